@@ -1,0 +1,268 @@
+//! Time as the service sees it: UTC, in unix milliseconds, from one injected source.
+//!
+//! Nothing else in the crate asks the machine what time it is (clippy refuses it), so that tests move
+//! the clock over month ends, expiries and grace periods in microseconds.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
+
+/// Milliseconds in a second.
+pub const SECOND_MS: i64 = 1_000;
+/// Milliseconds in a minute.
+pub const MINUTE_MS: i64 = 60 * SECOND_MS;
+/// Milliseconds in an hour.
+pub const HOUR_MS: i64 = 60 * MINUTE_MS;
+/// Milliseconds in a day.
+pub const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// An instant in UTC with millisecond precision, between the years 0001 and 9999.
+///
+/// Written as RFC 3339 with `Z` and exactly three decimals (decisions, section 1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Time(i64);
+
+const EARLIEST_MS: i64 = -62_135_596_800_000; // 0001-01-01T00:00:00.000Z
+const LATEST_MS: i64 = 253_402_300_799_999; // 9999-12-31T23:59:59.999Z
+
+impl Time {
+    /// The instant this many milliseconds after 1970-01-01T00:00:00Z, held within the years 0001 to 9999.
+    pub const fn from_unix_ms(unix_ms: i64) -> Self {
+        if unix_ms < EARLIEST_MS {
+            Self(EARLIEST_MS)
+        } else if unix_ms > LATEST_MS {
+            Self(LATEST_MS)
+        } else {
+            Self(unix_ms)
+        }
+    }
+
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub const fn unix_ms(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds since 1970-01-01T00:00:00Z, rounded down.
+    pub const fn unix_seconds(self) -> i64 {
+        self.0.div_euclid(SECOND_MS)
+    }
+
+    /// This instant moved by `ms` milliseconds (negative: earlier).
+    pub const fn plus_ms(self, ms: i64) -> Self {
+        Self::from_unix_ms(self.0.saturating_add(ms))
+    }
+
+    /// The UTC day that this instant lies in.
+    pub const fn day(self) -> Day {
+        Day(self.0.div_euclid(DAY_MS))
+    }
+
+    /// Reads RFC 3339 with any offset; finer digits than milliseconds are cut off.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        // jiff also reads looser forms of ISO 8601; the contract is RFC 3339 (section 2 of the interface).
+        let separator = bytes.get(10).is_some_and(|b| matches!(b, b'T' | b't'));
+        if bytes.len() > 64 || !separator || text.contains('[') {
+            return None;
+        }
+        let instant: jiff::Timestamp = text.parse().ok()?;
+        let unix_ms = instant.as_millisecond();
+        (EARLIEST_MS..=LATEST_MS).contains(&unix_ms).then_some(Self(unix_ms))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms_of_day = self.0.rem_euclid(DAY_MS);
+        let (hour, minute) = (ms_of_day / HOUR_MS, ms_of_day / MINUTE_MS % 60);
+        let (second, ms) = (ms_of_day / SECOND_MS % 60, ms_of_day % SECOND_MS);
+        write!(f, "{}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z", self.day())
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Time {
+    fn schema_name() -> Cow<'static, str> {
+        "Timestamp".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time", "description": "RFC 3339 in UTC with milliseconds",
+                      "examples": ["2026-01-31T09:30:00.000Z"]})
+    }
+}
+
+/// A calendar day in UTC, counted from 1970-01-01. Written as `YYYY-MM-DD`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Day(i64);
+
+impl Day {
+    /// The day this many days after 1970-01-01.
+    pub const fn from_unix_days(unix_days: i64) -> Self {
+        Self(unix_days)
+    }
+
+    /// Days since 1970-01-01.
+    pub const fn unix_days(self) -> i64 {
+        self.0
+    }
+
+    /// The day's first instant.
+    pub const fn start(self) -> Time {
+        Time::from_unix_ms(self.0.saturating_mul(DAY_MS))
+    }
+
+    /// This day moved by `days` (negative: earlier).
+    pub const fn plus(self, days: i64) -> Self {
+        Self(self.0.saturating_add(days))
+    }
+
+    /// The first day of this day's calendar month.
+    pub fn month_start(self) -> Self {
+        let (_, _, day_of_month) = self.civil();
+        self.plus(1 - day_of_month)
+    }
+
+    /// The first day of the month after this day's.
+    pub fn next_month_start(self) -> Self {
+        // The longest month has 31 days, so 31 days after the first always lies in the next month.
+        self.month_start().plus(31).month_start()
+    }
+
+    /// Reads `YYYY-MM-DD`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 10 {
+            return None;
+        }
+        let date: jiff::civil::Date = text.parse().ok()?;
+        let (year, month, day) = (date.year(), date.month(), date.day());
+        // The text must be the canonical form: jiff also reads `20260131--`-like looseness of ISO 8601.
+        let canonical = format!("{year:04}-{month:02}-{day:02}") == text;
+        if !canonical || year < 1 {
+            return None;
+        }
+        let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        Some(Time::from_unix_ms(midnight.timestamp().as_millisecond()).day())
+    }
+
+    /// Year, month (1 to 12) and day of the month (1 to 31) in the proleptic Gregorian calendar.
+    fn civil(self) -> (i64, i64, i64) {
+        let timestamp =
+            jiff::Timestamp::from_millisecond(self.start().unix_ms()).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        let date = jiff::tz::TimeZone::UTC.to_datetime(timestamp);
+        (i64::from(date.year()), i64::from(date.month()), i64::from(date.day()))
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = self.civil();
+        write!(f, "{year:04}-{month:02}-{day:02}")
+    }
+}
+
+impl Serialize for Day {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Day {
+    fn schema_name() -> Cow<'static, str> {
+        "Day".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date", "description": "A UTC day", "examples": ["2026-01-31"]})
+    }
+}
+
+/// Where the time comes from: the machine, or a hand that tests move.
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// The machine's clock.
+    System,
+    /// Stands still until it is moved; the number is unix milliseconds.
+    Fixed(Arc<AtomicI64>),
+}
+
+impl Clock {
+    /// A clock that stands at `time` until [`Clock::advance_ms`] moves it.
+    pub fn fixed(time: Time) -> Self {
+        Self::Fixed(Arc::new(AtomicI64::new(time.unix_ms())))
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Time {
+        match self {
+            #[allow(clippy::disallowed_methods, reason = "the one place that asks the machine")]
+            Self::System => Time::from_unix_ms(jiff::Timestamp::now().as_millisecond()),
+            Self::Fixed(unix_ms) => Time::from_unix_ms(unix_ms.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// Moves a fixed clock; the machine's clock is not ours to move, and stays.
+    pub fn advance_ms(&self, ms: i64) {
+        if let Self::Fixed(unix_ms) = self {
+            unix_ms.fetch_add(ms, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_any_offset_and_written_in_utc() {
+        let cases = [
+            ("2026-01-31T09:30:00Z", Some("2026-01-31T09:30:00.000Z")),
+            ("2026-01-31T09:30:00.1239Z", Some("2026-01-31T09:30:00.123Z")),
+            ("2026-01-31T00:30:00+02:00", Some("2026-01-30T22:30:00.000Z")),
+            ("1969-12-31T23:59:59.999Z", Some("1969-12-31T23:59:59.999Z")),
+            ("2024-02-29T00:00:00Z", Some("2024-02-29T00:00:00.000Z")),
+            ("2023-02-29T00:00:00Z", None),
+            ("2026-01-31 09:30:00Z", None),
+            ("2026-01-31T09:30:00", None),
+            ("2026-01-31T09:30:00Z[UTC]", None),
+            ("2026-01-31", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Time::parse(text).map(|t| t.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn days_know_their_month() {
+        let cases = [
+            ("2026-01-31", "2026-01-01", "2026-02-01"),
+            ("2024-02-29", "2024-02-01", "2024-03-01"),
+            ("2026-12-01", "2026-12-01", "2027-01-01"),
+        ];
+        for (day, first, next) in cases {
+            let day = Day::parse(day).unwrap();
+            assert_eq!(day.month_start().to_string(), first);
+            assert_eq!(day.next_month_start().to_string(), next);
+            assert_eq!(day.start().day(), day);
+        }
+        for bad in ["2026-1-31", "2023-02-29", "20260131", "2026-01-31T", "+026-01-31", "0000-01-01"] {
+            assert_eq!(Day::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_clock_moves_only_by_hand() {
+        let clock = Clock::fixed(Time::from_unix_ms(5));
+        assert_eq!(clock.now(), clock.now());
+        clock.advance_ms(DAY_MS);
+        assert_eq!(clock.now().unix_ms(), DAY_MS + 5);
+    }
+}

@@ -1,0 +1,225 @@
+//! Identifiers: TypeIDs, a type prefix and a `UUIDv7` in base32 (`org_01h…`; TypeID specification 0.3, RFC 9562).
+//!
+//! An id of one kind can't stand where another is due, and a malformed id is read as `None`: to a caller
+//! it is an id that nobody has.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
+
+use crate::clock::Time;
+use crate::random::Random;
+
+/// What an id can name.
+pub trait Kind: Send + Sync + 'static {
+    /// The part before the underscore.
+    const PREFIX: &'static str;
+}
+
+/// Kinds of things that have an id.
+pub mod kind {
+    use super::Kind;
+
+    /// A person's account.
+    pub enum User {}
+    /// An organization.
+    pub enum Organization {}
+    /// A project inside an organization.
+    pub enum Project {}
+    /// An API key inside a project.
+    pub enum ApiKey {}
+    /// A login session.
+    pub enum Session {}
+    /// One request to this service.
+    pub enum Request {}
+
+    impl Kind for User {
+        const PREFIX: &'static str = "user";
+    }
+    impl Kind for Organization {
+        const PREFIX: &'static str = "org";
+    }
+    impl Kind for Project {
+        const PREFIX: &'static str = "proj";
+    }
+    impl Kind for ApiKey {
+        const PREFIX: &'static str = "key";
+    }
+    impl Kind for Session {
+        const PREFIX: &'static str = "sess";
+    }
+    impl Kind for Request {
+        const PREFIX: &'static str = "req";
+    }
+}
+
+/// The id of a person's account, `user_…`.
+pub type UserId = Id<kind::User>;
+/// The id of an organization, `org_…`.
+pub type OrganizationId = Id<kind::Organization>;
+/// The id of a project, `proj_…`.
+pub type ProjectId = Id<kind::Project>;
+/// The id of an API key, `key_…`: stays the same when the key is rotated.
+pub type ApiKeyId = Id<kind::ApiKey>;
+/// The id of a login session, `sess_…`: the `sid` of its tokens.
+pub type SessionId = Id<kind::Session>;
+/// The id of one request to this service, `req_…`: the header `x-request-id`.
+pub type RequestId = Id<kind::Request>;
+
+/// An identifier of kind `K`.
+pub struct Id<K> {
+    uuid: u128,
+    kind: PhantomData<fn() -> K>,
+}
+
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const SUFFIX_LEN: usize = 26;
+
+impl<K: Kind> Id<K> {
+    /// A new id: 48 bits of `now` in milliseconds, so that ids sort by age, and 74 random bits.
+    pub fn new(now: Time, random: &Random) -> Self {
+        Self::from_parts(now, u128::from_be_bytes(random.bytes()))
+    }
+
+    /// The `UUIDv7` of this time with these random bits (RFC 9562, section 5.7).
+    pub fn from_parts(now: Time, random: u128) -> Self {
+        let ms = u128::try_from(now.unix_ms()).unwrap_or(0) & 0xffff_ffff_ffff;
+        let rand_a = (random >> 64) & 0x0fff;
+        let rand_b = random & 0x3fff_ffff_ffff_ffff;
+        let uuid = (ms << 80) | (0x7 << 76) | (rand_a << 64) | (0b10 << 62) | rand_b;
+        Self { uuid, kind: PhantomData }
+    }
+
+    /// Reads the one canonical form of an id; anything else is `None`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let suffix = text.strip_prefix(K::PREFIX)?.strip_prefix('_')?.as_bytes();
+        if suffix.len() != SUFFIX_LEN {
+            return None;
+        }
+        let mut uuid: u128 = 0;
+        for (position, &character) in suffix.iter().enumerate() {
+            let digit = ALPHABET.iter().position(|&a| a == character)?;
+            // 26 characters hold 130 bits: the first one may use only three of its five.
+            if position == 0 && digit > 7 {
+                return None;
+            }
+            uuid = (uuid << 5) | digit as u128;
+        }
+        Some(Self { uuid, kind: PhantomData })
+    }
+
+    /// The id as a number, for maps in memory.
+    pub const fn as_u128(self) -> u128 {
+        self.uuid
+    }
+}
+
+impl<K: Kind> fmt::Display for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0_u8; SUFFIX_LEN];
+        let mut rest = self.uuid;
+        for slot in text.iter_mut().rev() {
+            let digit = usize::try_from(rest & 31).unwrap_or(0);
+            *slot = ALPHABET.get(digit).copied().unwrap_or(b'0');
+            rest >>= 5;
+        }
+        f.write_str(K::PREFIX)?;
+        f.write_str("_")?;
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl<K: Kind> fmt::Debug for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<K> Clone for Id<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Id<K> {}
+impl<K> PartialEq for Id<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.uuid == other.uuid
+    }
+}
+impl<K> Eq for Id<K> {}
+impl<K> std::hash::Hash for Id<K> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.uuid.hash(state);
+    }
+}
+
+impl<K: Kind> Serialize for Id<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<K: Kind> JsonSchema for Id<K> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        format!("Id_{}", K::PREFIX).into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let example = format!("{}_01kfz3v9xee8tb2m6h0q5w7r4n", K::PREFIX);
+        json_schema!({"type": "string", "examples": [example]})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_back_what_they_write() {
+        let random = Random::system();
+        for unix_ms in [0, 1_700_000_000_000, 253_402_300_799_999] {
+            let id = UserId::new(Time::from_unix_ms(unix_ms), &random);
+            let text = id.to_string();
+            assert_eq!(UserId::parse(&text), Some(id), "{text}");
+            assert_eq!(OrganizationId::parse(&text), None);
+        }
+    }
+
+    #[test]
+    fn the_specification_s_example_holds() {
+        // TypeID specification: 0188bac7-4afa-78aa-bc3b-bd1eef28d881 is 01h2xcejqtf2nbrexx3vqjhp41.
+        let id = UserId { uuid: 0x0188_bac7_4afa_78aa_bc3b_bd1e_ef28_d881, kind: PhantomData };
+        assert_eq!(id.to_string(), "user_01h2xcejqtf2nbrexx3vqjhp41");
+    }
+
+    #[test]
+    fn ids_sort_by_age() {
+        let random = Random::system();
+        let older = ProjectId::new(Time::from_unix_ms(1_700_000_000_000), &random).to_string();
+        let newer = ProjectId::new(Time::from_unix_ms(1_700_000_000_001), &random).to_string();
+        assert!(older < newer);
+    }
+
+    #[test]
+    fn anything_but_the_canonical_form_is_nobody() {
+        for bad in [
+            "",
+            "user_",
+            "user",
+            "01h2xcejqtf2nbrexx3vqjhp41",
+            "user_01H2XCEJQTF2NBREXX3VQJHP41",
+            "user_81h2xcejqtf2nbrexx3vqjhp41",
+            "user_01h2xcejqtf2nbrexx3vqjhp4",
+            "user_01h2xcejqtf2nbrexx3vqjhp4l",
+            "user_01h2xcejqtf2nbrexx3vqjhp41 ",
+            "user_\u{e9}1h2xcejqtf2nbrexx3vqjhp4",
+        ] {
+            assert_eq!(UserId::parse(bad), None, "{bad}");
+        }
+    }
+}

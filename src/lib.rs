@@ -1,0 +1,8 @@
+//! Tollkeeper: a self-hosted control plane for AI model platforms.
+
+pub mod clock;
+pub mod db;
+pub mod error;
+pub mod ids;
+pub mod money;
+pub mod random;

@@ -1,0 +1,150 @@
+//! Money as whole numbers: pico (1e-12) for prices and rated usage, nano (1e-9) for balances.
+//!
+//! Nothing here, and nothing that uses it, passes through a float. JSON numbers are written as exact decimal
+//! literals without an exponent (decisions, section 5).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A decimal number with `SCALE` digits behind the point, held as a whole number of its smallest step.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Decimal<const SCALE: u32>(i128);
+
+/// Units of 1e-12 of a currency: unit prices and the price of usage.
+pub type Pico = Decimal<12>;
+/// Units of 1e-9 of a currency: balances, ledger entries and invoice totals.
+pub type Nano = Decimal<9>;
+/// Units of 1e-6: fractions such as discounts, and the sampling temperature.
+pub type Ppm = Decimal<6>;
+
+impl<const SCALE: u32> Decimal<SCALE> {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// This many of the smallest step.
+    pub const fn from_units(units: i128) -> Self {
+        Self(units)
+    }
+
+    /// How many of the smallest step.
+    pub const fn units(self) -> i128 {
+        self.0
+    }
+
+    /// The units as the databases hold them; `None` past 64 bits.
+    pub fn to_i64(self) -> Option<i64> {
+        i64::try_from(self.0).ok()
+    }
+
+    /// The sum; `None` past 128 bits.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        self.0.checked_add(other.0).map(Self)
+    }
+
+    /// This many times; `None` past 128 bits.
+    pub fn checked_mul(self, times: i64) -> Option<Self> {
+        self.0.checked_mul(i128::from(times)).map(Self)
+    }
+
+    /// Reads a plain decimal such as `25`, `-0.5` or `0.000002`: no exponent, no sign `+`, no more digits behind
+    /// the point than `SCALE` (further zeros are fine).
+    pub fn parse(text: &str) -> Option<Self> {
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (whole, fraction) = match digits.split_once('.') {
+            Some((_, "")) => return None,
+            Some((whole, fraction)) => (whole, fraction.trim_end_matches('0')),
+            None => (digits, ""),
+        };
+        let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+        let scale = usize::try_from(SCALE).ok()?;
+        if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) || fraction.len() > scale {
+            return None;
+        }
+        let units: i128 = format!("{whole}{fraction:0<scale$}").parse().ok()?;
+        Some(Self(if negative { -units } else { units }))
+    }
+}
+
+impl<const SCALE: u32> fmt::Display for Decimal<SCALE> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let step = 10_u128.pow(SCALE);
+        let units = self.0.unsigned_abs();
+        let (whole, fraction) = (units / step, units % step);
+        let sign = if self.0 < 0 { "-" } else { "" };
+        if fraction == 0 {
+            return write!(f, "{sign}{whole}");
+        }
+        let width = usize::try_from(SCALE).unwrap_or(0);
+        let digits = format!("{fraction:0width$}");
+        write!(f, "{sign}{whole}.{}", digits.trim_end_matches('0'))
+    }
+}
+
+impl<const SCALE: u32> Serialize for Decimal<SCALE> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        RawValue::from_string(self.to_string()).map_err(serde::ser::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<const SCALE: u32> JsonSchema for Decimal<SCALE> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        format!("Decimal{SCALE}").into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number",
+                      "description": format!("An exact decimal with up to {SCALE} digits behind the point; read it as a decimal, not as a float"),
+                      "examples": [0.25]})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_exact_and_have_no_exponent() {
+        let cases: [(i128, &str); 7] = [
+            (0, "0"),
+            (1, "0.000000000001"),
+            (-1, "-0.000000000001"),
+            (2_000_000, "0.000002"),
+            (1_500_000_000_000, "1.5"),
+            (-25_000_000_000_000, "-25"),
+            (123_456_789_012_345_678_901_234, "123456789012.345678901234"),
+        ];
+        for (units, literal) in cases {
+            let amount = Pico::from_units(units);
+            assert_eq!(serde_json::to_string(&amount).unwrap(), literal);
+            assert_eq!(Pico::parse(literal), Some(amount), "{literal}");
+        }
+    }
+
+    #[test]
+    fn only_plain_decimals_are_read() {
+        assert_eq!(Nano::parse("0.500000000000"), Some(Nano::from_units(500_000_000)));
+        for bad in
+            ["", "-", ".5", "5.", "1e3", "+1", " 1", "1 ", "0.0000000001", "1_000", "NaN", "٣", "--1", "0.-1"]
+        {
+            assert_eq!(Nano::parse(bad), None, "{bad}");
+        }
+        assert_eq!(Nano::parse(&"9".repeat(60)), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_amount_reads_back(units in -(1_i128 << 100)..(1_i128 << 100)) {
+            let amount = Nano::from_units(units);
+            proptest::prop_assert_eq!(Nano::parse(&amount.to_string()), Some(amount));
+        }
+    }
+}
