@@ -1,0 +1,68 @@
+//! The unique constraints that decide races, by the name that each database gives them.
+
+/// A unique constraint that decides a race; its name maps to the caller's error.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Constraint {
+    /// One account an e-mail address.
+    UserEmail,
+    /// One account a username.
+    UserUsername,
+    /// One organization a name, among those with the same creator.
+    OrganizationName,
+    /// One project a name, within its organization.
+    ProjectName,
+    /// One API key a name, within its project.
+    ApiKeyName,
+    /// One that no caller can meet by a well-formed request; the driver's words.
+    Other(String),
+}
+
+/// PostgreSQL reports the index, SQLite its columns.
+const NAMES: &[(&str, &str, Constraint)] = &[
+    ("users_email_folded", "users.email_folded", Constraint::UserEmail),
+    ("users_username_folded", "users.username_folded", Constraint::UserUsername),
+    (
+        "organizations_created_by_name_folded",
+        "organizations.created_by, organizations.name_folded",
+        Constraint::OrganizationName,
+    ),
+    (
+        "projects_organization_id_name_folded",
+        "projects.organization_id, projects.name_folded",
+        Constraint::ProjectName,
+    ),
+    ("api_keys_project_id_name_folded", "api_keys.project_id, api_keys.name_folded", Constraint::ApiKeyName),
+];
+
+impl Constraint {
+    /// From the name of the index, as PostgreSQL reports it.
+    pub(super) fn from_index(index: &str) -> Self {
+        let row = NAMES.iter().find(|(name, _, _)| *name == index);
+        row.map_or_else(|| Self::Other(index.to_owned()), |(_, _, constraint)| constraint.clone())
+    }
+
+    /// From SQLite's message, `UNIQUE constraint failed: table.column, table.column`.
+    pub(super) fn from_sqlite(message: &str) -> Self {
+        let columns = message.strip_prefix("UNIQUE constraint failed: ").unwrap_or(message);
+        let row = NAMES.iter().find(|(_, names, _)| *names == columns);
+        row.map_or_else(|| Self::Other(columns.to_owned()), |(_, _, constraint)| constraint.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_mean_the_same_constraint() {
+        for (index, columns, constraint) in NAMES {
+            assert_eq!(Constraint::from_index(index), *constraint);
+            assert_eq!(Constraint::from_sqlite(&format!("UNIQUE constraint failed: {columns}")), *constraint);
+        }
+        assert_eq!(Constraint::from_index("users_pkey"), Constraint::Other("users_pkey".to_owned()));
+        assert_eq!(
+            Constraint::from_sqlite("UNIQUE constraint failed: users.id"),
+            Constraint::Other("users.id".to_owned())
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! What can go wrong in a database, in the few kinds that callers tell apart.
+
+use std::fmt;
+use std::io;
+
+use super::constraint::Constraint;
+
+/// What the database refused. The text goes to the log only.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// A unique constraint.
+    Unique(Constraint),
+    /// It can't be reached, is starting or shutting down, or is too busy.
+    Unavailable(String),
+    /// Its disk is full.
+    StorageFull(String),
+    /// It can't be written to.
+    ReadOnly(String),
+    /// Anything else: a mistake of ours or damage.
+    Internal(String),
+}
+
+impl Error {
+    /// What the operating system said about a file of ours.
+    pub(super) fn from_io(what: &str, error: &io::Error) -> Self {
+        let text = format!("{what}: {error}");
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::StorageFull(text),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly(text),
+            _ => Self::Unavailable(text),
+        }
+    }
+
+    /// A blocking thread of ours died or the runtime is shutting down.
+    pub(super) fn from_join(error: &tokio::task::JoinError) -> Self {
+        Self::Unavailable(format!("the database thread ended: {error}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unique(constraint) => write!(f, "unique constraint: {constraint:?}"),
+            Self::Unavailable(what) => write!(f, "database unavailable: {what}"),
+            Self::StorageFull(what) => write!(f, "database storage full: {what}"),
+            Self::ReadOnly(what) => write!(f, "database is read-only: {what}"),
+            Self::Internal(what) => write!(f, "database error: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,298 @@
+//! PostgreSQL: reads are pipelined over a few shared connections, each transaction takes one from a pool.
+//!
+//! Every connection is made when it is first needed and replaced when it is found closed, so that a server
+//! that goes away and comes back costs the statements in flight and nothing more. The server ends a
+//! statement after 10 s; a server that doesn't even answer is given up on after 15 s.
+
+mod shared;
+mod types;
+
+use std::future::Future;
+use std::str::FromStr;
+use std::time::Duration;
+
+use deadpool_postgres::{
+    ClientWrapper, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Config, NoTls};
+
+use super::Error;
+use super::constraint::Constraint;
+use super::statement::{Answer, Statement, Want};
+use shared::Shared;
+
+/// Transactions at a time.
+const POOL_SIZE: usize = 16;
+/// Connections that point reads share.
+const POINT_READS: usize = 4;
+/// Connections that heavy reads share, so that no point read queues behind one.
+const HEAVY_READS: usize = 2;
+/// How long to wait for a connection of the pool.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+/// Longer than the server's own limit below, so that the server is the first to speak.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
+/// For every session, in milliseconds: the longest statement, and the longest silence inside a transaction
+/// (a replica that hangs must not keep its locks).
+const SESSION_LIMITS: &str = "-c statement_timeout=10000 -c idle_in_transaction_session_timeout=30000";
+
+/// One server.
+pub(super) struct Postgres {
+    config: Config,
+    pool: Pool,
+    point_reads: Shared,
+    heavy_reads: Shared,
+}
+
+impl Postgres {
+    /// Reads the URL; connects to nothing yet.
+    pub(super) fn new(url: &str) -> Result<Self, Error> {
+        // The parser's own words may quote the URL, and with it the password.
+        let mut config = Config::from_str(url).map_err(|_| {
+            Error::Internal(
+                "the database URL isn't like postgres://user:password@host:port/database".to_owned(),
+            )
+        })?;
+        config.connect_timeout(CONNECT_PATIENCE).keepalives_idle(Duration::from_secs(30));
+        if config.get_application_name().is_none() {
+            config.application_name("tollkeeper");
+        }
+        let limited = with_options(&config, SESSION_LIMITS);
+        let reading = with_options(&limited, "-c default_transaction_read_only=on");
+        let manager =
+            Manager::from_config(limited, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let pool = Pool::builder(manager)
+            .max_size(POOL_SIZE)
+            .wait_timeout(Some(PATIENCE))
+            .create_timeout(Some(PATIENCE))
+            .recycle_timeout(Some(PATIENCE))
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| Error::Internal(format!("connection pool: {error}")))?;
+        let point_reads = Shared::new(&reading, POINT_READS);
+        let heavy_reads = Shared::new(&reading, HEAVY_READS);
+        Ok(Self { config, pool, point_reads, heavy_reads })
+    }
+
+    /// The settings without limits on how long a statement may run, for migrations.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Runs a statement outside of any transaction; the server refuses one that would write.
+    pub(super) async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Error> {
+        let shared = if statement.heavy { &self.heavy_reads } else { &self.point_reads };
+        let slot = shared.next_slot()?;
+        let mut client = slot.client().await?;
+        let mut answer = answer_of(&client, statement, want).await;
+        if matches!(answer, Err(Failure::Gone(_))) {
+            // It was closed under us. Nothing was changed by a read, so it may run again, once.
+            slot.discard(&client);
+            client = slot.client().await?;
+            answer = answer_of(&client, statement, want).await;
+        }
+        answer.map_err(|failure| match failure {
+            Failure::Refused(Error::ReadOnly(what)) => {
+                Error::Internal(format!("a statement that writes was run on a read handle: {what}"))
+            }
+            Failure::Refused(error) => error,
+            Failure::Gone(error) => {
+                slot.discard(&client);
+                error
+            }
+        })
+    }
+
+    /// Starts a transaction on a connection of the pool.
+    pub(super) async fn begin(&self) -> Result<Transaction, Error> {
+        // A connection that died while idle may not know it yet. Nothing has happened at BEGIN, so the next
+        // one may be tried; after a restart of the server all of them may be like that.
+        for _ in 0..POOL_SIZE {
+            match self.begin_on_next().await {
+                Err(Failure::Gone(_)) => {}
+                begun => return begun.map_err(Failure::into_error),
+            }
+        }
+        self.begin_on_next().await.map_err(Failure::into_error)
+    }
+
+    async fn begin_on_next(&self) -> Result<Transaction, Failure> {
+        let client = self.pool.get().await.map_err(|error| Failure::Refused(map_pool_error(&error)))?;
+        // The guard comes first: a caller that is cancelled from here on leaves no open transaction behind.
+        let mut transaction = Transaction { client: Some(client), open: true };
+        transaction.batch("BEGIN").await?;
+        Ok(transaction)
+    }
+}
+
+fn with_options(config: &Config, options: &str) -> Config {
+    let mut config = config.clone();
+    let options = match config.get_options() {
+        Some(given) => format!("{given} {options}"),
+        None => options.to_owned(),
+    };
+    config.options(options);
+    config
+}
+
+/// A write transaction.
+pub(super) struct Transaction {
+    /// Away once the connection is known to be lost.
+    client: Option<Object>,
+    /// Neither committed nor known to have ended.
+    open: bool,
+}
+
+impl Transaction {
+    pub(super) async fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
+        let client = self.client.as_ref().ok_or_else(gone)?;
+        let answer = answer_of(client, statement, want).await;
+        self.noticing(answer).map_err(Failure::into_error)
+    }
+
+    pub(super) async fn commit(mut self) -> Result<(), Error> {
+        self.batch("COMMIT").await.map_err(Failure::into_error)?;
+        self.open = false;
+        Ok(())
+    }
+
+    async fn batch(&mut self, text: &str) -> Result<(), Failure> {
+        let client = self.client.as_ref().ok_or_else(|| Failure::Gone(gone()))?;
+        let done = within_patience(client.batch_execute(text)).await;
+        self.noticing(done)
+    }
+
+    /// Throws the connection away when it is lost.
+    fn noticing<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
+        if matches!(done, Err(Failure::Gone(_))) {
+            self.client.take().map(Object::take);
+        }
+        done
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        let Some(client) = self.client.take() else { return };
+        if !self.open {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // Nobody is left to roll it back; closing the connection makes the server do it.
+            drop(Object::take(client));
+            return;
+        };
+        runtime.spawn(async move {
+            // Until the task is done, the connection isn't back in the pool. A task that dies with its
+            // runtime drops the guard, and with it the connection.
+            let mut unclean = Unclean(Some(client));
+            if let Some(client) = &unclean.0
+                && matches!(timeout(PATIENCE, client.batch_execute("ROLLBACK")).await, Ok(Ok(())))
+            {
+                unclean.0.take();
+            }
+        });
+    }
+}
+
+/// A connection in an unknown state: dropped like this, it is closed instead of going back to the pool.
+struct Unclean(Option<Object>);
+
+impl Drop for Unclean {
+    fn drop(&mut self) {
+        self.0.take().map(Object::take);
+    }
+}
+
+/// Why there was no answer.
+enum Failure {
+    /// The server said no; the connection is fine.
+    Refused(Error),
+    /// The connection is lost.
+    Gone(Error),
+}
+
+impl Failure {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Refused(error) | Self::Gone(error) => error,
+        }
+    }
+}
+
+async fn answer_of(client: &ClientWrapper, statement: &Statement, want: Want) -> Result<Answer, Failure> {
+    within_patience(types::run(client, statement, want)).await
+}
+
+async fn within_patience<T>(
+    work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Failure> {
+    match timeout(ANSWER_PATIENCE, work).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) if is_gone(&error) => Err(Failure::Gone(map_error(&error))),
+        Ok(Err(error)) => Err(Failure::Refused(map_error(&error))),
+        Err(_) => Err(Failure::Gone(Error::Unavailable("the server doesn't answer".to_owned()))),
+    }
+}
+
+fn gone() -> Error {
+    Error::Unavailable("the connection was lost".to_owned())
+}
+
+/// Whether the connection is lost, or about to be.
+fn is_gone(error: &tokio_postgres::Error) -> bool {
+    use std::error::Error as _;
+    match error.code() {
+        Some(code) => {
+            matches!(code.code(), "57P01" | "57P02" | "57P03" | "57P05" | "25P03")
+                || code.code().starts_with("08")
+        }
+        None => {
+            error.is_closed() || error.source().is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
+        }
+    }
+}
+
+/// What the driver's error means to callers. The detail of a violation holds people's data and stays out.
+pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
+    let Some(refusal) = error.as_db_error() else {
+        let what = describe(error);
+        return if is_gone(error) { Error::Unavailable(what) } else { Error::Internal(what) };
+    };
+    let code = refusal.code();
+    let what = format!("{}: {}", code.code(), refusal.message());
+    if *code == SqlState::UNIQUE_VIOLATION {
+        return Error::Unique(Constraint::from_index(refusal.constraint().unwrap_or_default()));
+    }
+    match code.code() {
+        // A full disk shows in other places as an input/output error that names it.
+        "53100" => Error::StorageFull(what),
+        "25006" => Error::ReadOnly(what),
+        // Too many connections, statement timeout, lock timeout, deadlock, serialization: again later.
+        "53300" | "57014" | "55P03" | "40P01" | "40001" => Error::Unavailable(what),
+        // The operator's to mend: no such database, or we aren't let in.
+        "3D000" | "28000" | "28P01" => Error::Unavailable(what),
+        _ if is_gone(error) => Error::Unavailable(what),
+        _ => Error::Internal(what),
+    }
+}
+
+/// The error and what caused it.
+fn describe(error: &tokio_postgres::Error) -> String {
+    use std::error::Error as _;
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+fn map_pool_error(error: &PoolError) -> Error {
+    match error {
+        PoolError::Backend(error) => map_error(error),
+        PoolError::Timeout(_) => Error::Unavailable("no connection to the server became free".to_owned()),
+        PoolError::Closed => gone(),
+        PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => Error::Internal(error.to_string()),
+    }
+}

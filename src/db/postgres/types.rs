@@ -1,0 +1,102 @@
+//! Statements and values in the driver's terms.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::sync::Arc;
+
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+
+use crate::db::statement::{Answer, Statement, Want};
+use crate::db::{Row, Value};
+
+/// Made-up texts (such as inserts of many rows) that a connection keeps prepared before it starts anew.
+const PREPARED: usize = 256;
+
+type Oops = Box<dyn StdError + Sync + Send>;
+
+/// Prepares the statement, unless this connection has it, and runs it.
+pub(super) async fn run(
+    client: &ClientWrapper,
+    statement: &Statement,
+    want: Want,
+) -> Result<Answer, tokio_postgres::Error> {
+    if matches!(statement.text, Cow::Owned(_)) && client.statement_cache.size() > PREPARED {
+        client.statement_cache.clear();
+    }
+    let prepared = client.prepare_cached(&statement.text).await?;
+    let parameters: Vec<&(dyn ToSql + Sync)> =
+        statement.values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+    let answer = if want == Want::Count {
+        let changed = client.execute(&prepared, &parameters).await;
+        changed.map(|changed| Answer { changed, rows: Vec::new() })
+    } else {
+        let rows = client.query(&prepared, &parameters).await;
+        rows.and_then(|rows| read_rows(&rows, want))
+    };
+    if let Err(error) = &answer
+        && matches!(error.code().map(tokio_postgres::error::SqlState::code), Some("0A000" | "26000"))
+    {
+        // A migration changed what the statement answers: it has to be prepared anew.
+        client.statement_cache.remove(&statement.text, &[]);
+    }
+    answer
+}
+
+fn read_rows(rows: &[tokio_postgres::Row], want: Want) -> Result<Answer, tokio_postgres::Error> {
+    let Some(first) = rows.first() else { return Ok(Answer { changed: 0, rows: Vec::new() }) };
+    let columns: Arc<[String]> = first.columns().iter().map(|column| column.name().to_owned()).collect();
+    let wanted = if want == Want::First { 1 } else { rows.len() };
+    let rows = rows.iter().take(wanted).map(|row| {
+        let values =
+            (0..columns.len()).map(|index| row.try_get::<_, Value>(index)).collect::<Result<_, _>>()?;
+        Ok(Row { columns: Arc::clone(&columns), values })
+    });
+    Ok(Answer { changed: 0, rows: rows.collect::<Result<_, tokio_postgres::Error>>()? })
+}
+
+impl<'a> FromSql<'a> for Value {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Oops> {
+        Ok(match *ty {
+            Type::INT8 => Self::Int(i64::from_sql(ty, raw)?),
+            Type::INT4 => Self::Int(i64::from(i32::from_sql(ty, raw)?)),
+            Type::INT2 => Self::Int(i64::from(i16::from_sql(ty, raw)?)),
+            Type::BOOL => Self::Int(i64::from(bool::from_sql(ty, raw)?)),
+            Type::BYTEA => Self::Blob(raw.to_vec()),
+            _ => Self::Text(String::from_sql(ty, raw)?),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Oops> {
+        Ok(Self::Null)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        matches!(*ty, Type::INT8 | Type::INT4 | Type::INT2 | Type::BOOL | Type::BYTEA) || is_text(ty)
+    }
+}
+
+fn is_text(ty: &Type) -> bool {
+    matches!(*ty, Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN)
+}
+
+impl ToSql for Value {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Oops> {
+        match (self, ty) {
+            (Self::Null, _) => Ok(IsNull::Yes),
+            (Self::Int(number), &Type::INT8) => number.to_sql(ty, out),
+            (Self::Int(number), &Type::INT4) => i32::try_from(*number)?.to_sql(ty, out),
+            (Self::Int(number), &Type::INT2) => i16::try_from(*number)?.to_sql(ty, out),
+            (Self::Text(text), ty) if is_text(ty) => text.to_sql(ty, out),
+            (Self::Blob(bytes), &Type::BYTEA) => bytes.to_sql(ty, out),
+            _ => Err(format!("the server takes this parameter for a {ty}; say CAST($n AS …)").into()),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}

@@ -1,0 +1,282 @@
+//! One connection to a SQLite file: how it is set up, how a statement runs, and what its errors mean.
+#![allow(clippy::disallowed_types, reason = "this is where the driver is named")]
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::ffi::{self, ErrorCode};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{OpenFlags, ToSql};
+
+use crate::db::constraint::Constraint;
+use crate::db::statement::{Answer, Statement, Want, numbered_parameters};
+use crate::db::{Error, Row, Value};
+
+/// Statements that a connection keeps prepared.
+const PREPARED: usize = 256;
+/// The journal is cut to this size after a burst, in bytes.
+const JOURNAL_LIMIT: i64 = 64 << 20;
+/// How long a reader waits when the journal is being recovered or restarted, which takes milliseconds.
+const READER_PATIENCE: Duration = Duration::from_secs(1);
+/// How long setting a connection up waits for other processes.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Statements that only read.
+    Read,
+    /// Everything.
+    Write,
+}
+
+/// An open connection.
+pub(crate) struct Connection {
+    driver: rusqlite::Connection,
+    access: Access,
+    file: Option<FileId>,
+    path: Box<Path>,
+    /// For the readers: which file they mean.
+    pub(super) generation: u64,
+    /// It met an error after which only a new connection can see the file as it is now.
+    pub(super) broken: bool,
+}
+
+impl Connection {
+    /// Opens the file, which must exist. Takes about a millisecond.
+    pub(crate) fn open(path: &Path, access: Access) -> Result<Self, Error> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let file = FileId::of(path);
+        let driver = rusqlite::Connection::open_with_flags(path, flags);
+        let driver = driver.and_then(|driver| set_up(driver, access)).map_err(|e| map_error(&e, path))?;
+        Ok(Self { driver, access, file, path: path.into(), generation: 0, broken: false })
+    }
+
+    /// The driver itself, for migrations.
+    pub(crate) fn driver(&mut self) -> &mut rusqlite::Connection {
+        &mut self.driver
+    }
+
+    /// Whether the path now leads to another file than the open one, or to none.
+    pub(super) fn was_replaced(&self, path: &Path) -> bool {
+        self.file.is_some() && FileId::of(path) != self.file
+    }
+
+    /// Starts a write transaction; `false` when another connection has one for all that time.
+    pub(super) fn begin(&mut self, patience: Duration) -> Result<bool, Error> {
+        let begun = self.driver.busy_timeout(patience);
+        let begun = begun.and_then(|()| self.driver.execute_batch("BEGIN IMMEDIATE"));
+        match begun {
+            Ok(()) => Ok(true),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(false),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Ends the transaction and waits until the disk has it.
+    pub(super) fn commit(&mut self) -> Result<(), Error> {
+        if self.driver.is_autocommit() {
+            // SQLite has rolled back by itself, as it does when the disk is full.
+            return Err(Error::Internal("the transaction had ended before its commit".to_owned()));
+        }
+        self.driver.execute_batch("COMMIT").map_err(|error| self.failed(&error))
+    }
+
+    /// Undoes the transaction if there is one; `false` when that failed.
+    pub(super) fn rollback(&mut self) -> bool {
+        self.driver.is_autocommit() || self.driver.execute_batch("ROLLBACK").is_ok()
+    }
+
+    /// Runs a statement.
+    pub(super) fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
+        match run(&self.driver, self.access, statement, want) {
+            Ok(answer) => Ok(answer),
+            Err(Failure::Driver(error)) => Err(self.failed(&error)),
+            Err(Failure::Ours(what)) => Err(Error::Internal(what)),
+        }
+    }
+
+    fn failed(&mut self, error: &rusqlite::Error) -> Error {
+        self.broken |= matches!(
+            error.sqlite_error_code(),
+            Some(
+                ErrorCode::ReadOnly
+                    | ErrorCode::CannotOpen
+                    | ErrorCode::PermissionDenied
+                    | ErrorCode::SystemIoFailure
+                    | ErrorCode::DatabaseCorrupt
+                    | ErrorCode::NotADatabase
+            )
+        );
+        map_error(error, &self.path)
+    }
+}
+
+/// Creates the folder and the file where missing. The file holds sealed keys and password hashes, and its
+/// journal inherits its permissions: only the owner may read.
+pub(crate) fn create(path: &Path) -> Result<(), Error> {
+    let mut folders = DirBuilder::new();
+    let mut file = OpenOptions::new();
+    file.read(true).append(true).create(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        folders.mode(0o700);
+        file.mode(0o600);
+    }
+    let shown = path.display();
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        folders
+            .recursive(true)
+            .create(folder)
+            .map_err(|e| Error::from_io(&format!("folder of {shown}"), &e))?;
+    }
+    if !path.exists() {
+        file.open(path).map_err(|e| Error::from_io(&format!("cannot create {shown}"), &e))?;
+    }
+    Ok(())
+}
+
+fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusqlite::Connection> {
+    driver.busy_timeout(OPEN_PATIENCE)?;
+    driver.set_prepared_statement_cache_capacity(PREPARED);
+    if access == Access::Read {
+        driver.pragma_update(None, "query_only", true)?;
+        driver.busy_timeout(READER_PATIENCE)?;
+        return Ok(driver);
+    }
+    driver.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    driver.pragma_update(None, "synchronous", "FULL")?;
+    driver.pragma_update(None, "foreign_keys", true)?;
+    // Without it INSERT OR REPLACE would get around the triggers that refuse DELETE.
+    driver.pragma_update(None, "recursive_triggers", true)?;
+    driver.pragma_update_and_check(None, "journal_size_limit", JOURNAL_LIMIT, |_| Ok(()))?;
+    Ok(driver)
+}
+
+enum Failure {
+    Driver(rusqlite::Error),
+    Ours(String),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+fn run(
+    driver: &rusqlite::Connection,
+    access: Access,
+    statement: &Statement,
+    want: Want,
+) -> Result<Answer, Failure> {
+    let mut prepared = driver.prepare_cached(&numbered_parameters(&statement.text))?;
+    let reads = prepared.readonly();
+    if access == Access::Read && !reads {
+        return Err(Failure::Ours("a statement that writes was run on a read handle".to_owned()));
+    }
+    if prepared.parameter_count() != statement.values.len() {
+        let (due, given) = (prepared.parameter_count(), statement.values.len());
+        return Err(Failure::Ours(format!("the statement has {due} parameters, but {given} values")));
+    }
+    for (index, value) in statement.values.iter().enumerate() {
+        prepared.raw_bind_parameter(index + 1, value)?;
+    }
+    let columns: Arc<[String]> = match want {
+        Want::Count => Arc::from([]),
+        Want::First | Want::All => prepared.column_names().map(str::to_owned).collect(),
+    };
+    let before = driver.total_changes();
+    let mut rows = Vec::new();
+    let mut answer = prepared.raw_query();
+    while let Some(row) = answer.next()? {
+        match want {
+            // Still to its end: that is when all its changes are made.
+            Want::Count => {}
+            Want::First if !rows.is_empty() => {}
+            Want::First | Want::All => rows.push(read_row(row, &columns)?),
+        }
+        if want == Want::First && reads {
+            break;
+        }
+    }
+    // `changes` keeps its old number over a statement that changes no rows.
+    let changed = if reads || driver.total_changes() == before { 0 } else { driver.changes() };
+    Ok(Answer { changed, rows })
+}
+
+fn read_row(row: &rusqlite::Row<'_>, columns: &Arc<[String]>) -> Result<Row, Failure> {
+    let mut values = Vec::with_capacity(columns.len());
+    for (index, column) in columns.iter().enumerate() {
+        values.push(match row.get_ref(index)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(number) => Value::Int(number),
+            ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+            ValueRef::Text(bytes) => Value::Text(
+                String::from_utf8(bytes.to_vec())
+                    .map_err(|_| Failure::Ours(format!("column {column} isn't UTF-8")))?,
+            ),
+            ValueRef::Real(_) => return Err(Failure::Ours(format!("column {column} is a float"))),
+        });
+    }
+    Ok(Row { columns: Arc::clone(columns), values })
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(number) => ValueRef::Integer(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+/// What the driver's error means to callers.
+pub(crate) fn map_error(error: &rusqlite::Error, path: &Path) -> Error {
+    let text = format!("{}: {error}", path.display());
+    let rusqlite::Error::SqliteFailure(failure, message) = error else {
+        return Error::Internal(text);
+    };
+    match (failure.code, failure.extended_code) {
+        (_, ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => {
+            Error::Unique(Constraint::from_sqlite(message.as_deref().unwrap_or_default()))
+        }
+        (ErrorCode::DiskFull, _) => Error::StorageFull(text),
+        (ErrorCode::ReadOnly | ErrorCode::PermissionDenied, _) => Error::ReadOnly(text),
+        // The file itself is readable: then it is the journal beside it that can't be made.
+        (ErrorCode::CannotOpen, _) if File::open(path).is_ok() => Error::ReadOnly(text),
+        (
+            ErrorCode::CannotOpen
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::FileLockingProtocolFailed,
+            _,
+        ) => Error::Unavailable(text),
+        _ => Error::Internal(text),
+    }
+}
+
+/// Which file a path leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId(u64, u64);
+
+impl FileId {
+    #[cfg(unix)]
+    fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Self(metadata.dev(), metadata.ino()))
+    }
+
+    /// Elsewhere an open file can't be replaced.
+    #[cfg(not(unix))]
+    fn of(_: &Path) -> Option<Self> {
+        None
+    }
+}

@@ -1,0 +1,124 @@
+//! One SQL text for both databases, with its values.
+
+use std::borrow::Cow;
+
+use super::{Error, FromRow, Row, Tx, Value};
+
+/// A statement with its parameters `$1…`, in their order.
+#[must_use = "a statement does nothing until it is run"]
+pub struct Statement {
+    pub(super) text: Cow<'static, str>,
+    pub(super) values: Vec<Value>,
+    pub(super) heavy: bool,
+}
+
+/// The statement with this text. Every connection keeps what it prepared, so the texts must be few: values
+/// are bound, never written into the text.
+pub fn sql(text: impl Into<Cow<'static, str>>) -> Statement {
+    Statement { text: text.into(), values: Vec::new(), heavy: false }
+}
+
+/// How much of the answer the caller wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Want {
+    /// Only how many rows changed.
+    Count,
+    /// The first row.
+    First,
+    /// All rows.
+    All,
+}
+
+/// What a statement answered.
+pub(super) struct Answer {
+    pub(super) changed: u64,
+    pub(super) rows: Vec<Row>,
+}
+
+impl Statement {
+    /// Gives the next parameter its value.
+    pub fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    /// Says that it may read many rows: it then runs where it keeps nobody else waiting.
+    pub fn heavy(mut self) -> Self {
+        self.heavy = true;
+        self
+    }
+
+    /// Runs it; how many rows it changed.
+    pub async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
+        Ok(tx.run(self, Want::Count).await?.changed)
+    }
+
+    /// The first row, if there is one.
+    pub async fn optional<T: FromRow>(self, tx: &mut Tx) -> Result<Option<T>, Error> {
+        let answer = tx.run(self, Want::First).await?;
+        answer.rows.first().map(T::from_row).transpose()
+    }
+
+    /// The first row. None at all is a mistake of ours.
+    pub async fn one<T: FromRow>(self, tx: &mut Tx) -> Result<T, Error> {
+        let row = self.optional(tx).await?;
+        row.ok_or_else(|| Error::Internal("the statement gave no row, but one is always due".to_owned()))
+    }
+
+    /// All rows.
+    pub async fn all<T: FromRow>(self, tx: &mut Tx) -> Result<Vec<T>, Error> {
+        let answer = tx.run(self, Want::All).await?;
+        answer.rows.iter().map(T::from_row).collect()
+    }
+}
+
+/// The text with SQLite's numbered parameters `?1` for `$1`. SQLite reads `$1` as a name and numbers names by
+/// their first appearance, which is another order. Literals, quoted names and comments stay as they are.
+pub(super) fn numbered_parameters(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut inside: Option<char> = None;
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match inside {
+            Some(end) => {
+                // A doubled quote inside a literal closes and opens it again, which comes to the same.
+                if character == end {
+                    inside = None;
+                }
+                out.push(character);
+            }
+            None => match character {
+                '\'' | '"' => {
+                    inside = Some(character);
+                    out.push(character);
+                }
+                '-' if characters.peek() == Some(&'-') => {
+                    inside = Some('\n');
+                    out.push(character);
+                }
+                '$' if characters.peek().is_some_and(char::is_ascii_digit) => out.push('?'),
+                _ => out.push(character),
+            },
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_numbered_outside_of_literals() {
+        let cases = [
+            ("SELECT $2, $1", "SELECT ?2, ?1"),
+            ("SELECT '$1', $1, 'it''s $2', \"$3\", $12", "SELECT '$1', ?1, 'it''s $2', \"$3\", ?12"),
+            ("SELECT $1 -- not $2\n, $2", "SELECT ?1 -- not $2\n, ?2"),
+            ("SELECT 1 - $1, '€$1', $", "SELECT 1 - ?1, '€$1', $"),
+            ("", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(numbered_parameters(text), expected);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Values and rows between our types and either driver.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Error;
+use crate::clock::{Day, Time};
+use crate::ids::{Id, Kind};
+
+/// A value that both databases can hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// BIGINT; also booleans (0 and 1), times (unix milliseconds) and days (since 1970-01-01).
+    Int(i64),
+    /// TEXT; also ids.
+    Text(String),
+    /// BLOB on SQLite, BYTEA on PostgreSQL.
+    Blob(Vec<u8>),
+}
+
+/// Implements `From` for [`Value`], a type and its expression a line.
+macro_rules! into_value {
+    ($($from:ty: $value:ident => $into:expr;)*) => {$(
+        impl From<$from> for Value {
+            fn from($value: $from) -> Self {
+                $into
+            }
+        }
+    )*};
+}
+
+into_value! {
+    i64: v => Self::Int(v);
+    i32: v => Self::Int(i64::from(v));
+    u32: v => Self::Int(i64::from(v));
+    bool: v => Self::Int(i64::from(v));
+    Time: v => Self::Int(v.unix_ms());
+    Day: v => Self::Int(v.unix_days());
+    String: v => Self::Text(v);
+    &String: v => Self::Text(v.clone());
+    &str: v => Self::Text(v.to_owned());
+    Vec<u8>: v => Self::Blob(v);
+    &[u8]: v => Self::Blob(v.to_vec());
+    [u8; 32]: v => Self::Blob(v.to_vec());
+    &[u8; 32]: v => Self::Blob(v.to_vec());
+}
+
+impl<K: Kind> From<Id<K>> for Value {
+    fn from(id: Id<K>) -> Self {
+        Self::Text(id.to_string())
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// A type that a column can be read as.
+pub trait FromValue: Sized {
+    /// The value as this type; `None` when it is of another type or out of range.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+/// Implements [`FromValue`] for a type by a pattern and an expression that gives an `Option`.
+macro_rules! from_value {
+    ($($into:ty: $pattern:pat => $value:expr;)*) => {$(
+        impl FromValue for $into {
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    $pattern => $value,
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+from_value! {
+    i64: Value::Int(v) => Some(*v);
+    u32: Value::Int(v) => Self::try_from(*v).ok();
+    u64: Value::Int(v) => Self::try_from(*v).ok();
+    bool: Value::Int(v @ (0 | 1)) => Some(*v == 1);
+    Time: Value::Int(v) => Some(Self::from_unix_ms(*v));
+    Day: Value::Int(v) => Some(Self::from_unix_days(*v));
+    String: Value::Text(v) => Some(v.clone());
+    Vec<u8>: Value::Blob(v) => Some(v.clone());
+    [u8; 32]: Value::Blob(v) => Self::try_from(v.as_slice()).ok();
+}
+
+impl<K: Kind> FromValue for Id<K> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Self::parse(text),
+            _ => None,
+        }
+    }
+}
+
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Null => Some(None),
+            value => T::from_value(value).map(Some),
+        }
+    }
+}
+
+/// One row of an answer.
+#[derive(Clone)]
+pub struct Row {
+    /// Shared by all rows of one answer.
+    pub(super) columns: Arc<[String]>,
+    pub(super) values: Vec<Value>,
+}
+
+/// The names only: values may be secrets.
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Row").field("columns", &self.columns).finish_non_exhaustive()
+    }
+}
+
+impl Row {
+    /// The value in this column. A missing column or one of another type is a mistake of ours.
+    pub fn get<T: FromValue>(&self, column: &str) -> Result<T, Error> {
+        let position = self.columns.iter().position(|name| name == column);
+        let value = position.and_then(|position| self.values.get(position));
+        let value = value.ok_or_else(|| Error::Internal(format!("the answer has no column {column}")))?;
+        T::from_value(value).ok_or_else(|| unreadable::<T>(column))
+    }
+
+    /// The value in this place, counted from 0.
+    fn at<T: FromValue>(&self, position: usize) -> Result<T, Error> {
+        let value = self.values.get(position);
+        let value = value.ok_or_else(|| Error::Internal(format!("the answer has no column {position}")))?;
+        T::from_value(value).ok_or_else(|| unreadable::<T>(&position.to_string()))
+    }
+}
+
+fn unreadable<T>(column: &str) -> Error {
+    Error::Internal(format!("column {column} isn't readable as {}", std::any::type_name::<T>()))
+}
+
+/// A type that a whole row can be read as.
+pub trait FromRow: Sized {
+    /// Reads the row's columns by their names.
+    fn from_row(row: &Row) -> Result<Self, Error>;
+}
+
+/// Implements [`FromRow`] for tuples: columns in their order, for answers too small to name.
+macro_rules! from_row_tuple {
+    ($($type:ident $position:literal),+) => {
+        impl<$($type: FromValue),+> FromRow for ($($type,)+) {
+            fn from_row(row: &Row) -> Result<Self, Error> {
+                Ok(($(row.at::<$type>($position)?,)+))
+            }
+        }
+    };
+}
+
+from_row_tuple!(A 0);
+from_row_tuple!(A 0, B 1);
+from_row_tuple!(A 0, B 1, C 2);
+from_row_tuple!(A 0, B 1, C 2, D 3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_fits_is_read() {
+        assert_eq!(u32::from_value(&Value::Int(i64::from(u32::MAX))), Some(u32::MAX));
+        assert_eq!(u32::from_value(&Value::Int(-1)), None);
+        assert_eq!(u64::from_value(&Value::Int(-1)), None);
+        assert_eq!(bool::from_value(&Value::Int(2)), None);
+        assert_eq!(String::from_value(&Value::Null), None);
+        assert_eq!(<Option<String>>::from_value(&Value::Null), Some(None));
+        assert_eq!(<Option<String>>::from_value(&Value::Int(1)), None);
+        assert_eq!(<[u8; 32]>::from_value(&Value::Blob(vec![0; 31])), None);
+    }
+
+    #[test]
+    fn a_row_says_which_column_is_wrong() {
+        let row = Row { columns: Arc::from(["a".to_owned()]), values: vec![Value::Int(1)] };
+        assert_eq!(row.get::<i64>("a"), Ok(1));
+        assert!(row.get::<i64>("b").unwrap_err().to_string().contains('b'));
+        assert!(row.get::<String>("a").unwrap_err().to_string().contains("String"));
+        assert_eq!(<(i64,)>::from_row(&row), Ok((1,)));
+        assert!(<(i64, i64)>::from_row(&row).is_err());
+    }
+}
