@@ -1,1 +1,22 @@
+//! The one test binary: the tree mirrors `src`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::let_underscore_must_use,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a test that can't go on panics; it reads the machine's clock and the drivers directly to check on us"
+)]
 
+mod db;
+mod support;

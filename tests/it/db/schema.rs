@@ -1,0 +1,157 @@
+//! The schema: how it comes to be, and that it is the same on both databases.
+
+use std::collections::BTreeSet;
+
+use tollkeeper::db::{Db, MigrateError, Settings, sql};
+
+use super::{Folder, each_db};
+use crate::support::postgres::Cluster;
+
+/// An empty database of each kind.
+async fn each_empty(test: impl AsyncFn(Settings)) {
+    let folder = Folder::new();
+    test(Settings::Sqlite { path: folder.0.join("new folder").join("tollkeeper.db") }).await;
+    if let Some(cluster) = Cluster::shared() {
+        test(Settings::Postgres { url: cluster.empty_database().await }).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_replicas_migrate_at_once() {
+    each_empty(async |settings| {
+        let tasks = (0..8).map(|_| {
+            // Each its own, as in another process.
+            let db = Db::open(&settings).unwrap();
+            tokio::spawn(async move { db.migrate().await })
+        });
+        let mut from_nothing = 0;
+        for task in tasks.collect::<Vec<_>>() {
+            let migrated = task.await.unwrap().unwrap();
+            assert!(migrated.to >= 1);
+            if migrated.from == 0 {
+                from_nothing += 1;
+                assert_eq!(migrated.applied[0], "V1__first_light");
+            } else {
+                assert_eq!((migrated.from, migrated.applied.len()), (migrated.to, 0));
+            }
+        }
+        assert_eq!(from_nothing, 1);
+        let db = Db::open(&settings).unwrap();
+        assert!(schema(&db).await.contains("users.email_folded text not null"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_left_alone() {
+    each_db(async |db| {
+        let mut tx = db.write().await.unwrap();
+        sql("INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
+             VALUES (99, 'from_the_future', '2030-01-01T00:00:00Z', '1')")
+        .execute(&mut tx)
+        .await
+        .unwrap();
+        tx.commit().await.unwrap();
+        let before = schema(&db).await;
+        let refused = db.migrate().await.unwrap_err();
+        assert!(matches!(refused, MigrateError::Newer { found: 99, known: 1.. }), "{refused:?}");
+        let text = refused.to_string();
+        assert!(text.contains("schema 99") && text.contains("nothing was changed"), "{text}");
+        assert_eq!(schema(&db).await, before);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_changed_step_is_refused() {
+    each_db(async |db| {
+        let mut tx = db.write().await.unwrap();
+        sql("UPDATE refinery_schema_history SET checksum = '1'").execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        let refused = db.migrate().await.unwrap_err();
+        assert!(matches!(refused, MigrateError::Other(_)), "{refused:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn both_databases_have_the_same_schema() {
+    let folder = Folder::new();
+    let sqlite = schema(&folder.migrated().await).await;
+    let Some(cluster) = Cluster::shared() else { return };
+    let postgres = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
+    let postgres = schema(&postgres).await;
+    let only = |title: &str, a: &BTreeSet<String>, b: &BTreeSet<String>| {
+        let lines: Vec<&str> = a.difference(b).map(String::as_str).collect();
+        if lines.is_empty() { String::new() } else { format!("\nonly on {title}:\n  {}", lines.join("\n  ")) }
+    };
+    let difference = only("SQLite", &sqlite, &postgres) + &only("PostgreSQL", &postgres, &sqlite);
+    assert!(difference.is_empty(), "{difference}\n");
+    assert!(sqlite.len() > 100, "{sqlite:#?}");
+}
+
+/// The schema in neutral lines: columns with their type, keys, indexes.
+async fn schema(db: &Db) -> BTreeSet<String> {
+    let texts = if db.is_postgres() { POSTGRES } else { SQLITE };
+    let mut lines = BTreeSet::new();
+    for text in texts {
+        let rows: Vec<(String,)> = sql(*text).heavy().all(&mut db.read().await.unwrap()).await.unwrap();
+        lines.extend(rows.into_iter().map(|(line,)| line));
+    }
+    lines.retain(|line| !line.starts_with("refinery"));
+    lines
+}
+
+const SQLITE: &[&str] = &[
+    "SELECT t.name || '.' || c.name || ' '
+         || CASE c.type WHEN 'INTEGER' THEN 'bigint' ELSE lower(c.type) END
+         || CASE WHEN c.\"notnull\" = 1 THEN ' not null' ELSE '' END
+         || COALESCE(' default ' || c.dflt_value, '')
+     FROM sqlite_schema t, pragma_table_info(t.name) c
+     WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+    "SELECT name || ' primary key ' || group_concat(col, ',') FROM (
+         SELECT t.name, c.name AS col FROM sqlite_schema t, pragma_table_info(t.name) c
+         WHERE t.type = 'table' AND c.pk > 0 ORDER BY t.name, c.pk)
+     GROUP BY name",
+    "SELECT tab || CASE uniq WHEN 1 THEN ' unique' ELSE '' END || ' index ' || name || ' ' || group_concat(col, ',')
+     FROM (SELECT t.name AS tab, i.name, i.\"unique\" AS uniq,
+               c.name || CASE c.desc WHEN 1 THEN ' desc' ELSE '' END AS col
+           FROM sqlite_schema t, pragma_index_list(t.name) i, pragma_index_xinfo(i.name) c
+           WHERE t.type = 'table' AND i.origin = 'c' AND c.key = 1 ORDER BY i.name, c.seqno)
+     GROUP BY name",
+    "SELECT t.name || '.' || f.\"from\" || ' references ' || f.\"table\" || '.' || f.\"to\" || ' '
+         || lower(f.on_delete)
+     FROM sqlite_schema t, pragma_foreign_key_list(t.name) f WHERE t.type = 'table'",
+    "SELECT 'strict table' || name FROM pragma_table_list
+     WHERE type = 'table' AND schema = 'main' AND strict = 0 AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+         AND name <> 'refinery_schema_history'",
+];
+
+const POSTGRES: &[&str] = &[
+    "SELECT CAST(table_name || '.' || column_name || ' '
+         || CASE data_type WHEN 'bytea' THEN 'blob' ELSE data_type END
+         || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END
+         || COALESCE(' default ' || column_default, '') AS TEXT)
+     FROM information_schema.columns WHERE table_schema = 'public'",
+    "SELECT CAST(t.relname || ' primary key ' || string_agg(a.attname, ',' ORDER BY k.position) AS TEXT)
+     FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid
+         JOIN pg_namespace n ON n.oid = t.relnamespace AND n.nspname = 'public'
+         CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k(attnum, position)
+         JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum
+     WHERE i.indisprimary GROUP BY t.relname",
+    "SELECT CAST(t.relname || CASE WHEN i.indisunique THEN ' unique' ELSE '' END || ' index ' || x.relname || ' '
+         || string_agg(a.attname || CASE WHEN i.indoption[k.position - 1] & 1 = 1 THEN ' desc' ELSE '' END, ','
+                       ORDER BY k.position) AS TEXT)
+     FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid JOIN pg_class x ON x.oid = i.indexrelid
+         JOIN pg_namespace n ON n.oid = t.relnamespace AND n.nspname = 'public'
+         CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k(attnum, position)
+         JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum
+     WHERE NOT i.indisprimary GROUP BY t.relname, x.relname, i.indisunique",
+    "SELECT CAST(t.relname || '.' || a.attname || ' references ' || r.relname || '.' || b.attname || ' '
+         || CASE c.confdeltype WHEN 'c' THEN 'cascade' WHEN 'a' THEN 'no action' ELSE 'other' END AS TEXT)
+     FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid JOIN pg_class r ON r.oid = c.confrelid
+         JOIN pg_namespace n ON n.oid = t.relnamespace AND n.nspname = 'public'
+         JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = c.conkey[1]
+         JOIN pg_attribute b ON b.attrelid = r.oid AND b.attnum = c.confkey[1]
+     WHERE c.contype = 'f'",
+];

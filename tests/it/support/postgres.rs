@@ -1,0 +1,243 @@
+//! A throwaway PostgreSQL for the whole suite.
+//!
+//! It lives in a temporary folder and listens on a unix socket there. A small shell script keeps it: it reads
+//! commands from a pipe of this process, so when this process ends, however it ends, the pipe closes, and the
+//! script stops the server that it started and removes the folder. Commits reach the operating system but not
+//! the disk: they outlive a stopped server, which the fault tests rely on.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_postgres::NoTls;
+use tollkeeper::db::{Db, Settings};
+
+/// `$1` is the folder of initdb and postgres, `$2` the temporary folder.
+const KEEPER: &str = r#"
+bin=$1 dir=$2 server=
+trap '' INT TERM HUP
+umask 077
+mkdir "$dir" || exit 1
+as=
+if [ "$(id -u)" = 0 ]; then
+    # PostgreSQL refuses to run as root.
+    user=postgres; id "$user" >/dev/null 2>&1 || user=nobody
+    chown "$user" "$dir"
+    if command -v setpriv >/dev/null; then
+        as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --"
+    else
+        as="runuser -u $user --"
+    fi
+fi
+cd "$dir"
+pid() { head -n 1 "$dir/data/postmaster.pid" 2>/dev/null; }
+start() {
+    $as "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync=off \
+        -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c wal_level=minimal \
+        -c max_wal_senders=0 -c autovacuum=off -c log_min_messages=panic -c log_destination=stderr \
+        >"$dir/log" 2>&1 </dev/null &
+    server=$!
+    tries=0
+    until grep -q ready "$dir/data/postmaster.pid" 2>/dev/null; do
+        tries=$((tries + 1))
+        if [ $tries -gt 600 ] || ! kill -0 "$server" 2>/dev/null; then return 1; fi
+        sleep 0.05
+    done
+}
+stop() {
+    [ -n "$server" ] || return 0
+    process=$(pid)
+    [ -n "$process" ] && kill -QUIT "$process" 2>/dev/null
+    wait "$server"
+    rm -f "$dir/data/postmaster.pid"
+    server=
+}
+initialize() {
+    # A default order that isn't by bytes, where it can be had, shows a forgotten COLLATE "C".
+    common="-D $dir/data -U postgres --auth=trust --no-sync --encoding=UTF8 --locale=C"
+    $as "$bin/initdb" $common --locale-provider=icu --icu-locale=en-US >"$dir/log" 2>&1 \
+        || $as "$bin/initdb" $common >"$dir/log" 2>&1
+}
+initialize && echo done || echo failed
+while read -r command; do
+    case $command in
+        start) start && echo done || echo failed ;;
+        stop) stop; echo done ;;
+    esac
+done
+stop
+cd /
+rm -rf "$dir"
+"#;
+
+/// Where a finished template is copied from.
+const TEMPLATE: &str = "tollkeeper_template";
+
+/// A running server.
+pub struct Cluster {
+    folder: PathBuf,
+    keeper: Mutex<Keeper>,
+    /// Whether the template database is there; one database is made at a time.
+    template: AsyncMutex<bool>,
+}
+
+struct Keeper {
+    process: Child,
+    commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Cluster {
+    /// The cluster that the tests of this process share. `None` where PostgreSQL isn't installed.
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
+        SHARED.get_or_init(Self::private).as_ref()
+    }
+
+    /// A cluster of its own, for tests that stop it.
+    pub fn private() -> Option<Self> {
+        let Some(binaries) = binaries() else {
+            skipped();
+            return None;
+        };
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // Short, because a socket's path may only have about a hundred bytes.
+        let name = format!("tollkeeper-pg-{}-{number}", std::process::id());
+        let folder = Path::new("/tmp").join(name);
+        let mut process = Command::new("sh")
+            .args(["-c", KEEPER, "keeper"])
+            .args([&binaries, &folder])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // A Ctrl-C for the tests isn't one for the keeper, who has to clean up.
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let commands = process.stdin.take();
+        let mut answers = BufReader::new(process.stdout.take().unwrap());
+        expect_done(&mut answers, "initdb");
+        let keeper = Mutex::new(Keeper { process, commands, answers });
+        let cluster = Self { folder, keeper, template: AsyncMutex::new(false) };
+        cluster.start();
+        Some(cluster)
+    }
+
+    /// Starts the server again, on the same address.
+    pub fn start(&self) {
+        self.order("start");
+    }
+
+    /// Stops the server at once, as a crash would.
+    pub fn stop(&self) {
+        self.order("stop");
+    }
+
+    /// The URL of a fresh database with the current schema.
+    pub async fn new_database(&self) -> String {
+        let mut migrated = self.template.lock().await;
+        if !*migrated {
+            self.admin(&format!("CREATE DATABASE {TEMPLATE}")).await;
+            let db = Db::open(&Settings::Postgres { url: self.url(TEMPLATE) }).unwrap();
+            db.migrate().await.unwrap();
+            *migrated = true;
+        }
+        self.create(&format!("TEMPLATE {TEMPLATE}")).await
+    }
+
+    /// The URL of a fresh database without any schema.
+    pub async fn empty_database(&self) -> String {
+        let _one_at_a_time = self.template.lock().await;
+        self.create("").await
+    }
+
+    async fn create(&self, from: &str) -> String {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("t{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.admin(&format!("CREATE DATABASE {name} {from}")).await;
+        self.url(&name)
+    }
+
+    async fn admin(&self, statement: &str) {
+        let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        // The template is in use until the server has noticed that the connection to it is closed.
+        let mut attempts = 0;
+        while let Err(error) = client.batch_execute(statement).await {
+            attempts += 1;
+            assert!(attempts < 200 && error.code().is_some_and(|code| code.code() == "55006"), "{error:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+        }
+        drop(client);
+        let _ = connection.await;
+    }
+
+    fn url(&self, database: &str) -> String {
+        let host = self.folder.to_str().unwrap().replace('/', "%2F");
+        format!("postgres://postgres@{host}/{database}")
+    }
+
+    fn order(&self, command: &str) {
+        let mut keeper = self.keeper.lock().unwrap();
+        writeln!(keeper.commands.as_mut().unwrap(), "{command}").unwrap();
+        let log = self.folder.join("log");
+        expect_done(&mut keeper.answers, &format!("{command}, see {}", log.display()));
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Ok(keeper) = self.keeper.get_mut() {
+            drop(keeper.commands.take());
+            let _ = keeper.process.wait();
+        }
+    }
+}
+
+fn expect_done(answers: &mut BufReader<ChildStdout>, what: &str) {
+    let mut line = String::new();
+    answers.read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "done", "PostgreSQL: {what}");
+}
+
+/// The folder of initdb and postgres: from PATH, or the newest that Debian and its kin have installed.
+fn binaries() -> Option<PathBuf> {
+    let complete = |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(folder) = std::env::split_paths(&path).find(complete) {
+        // A link elsewhere would hide the files that lie beside the binaries.
+        let real = folder.join("postgres").canonicalize().ok()?;
+        return real.parent().map(Path::to_owned);
+    }
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut found: Vec<(u32, PathBuf)> = versions
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin")))
+        })
+        .filter(|(_, folder)| complete(folder))
+        .collect();
+    found.sort();
+    found.pop().map(|(_, folder)| folder)
+}
+
+fn skipped() {
+    let required = std::env::var("TOLLKEEPER_TEST_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.contains("postgres"),
+        "TOLLKEEPER_TEST_REQUIRE asks for PostgreSQL, but it isn't installed"
+    );
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        // Not `eprintln!`, which the test harness would swallow.
+        let _ = writeln!(
+            std::io::stderr(),
+            "\nPostgreSQL tests are SKIPPED: no initdb and postgres in PATH or /usr/lib/postgresql. \
+             Install the package `postgresql` to run them.\n"
+        );
+    });
+}
