@@ -94,10 +94,6 @@ impl Db {
 
     /// A handle to read with. It holds no connection and no transaction: each statement sees what is
     /// committed when it runs.
-    #[allow(
-        clippy::unused_async,
-        reason = "callers await it like `write`; a replica may be chosen here one day"
-    )]
     pub async fn read(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteRead(Arc::clone(sqlite)),
