@@ -6,3 +6,4 @@ pub mod error;
 pub mod ids;
 pub mod money;
 pub mod random;
+pub mod rules;
