@@ -4,6 +4,7 @@ pub mod clock;
 pub mod db;
 pub mod error;
 pub mod ids;
+pub mod live;
 pub mod money;
 pub mod random;
 pub mod rules;
