@@ -1,6 +1,7 @@
 //! Tollkeeper: a self-hosted control plane for AI model platforms.
 
 pub mod clock;
+pub mod config;
 pub mod db;
 pub mod error;
 pub mod ids;

@@ -1,0 +1,248 @@
+//! The configuration: built-in defaults, then a TOML file, then environment variables (decisions, section 7).
+//!
+//! `config/keys.rs` is the table of all keys: how each is read and shown. A wrong key or value stops the start
+//! with the file, the line and what would be right, or with the variable's name; every mistake is reported at
+//! once, and none of the errors holds the value of a secret.
+
+pub mod document;
+mod keys;
+mod load;
+pub(crate) mod readers;
+mod types;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+
+use crate::money::Nano;
+
+pub use keys::{names, variable};
+pub use types::{DatabaseUrl, LogFormat, MailUrl, Management, PublicUrl, Secret};
+
+/// Everything that an operator can set.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The public listener.
+    pub listen: SocketAddr,
+    /// The service listener, for the platform's own inference servers.
+    pub service_listen: SocketAddr,
+    /// Bearer of the service listener; `None`: made at first start, in `service.token` of the data folder.
+    pub service_token: Option<Secret>,
+    /// Holds the SQLite file, the master key and the mail folder.
+    pub data_dir: PathBuf,
+    /// The database; `None`: an SQLite file in the data folder.
+    pub database_url: Option<DatabaseUrl>,
+    /// Seals API keys and signing keys: base64 of 32 bytes, already checked. See [`Config::master_key_bytes`].
+    pub master_key: Option<Secret>,
+    /// The file that holds the master key; `None`: `master.key` in the data folder.
+    pub master_key_file: Option<PathBuf>,
+    /// What links in mails start with, and the issuer of tokens. See [`Config::public_url`].
+    pub public_url: Option<PublicUrl>,
+    /// Whether a login needs a verified e-mail address.
+    pub require_verified_email: bool,
+    /// The model catalog; `None`: the built-in one.
+    pub catalog_file: Option<PathBuf>,
+    /// Peers whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Origins whose pages may call the public listener from a browser; empty: none.
+    pub cors_origins: Vec<String>,
+    /// How long open requests may take to end after the signal to stop, in milliseconds.
+    pub shutdown_grace_ms: u32,
+    /// Mail to users.
+    pub mail: Mail,
+    /// The log.
+    pub log: Log,
+    /// Throttling.
+    pub limits: Limits,
+    /// Money.
+    pub billing: Billing,
+    /// API keys.
+    pub api_keys: ApiKeys,
+    /// The checking of passwords.
+    pub passwords: Passwords,
+}
+
+/// Table `mail`.
+#[derive(Clone, Debug)]
+pub struct Mail {
+    /// Where mail goes.
+    pub url: MailUrl,
+    /// The sender, an address with or without a name.
+    pub from: String,
+}
+
+/// Table `log`.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// A level, or a level for each part of the program: `info,tollkeeper::live=debug`.
+    pub level: String,
+    /// Whether every request gets a line.
+    pub access: bool,
+}
+
+/// Table `limits`. Restrictions of API keys hold whether it is enabled or not.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Whether anything of this table holds.
+    pub enabled: bool,
+    /// Management calls that only read, a minute and caller.
+    pub reads_per_minute: u32,
+    /// Management calls that write, a minute and caller.
+    pub writes_per_minute: u32,
+    /// Login attempts, a minute and client address.
+    pub logins_per_minute: u32,
+    /// Registrations, a minute and client address.
+    pub registrations_per_minute: u32,
+    /// Requests for a password reset, an hour and e-mail address.
+    pub password_resets_per_hour: u32,
+    /// Failed logins of an account before the waits begin.
+    pub login_failures: u32,
+    /// The longest wait after failed logins, in seconds.
+    pub login_max_wait_s: u32,
+}
+
+/// Table `billing`.
+#[derive(Clone, Debug)]
+pub struct Billing {
+    /// What a new organization may spend before it must pay; 0: strictly prepaid.
+    pub credit_limit: Nano,
+    /// The currency of new organizations, an ISO 4217 code.
+    pub currency: String,
+}
+
+/// Table `api_keys`.
+#[derive(Clone, Debug)]
+pub struct ApiKeys {
+    /// What API keys may do on management endpoints.
+    pub management: Management,
+    /// What new keys start with.
+    pub prefix: String,
+    /// Whether a key's secret is kept sealed, so that a rotation can return the previous one.
+    pub keep_sealed: bool,
+    /// How long the previous secret of a rotated key goes on working, in hours.
+    pub rotation_grace_hours: u32,
+}
+
+/// Table `passwords`.
+#[derive(Clone, Debug)]
+pub struct Passwords {
+    /// Threads that hash passwords.
+    pub hash_threads: usize,
+    /// Passwords that may wait for a thread; past it the answer is 429.
+    pub queue: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            service_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8081)),
+            service_token: None,
+            data_dir: PathBuf::from("./tollkeeper-data"),
+            database_url: None,
+            master_key: None,
+            master_key_file: None,
+            public_url: None,
+            require_verified_email: false,
+            catalog_file: None,
+            trusted_proxies: Vec::new(),
+            cors_origins: Vec::new(),
+            // Below the 10 s after which container runtimes kill.
+            shutdown_grace_ms: 8_000,
+            mail: Mail { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() },
+            log: Log { format: LogFormat::Text, level: "info".to_owned(), access: true },
+            limits: Limits {
+                enabled: true,
+                reads_per_minute: 1_200,
+                writes_per_minute: 600,
+                logins_per_minute: 300,
+                registrations_per_minute: 60,
+                password_resets_per_hour: 5,
+                login_failures: 10,
+                login_max_wait_s: 15 * 60,
+            },
+            billing: Billing { credit_limit: Nano::from_units(100_000_000_000), currency: "USD".to_owned() },
+            api_keys: ApiKeys {
+                management: Management::Full,
+                prefix: "tk_".to_owned(),
+                keep_sealed: true,
+                rotation_grace_hours: 24,
+            },
+            // One core stays free for everything else.
+            passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 64 },
+        }
+    }
+}
+
+impl Config {
+    /// Defaults, then `file` (or `tollkeeper.toml` in the working folder, when that exists), then the variables
+    /// of `environment` that start with `TOLLKEEPER_`.
+    ///
+    /// # Errors
+    /// Every unknown key and every wrong value.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        load::load(file, Path::new("tollkeeper.toml"), environment)
+    }
+
+    /// What links start with, without a slash at the end: as configured, or `http://` and the public listener.
+    pub fn public_url(&self) -> String {
+        match &self.public_url {
+            Some(url) => url.as_str().to_owned(),
+            None => format!("http://{}", self.listen),
+        }
+    }
+
+    /// The database: as configured, or `tollkeeper.db` in the data folder.
+    pub fn database_url_or_default(&self) -> DatabaseUrl {
+        match &self.database_url {
+            Some(url) => url.clone(),
+            None => DatabaseUrl::Sqlite(self.data_dir.join("tollkeeper.db")),
+        }
+    }
+
+    /// The 32 bytes of `master_key`, where that is set.
+    pub fn master_key_bytes(&self) -> Option<[u8; 32]> {
+        self.master_key.as_ref().and_then(|key| types::decode_master_key(key.expose()))
+    }
+
+    /// The file of the master key: as configured, or `master.key` in the data folder.
+    pub fn master_key_file_or_default(&self) -> PathBuf {
+        self.master_key_file.clone().unwrap_or_else(|| self.data_dir.join("master.key"))
+    }
+
+    /// The effective configuration as TOML; secrets are shown as `***`.
+    pub fn to_toml(&self) -> String {
+        keys::to_toml(self)
+    }
+
+    /// The effective configuration as JSON; secrets are shown as `***`, what isn't set as null.
+    pub fn to_json(&self) -> String {
+        keys::to_json(self)
+    }
+}
+
+/// Why the configuration can't be used: one line a mistake.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// Each with its place and what would be right.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problems.join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! The table of every key: its name, how it is read and how it is shown.
+
+use std::path::Path;
+
+use super::Config;
+use super::document::Value;
+use super::readers::{self as read, Read};
+use super::types::HIDDEN;
+
+/// A key of the configuration.
+pub struct Key {
+    /// The name with a point between table and key, for instance `limits.enabled`.
+    pub name: &'static str,
+    /// Whether its value may hold a secret, and so stands in no error.
+    pub secret: bool,
+    /// Reads a value into the configuration; changes nothing when it is wrong.
+    pub set: fn(&mut Config, &Value) -> Read<()>,
+    /// The effective value as it may be shown; `None`: not set.
+    pub show: fn(&Config) -> Option<toml::Value>,
+}
+
+const fn key(
+    name: &'static str,
+    set: fn(&mut Config, &Value) -> Read<()>,
+    show: fn(&Config) -> Option<toml::Value>,
+) -> Key {
+    Key { name, secret: false, set, show }
+}
+
+const fn secret(
+    name: &'static str,
+    set: fn(&mut Config, &Value) -> Read<()>,
+    show: fn(&Config) -> Option<toml::Value>,
+) -> Key {
+    Key { name, secret: true, set, show }
+}
+
+/// Every key; those of the root table stand before the others, as TOML wants it.
+pub const KEYS: &[Key] = &[
+    key("listen", |c, v| put(&mut c.listen, read::socket(v)), |c| text(&c.listen)),
+    key("service_listen", |c, v| put(&mut c.service_listen, read::socket(v)), |c| text(&c.service_listen)),
+    secret(
+        "service_token",
+        |c, v| some(&mut c.service_token, read::token(v)),
+        |c| c.service_token.as_ref().and_then(|_| text(HIDDEN)),
+    ),
+    key("data_dir", |c, v| put(&mut c.data_dir, read::path(v)), |c| path(&c.data_dir)),
+    secret(
+        "database_url",
+        |c, v| some(&mut c.database_url, read::database(v)),
+        |c| text(&c.database_url_or_default()),
+    ),
+    secret(
+        "master_key",
+        |c, v| some(&mut c.master_key, read::master_key(v)),
+        |c| c.master_key.as_ref().and_then(|_| text(HIDDEN)),
+    ),
+    key(
+        "master_key_file",
+        |c, v| some(&mut c.master_key_file, read::path(v)),
+        |c| if c.master_key.is_some() { None } else { path(&c.master_key_file_or_default()) },
+    ),
+    key("public_url", |c, v| some(&mut c.public_url, read::public_url(v)), |c| text(&c.public_url())),
+    key(
+        "require_verified_email",
+        |c, v| put(&mut c.require_verified_email, read::boolean(v)),
+        |c| flag(c.require_verified_email),
+    ),
+    key(
+        "catalog_file",
+        |c, v| some(&mut c.catalog_file, read::path(v)),
+        |c| c.catalog_file.as_deref().and_then(path),
+    ),
+    key("trusted_proxies", |c, v| put(&mut c.trusted_proxies, read::ranges(v)), |c| list(&c.trusted_proxies)),
+    key("cors_origins", |c, v| put(&mut c.cors_origins, read::origins(v)), |c| list(&c.cors_origins)),
+    key(
+        "shutdown_grace_ms",
+        |c, v| put(&mut c.shutdown_grace_ms, read::whole(v, 0..=600_000)),
+        |c| number(c.shutdown_grace_ms),
+    ),
+    secret(
+        "mail.url",
+        |c, v| put(&mut c.mail.url, read::mail_url(v)),
+        |c| match c.mail.url {
+            super::MailUrl::File => text("file"),
+        },
+    ),
+    key("mail.from", |c, v| put(&mut c.mail.from, read::mailbox(v)), |c| text(&c.mail.from)),
+    key("log.format", |c, v| put(&mut c.log.format, read::log_format(v)), |c| text(c.log.format.as_str())),
+    key("log.level", |c, v| put(&mut c.log.level, read::log_level(v)), |c| text(&c.log.level)),
+    key("log.access", |c, v| put(&mut c.log.access, read::boolean(v)), |c| flag(c.log.access)),
+    key("limits.enabled", |c, v| put(&mut c.limits.enabled, read::boolean(v)), |c| flag(c.limits.enabled)),
+    key(
+        "limits.reads_per_minute",
+        |c, v| put(&mut c.limits.reads_per_minute, rate(v)),
+        |c| number(c.limits.reads_per_minute),
+    ),
+    key(
+        "limits.writes_per_minute",
+        |c, v| put(&mut c.limits.writes_per_minute, rate(v)),
+        |c| number(c.limits.writes_per_minute),
+    ),
+    key(
+        "limits.logins_per_minute",
+        |c, v| put(&mut c.limits.logins_per_minute, rate(v)),
+        |c| number(c.limits.logins_per_minute),
+    ),
+    key(
+        "limits.registrations_per_minute",
+        |c, v| put(&mut c.limits.registrations_per_minute, rate(v)),
+        |c| number(c.limits.registrations_per_minute),
+    ),
+    key(
+        "limits.password_resets_per_hour",
+        |c, v| put(&mut c.limits.password_resets_per_hour, rate(v)),
+        |c| number(c.limits.password_resets_per_hour),
+    ),
+    key(
+        "limits.login_failures",
+        |c, v| put(&mut c.limits.login_failures, read::whole(v, 1..=1_000)),
+        |c| number(c.limits.login_failures),
+    ),
+    key(
+        "limits.login_max_wait_s",
+        |c, v| put(&mut c.limits.login_max_wait_s, read::whole(v, 1..=86_400)),
+        |c| number(c.limits.login_max_wait_s),
+    ),
+    key(
+        "billing.credit_limit",
+        |c, v| put(&mut c.billing.credit_limit, read::amount(v)),
+        |c| text(&c.billing.credit_limit),
+    ),
+    key(
+        "billing.currency",
+        |c, v| put(&mut c.billing.currency, read::currency(v)),
+        |c| text(&c.billing.currency),
+    ),
+    key(
+        "api_keys.management",
+        |c, v| put(&mut c.api_keys.management, read::management(v)),
+        |c| text(c.api_keys.management.as_str()),
+    ),
+    key(
+        "api_keys.prefix",
+        |c, v| put(&mut c.api_keys.prefix, read::key_prefix(v)),
+        |c| text(&c.api_keys.prefix),
+    ),
+    key(
+        "api_keys.keep_sealed",
+        |c, v| put(&mut c.api_keys.keep_sealed, read::boolean(v)),
+        |c| flag(c.api_keys.keep_sealed),
+    ),
+    key(
+        "api_keys.rotation_grace_hours",
+        |c, v| put(&mut c.api_keys.rotation_grace_hours, read::whole(v, 0..=30 * 24)),
+        |c| number(c.api_keys.rotation_grace_hours),
+    ),
+    key(
+        "passwords.hash_threads",
+        |c, v| put(&mut c.passwords.hash_threads, read::whole(v, 1..=256)),
+        |c| i64::try_from(c.passwords.hash_threads).ok().and_then(number),
+    ),
+    key(
+        "passwords.queue",
+        |c, v| put(&mut c.passwords.queue, read::whole(v, 1..=100_000)),
+        |c| i64::try_from(c.passwords.queue).ok().and_then(number),
+    ),
+];
+
+/// The names of every key, for documents and suggestions.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().map(|key| key.name)
+}
+
+/// The environment variable of a key: `limits.enabled` is `TOLLKEEPER_LIMITS__ENABLED`.
+pub fn variable(name: &str) -> String {
+    format!("TOLLKEEPER_{}", name.replace('.', "__").to_uppercase())
+}
+
+fn put<T>(slot: &mut T, value: Read<T>) -> Read<()> {
+    *slot = value?;
+    Ok(())
+}
+
+fn some<T>(slot: &mut Option<T>, value: Read<T>) -> Read<()> {
+    *slot = Some(value?);
+    Ok(())
+}
+
+fn rate(value: &Value) -> Read<u32> {
+    read::whole(value, 1..=1_000_000)
+}
+
+fn text(value: &(impl ToString + ?Sized)) -> Option<toml::Value> {
+    Some(toml::Value::String(value.to_string()))
+}
+
+fn path(path: &Path) -> Option<toml::Value> {
+    text(&path.display())
+}
+
+fn flag(flag: bool) -> Option<toml::Value> {
+    Some(toml::Value::Boolean(flag))
+}
+
+fn number(number: impl Into<i64>) -> Option<toml::Value> {
+    Some(toml::Value::Integer(number.into()))
+}
+
+fn list<T: ToString>(items: &[T]) -> Option<toml::Value> {
+    Some(toml::Value::Array(items.iter().map(|item| toml::Value::String(item.to_string())).collect()))
+}
+
+/// The effective configuration as a TOML file; what isn't set stands there as a comment.
+pub fn to_toml(config: &Config) -> String {
+    let mut out = String::new();
+    let mut open_table = "";
+    for key in KEYS {
+        let (table, name) = key.name.split_once('.').unwrap_or(("", key.name));
+        if table != open_table {
+            out.push_str(&format!("\n[{table}]\n"));
+            open_table = table;
+        }
+        match (key.show)(config) {
+            Some(value) => out.push_str(&format!("{name} = {value}\n")),
+            None => out.push_str(&format!("# {name} is not set\n")),
+        }
+    }
+    out
+}
+
+/// The effective configuration as a JSON object.
+pub fn to_json(config: &Config) -> String {
+    let mut root = serde_json::Map::new();
+    for key in KEYS {
+        let value = serde_json::to_value((key.show)(config)).unwrap_or_default();
+        match key.name.split_once('.') {
+            None => {
+                root.insert(key.name.to_owned(), value);
+            }
+            Some((table, name)) => {
+                let table = root.entry(table).or_insert_with(|| serde_json::json!({}));
+                if let Some(table) = table.as_object_mut() {
+                    table.insert(name.to_owned(), value);
+                }
+            }
+        }
+    }
+    serde_json::Value::Object(root).to_string()
+}

@@ -1,0 +1,209 @@
+//! From a TOML value to the type of a key. The error says what would be right, and never what was found:
+//! that is added by the caller, who knows whether it is a secret.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use lettre::message::Mailbox;
+use tracing_subscriber::EnvFilter;
+
+use super::document::Value;
+use super::types::{self, DatabaseUrl, LogFormat, MailUrl, Management, PublicUrl, Secret};
+use crate::money::Decimal;
+use crate::rules::restrictions;
+
+/// A value, or what would be right.
+pub type Read<T> = Result<T, String>;
+
+fn expected<T>(what: &str) -> Read<T> {
+    Err(format!("expected {what}"))
+}
+
+/// True or false.
+pub fn boolean(value: &Value) -> Read<bool> {
+    match value {
+        Value::Boolean(flag) => Ok(*flag),
+        _ => expected("true or false"),
+    }
+}
+
+/// A whole number within the range.
+pub fn whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>) -> Read<T> {
+    let number = match value {
+        Value::Integer(number) if range.contains(number) => T::try_from(*number).ok(),
+        _ => None,
+    };
+    number.ok_or_else(|| format!("expected a whole number from {} to {}", range.start(), range.end()))
+}
+
+/// An exact decimal: a whole number, or a string with a point. A float is refused, because it isn't exact.
+pub fn decimal<const SCALE: u32>(value: &Value, what: &str) -> Read<Decimal<SCALE>> {
+    let read = match value {
+        Value::Integer(number) => Decimal::parse(&number.to_string()),
+        Value::Text(text) => Decimal::parse(text),
+        Value::Float(literal) => {
+            return Err(format!("expected {what}; write \"{literal}\" in quotes, so that it stays exact"));
+        }
+        _ => None,
+    };
+    read.ok_or_else(|| format!("expected {what} with at most {SCALE} digits behind the point"))
+}
+
+/// An amount of money that isn't negative and fits the database.
+pub fn amount<const SCALE: u32>(value: &Value) -> Read<Decimal<SCALE>> {
+    let what = "an amount such as 25 or \"25.50\"";
+    let amount: Decimal<SCALE> = decimal(value, what)?;
+    if amount < Decimal::ZERO || amount.to_i64().is_none() {
+        return Err(format!(
+            "expected {what}, not negative and at most {}",
+            Decimal::<SCALE>::from_units(i64::MAX.into())
+        ));
+    }
+    Ok(amount)
+}
+
+fn text<'a>(value: &'a Value, what: &str) -> Read<&'a str> {
+    match value {
+        Value::Text(text) => Ok(text),
+        _ => expected(what),
+    }
+}
+
+/// What `read` makes of a string.
+fn from_text<T>(value: &Value, what: &str, read: impl Fn(&str) -> Option<T>) -> Read<T> {
+    let text = text(value, what)?;
+    read(text).map_or_else(|| expected(what), Ok)
+}
+
+/// An address and a port.
+pub fn socket(value: &Value) -> Read<SocketAddr> {
+    from_text(value, "an IP address and a port such as \"127.0.0.1:8080\" or \"[::]:8080\"", |t| {
+        t.parse().ok()
+    })
+}
+
+/// The path of a file or folder.
+pub fn path(value: &Value) -> Read<PathBuf> {
+    from_text(value, "a path that is not empty", |t| (!t.is_empty()).then(|| PathBuf::from(t)))
+}
+
+/// A bearer token: it travels in a header, so only visible ASCII characters.
+pub fn token(value: &Value) -> Read<Secret> {
+    from_text(value, "a secret of at least one letter, digit or ASCII sign, without spaces", |t| {
+        let fits = !t.is_empty() && t.bytes().all(|byte| byte.is_ascii_graphic());
+        fits.then(|| Secret::new(t.to_owned()))
+    })
+}
+
+/// The master key.
+pub fn master_key(value: &Value) -> Read<Secret> {
+    from_text(value, "32 random bytes in base64 (for instance from `openssl rand -base64 32`)", |t| {
+        types::decode_master_key(t).map(|_| Secret::new(t.to_owned()))
+    })
+}
+
+/// The database.
+pub fn database(value: &Value) -> Read<DatabaseUrl> {
+    from_text(value, "\"sqlite://PATH\" or \"postgres://USER:PASSWORD@HOST/NAME\"", DatabaseUrl::parse)
+}
+
+/// The public address.
+pub fn public_url(value: &Value) -> Read<PublicUrl> {
+    from_text(
+        value,
+        "a URL such as \"https://api.example.com\", without login, query or fragment",
+        PublicUrl::parse,
+    )
+}
+
+/// Where mail goes.
+pub fn mail_url(value: &Value) -> Read<MailUrl> {
+    let what = "\"file\"";
+    match text(value, what)? {
+        "file" => Ok(MailUrl::File),
+        url if url.starts_with("smtp://") || url.starts_with("smtps://") => {
+            Err("this version delivers to the mail folder only, SMTP is not supported yet: expected \"file\""
+                .to_owned())
+        }
+        _ => expected(what),
+    }
+}
+
+/// The sender of mails.
+pub fn mailbox(value: &Value) -> Read<String> {
+    from_text(value, "a sender such as \"Tollkeeper <noreply@example.com>\"", |t| {
+        t.parse::<Mailbox>().ok().map(|_| t.to_owned())
+    })
+}
+
+/// The look of the log.
+pub fn log_format(value: &Value) -> Read<LogFormat> {
+    from_text(value, "\"text\" or \"json\"", |t| {
+        [LogFormat::Text, LogFormat::Json].into_iter().find(|format| format.as_str() == t)
+    })
+}
+
+/// Levels of the log. `EnvFilter` takes any bare word for a part of the program, so that a misspelt level would
+/// silence everything else: here a bare word must be a level.
+pub fn log_level(value: &Value) -> Read<String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let what = "off, error, warn, info, debug or trace, or a list such as \"info,tollkeeper::live=debug\"";
+    from_text(value, what, |t| {
+        let known = |part: &str| {
+            let level = part.rsplit_once('=').map_or(part, |(_, level)| level).trim();
+            LEVELS.contains(&level.to_ascii_lowercase().as_str())
+        };
+        let fits = t.split(',').all(known) && EnvFilter::builder().parse(t).is_ok();
+        fits.then(|| t.to_owned())
+    })
+}
+
+/// What API keys may manage.
+pub fn management(value: &Value) -> Read<Management> {
+    from_text(value, "\"full\", \"read\" or \"none\"", |t| {
+        [Management::Full, Management::Read, Management::None].into_iter().find(|m| m.as_str() == t)
+    })
+}
+
+/// What API keys start with.
+pub fn key_prefix(value: &Value) -> Read<String> {
+    let what = "1 to 20 letters, digits, `_` or `-`, a letter first and `_` or `-` last, such as \"tk_\"";
+    from_text(value, what, |t| {
+        let letters = t.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        let ends = t.starts_with(|c: char| c.is_ascii_alphabetic()) && t.ends_with(['_', '-']);
+        (letters && ends && t.len() <= 20).then(|| t.to_owned())
+    })
+}
+
+/// A currency code.
+pub fn currency(value: &Value) -> Read<String> {
+    from_text(value, "a currency code of three upper-case letters such as \"USD\"", |t| {
+        (t.len() == 3 && t.bytes().all(|b| b.is_ascii_uppercase())).then(|| t.to_owned())
+    })
+}
+
+/// Addresses and ranges.
+pub fn ranges(value: &Value) -> Read<Vec<IpNet>> {
+    list(value, "a list of IP addresses or CIDR ranges such as [\"10.0.0.0/8\"]", restrictions::parse_range)
+}
+
+/// Origins of web pages.
+pub fn origins(value: &Value) -> Read<Vec<String>> {
+    list(value, "a list of origins such as [\"https://app.example.com\"]", types::parse_origin)
+}
+
+/// A list of strings, or one string with commas.
+fn list<T>(value: &Value, what: &str, read: impl Fn(&str) -> Option<T>) -> Read<Vec<T>> {
+    let items: Vec<&str> = match value {
+        Value::Text(text) if text.trim().is_empty() => Vec::new(),
+        Value::Text(text) => text.split(',').map(str::trim).collect(),
+        Value::List(nodes) => nodes.iter().map(|node| self::text(&node.value, what)).collect::<Read<_>>()?,
+        _ => return expected(what),
+    };
+    let one = |(index, item): (usize, &str)| {
+        read(item).ok_or_else(|| format!("expected {what}; entry {} is none", index + 1))
+    };
+    items.into_iter().enumerate().map(one).collect()
+}

@@ -1,0 +1,337 @@
+//! Defaults, precedence and the words of every error.
+
+use std::path::PathBuf;
+
+use super::*;
+
+/// A file of its own for each test, gone with it.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(text: &str) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::SeqCst);
+        let path =
+            std::env::temp_dir().join(format!("tollkeeper-config-{}-{number}.toml", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
+}
+
+fn from_environment(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    load::load(None, Path::new("/nonexistent/tollkeeper.toml"), variables)
+}
+
+fn from_file(text: &str) -> Result<Config, String> {
+    let file = TempFile::new(text);
+    let shown = file.0.display().to_string();
+    Config::load(Some(&file.0), []).map_err(|error| error.to_string().replace(&shown, "FILE"))
+}
+
+const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+#[test]
+fn the_defaults_are_the_documented_ones() {
+    let config = from_environment(&[]).unwrap();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let expected = format!(
+        r#"listen = "127.0.0.1:8080"
+service_listen = "127.0.0.1:8081"
+# service_token is not set
+data_dir = "./tollkeeper-data"
+database_url = "sqlite://./tollkeeper-data/tollkeeper.db"
+# master_key is not set
+master_key_file = "./tollkeeper-data/master.key"
+public_url = "http://127.0.0.1:8080"
+require_verified_email = false
+# catalog_file is not set
+trusted_proxies = []
+cors_origins = []
+shutdown_grace_ms = 8000
+
+[mail]
+url = "file"
+from = "Tollkeeper <tollkeeper@localhost>"
+
+[log]
+format = "text"
+level = "info"
+access = true
+
+[limits]
+enabled = true
+reads_per_minute = 1200
+writes_per_minute = 600
+logins_per_minute = 300
+registrations_per_minute = 60
+password_resets_per_hour = 5
+login_failures = 10
+login_max_wait_s = 900
+
+[billing]
+credit_limit = "100"
+currency = "USD"
+
+[api_keys]
+management = "full"
+prefix = "tk_"
+keep_sealed = true
+rotation_grace_hours = 24
+
+[passwords]
+hash_threads = {}
+queue = 64
+"#,
+        (cores - 1).max(1)
+    );
+    assert_eq!(config.to_toml(), expected);
+    // What is shown can be read again.
+    assert_eq!(from_file(&expected).unwrap().to_toml(), expected);
+}
+
+#[test]
+fn every_layer_wins_over_the_one_before() {
+    let file =
+        TempFile::new("listen = \"0.0.0.0:1\"\n[limits]\nreads_per_minute = 5\nwrites_per_minute = 6\n");
+    let environment = [("TOLLKEEPER_LIMITS__READS_PER_MINUTE".to_owned(), "7".to_owned())];
+    for (named, default) in [(Some(file.0.as_path()), Path::new("/nonexistent")), (None, file.0.as_path())] {
+        let config = load::load(named, default, environment.clone()).unwrap();
+        assert_eq!(config.listen.to_string(), "0.0.0.0:1");
+        assert_eq!((config.limits.reads_per_minute, config.limits.writes_per_minute), (7, 6));
+        assert_eq!(config.limits.logins_per_minute, 300);
+    }
+}
+
+#[test]
+fn the_fixed_variables_are_read() {
+    let config = from_environment(&[
+        ("TOLLKEEPER_LISTEN", "[::]:80"),
+        ("TOLLKEEPER_SERVICE_LISTEN", "127.0.0.1:0"),
+        ("TOLLKEEPER_SERVICE_TOKEN", "s3cret"),
+        ("TOLLKEEPER_DATA_DIR", "/var/lib/tollkeeper"),
+        ("TOLLKEEPER_DATABASE_URL", "postgres://me:hunter2@db/toll"),
+        ("TOLLKEEPER_MASTER_KEY", KEY),
+        ("TOLLKEEPER_MAIL__URL", "file"),
+        ("TOLLKEEPER_PUBLIC_URL", "https://keeper.example.com/"),
+        ("TOLLKEEPER_LIMITS__ENABLED", "false"),
+        ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "25.50"),
+        ("TOLLKEEPER_CORS_ORIGINS", "https://a.example.com, https://b.example.com"),
+        ("TOLLKEEPER_TRUSTED_PROXIES", "[\"10.0.0.0/8\", \"::1\"]"),
+        ("TOLLKEEPER_BILLING__CURRENCY", "\"EUR\""),
+        ("TOLLKEEPER_CONFIG", "/etc/tollkeeper.toml"),
+        ("TOLLKEEPER_TEST_REQUIRE", "postgres"),
+        ("PATH", "/bin"),
+    ])
+    .unwrap();
+    assert_eq!(config.listen.to_string(), "[::]:80");
+    assert_eq!(config.service_token.as_ref().unwrap().expose(), "s3cret");
+    assert_eq!(
+        config.database_url_or_default(),
+        DatabaseUrl::Postgres("postgres://me:hunter2@db/toll".to_owned())
+    );
+    assert_eq!(config.master_key_bytes(), Some([0; 32]));
+    assert_eq!(config.public_url(), "https://keeper.example.com");
+    assert!(!config.limits.enabled);
+    assert_eq!(config.billing.credit_limit, Nano::from_units(25_500_000_000));
+    assert_eq!(config.billing.currency, "EUR");
+    assert_eq!(config.cors_origins, ["https://a.example.com", "https://b.example.com"]);
+    assert_eq!(config.trusted_proxies.len(), 2);
+
+    for shown in [config.to_toml(), config.to_json(), format!("{config:?}")] {
+        for secret in ["s3cret", "hunter2", KEY] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        assert!(shown.contains("postgres://me:***@db/toll"), "{shown}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&config.to_json()).unwrap();
+    assert_eq!(json["limits"]["enabled"], false);
+    assert_eq!(json["master_key"], "***");
+    assert_eq!(json["master_key_file"], serde_json::Value::Null);
+    assert_eq!(json["billing"]["credit_limit"], "25.5");
+}
+
+#[test]
+#[allow(clippy::too_many_lines, reason = "one table of cases")]
+fn file_errors_name_file_line_key_and_what_is_right() {
+    let cases = [
+        ("x = [", "FILE:1: this is not valid TOML: "),
+        ("\nlisen = \"a\"", "FILE:2: there is no key `lisen` (did you mean `listen`?)"),
+        ("[limit]\nenabled = true", "FILE:1: there is no key `limit` (did you mean `limits`?)"),
+        (
+            "[limits]\nenabled = true\nread_per_minute = 4",
+            "FILE:3: there is no key `limits.read_per_minute` (did you mean `limits.reads_per_minute`?)",
+        ),
+        ("credit_limit = 5", "FILE:1: there is no key `credit_limit` (did you mean `billing.credit_limit`?)"),
+        ("zebra = 5", "FILE:1: there is no key `zebra`"),
+        ("mail = \"file\"", "FILE:1: `mail` is a table: write `[mail]` and its keys below"),
+        (
+            "listen = \"localhost:8080\"",
+            "FILE:1: `listen`: expected an IP address and a port such as \"127.0.0.1:8080\" or \"[::]:8080\", \
+             found \"localhost:8080\"",
+        ),
+        ("[limits]\n\nenabled = \"yes\"", "FILE:3: `limits.enabled`: expected true or false, found \"yes\""),
+        (
+            "limits.reads_per_minute = 0",
+            "FILE:1: `limits.reads_per_minute`: expected a whole number from 1 to 1000000, found 0",
+        ),
+        (
+            "limits.reads_per_minute = 1.5",
+            "FILE:1: `limits.reads_per_minute`: expected a whole number from 1 to 1000000, found 1.5",
+        ),
+        (
+            "billing.credit_limit = 25.50",
+            "FILE:1: `billing.credit_limit`: expected an amount such as 25 or \"25.50\"; write \"25.50\" in quotes, so \
+             that it stays exact, found 25.50",
+        ),
+        (
+            "billing.credit_limit = \"-1\"",
+            "FILE:1: `billing.credit_limit`: expected an amount such as 25 or \"25.50\", not negative and at most \
+             9223372036.854775807, found \"-1\"",
+        ),
+        (
+            "billing.credit_limit = \"1e3\"",
+            "FILE:1: `billing.credit_limit`: expected an amount such as 25 or \"25.50\" with at most 9 digits behind \
+             the point, found \"1e3\"",
+        ),
+        (
+            "billing.currency = \"usd\"",
+            "FILE:1: `billing.currency`: expected a currency code of three upper-case letters such as \"USD\", \
+             found \"usd\"",
+        ),
+        (
+            "mail.from = \"nobody\"",
+            "FILE:1: `mail.from`: expected a sender such as \"Tollkeeper <noreply@example.com>\", found \"nobody\"",
+        ),
+        ("log.format = \"xml\"", "FILE:1: `log.format`: expected \"text\" or \"json\", found \"xml\""),
+        (
+            "log.level = \"inof\"",
+            "FILE:1: `log.level`: expected off, error, warn, info, debug or trace, or a list such as \
+             \"info,tollkeeper::live=debug\", found \"inof\"",
+        ),
+        (
+            "api_keys.management = \"all\"",
+            "FILE:1: `api_keys.management`: expected \"full\", \"read\" or \"none\", found \"all\"",
+        ),
+        (
+            "api_keys.prefix = \"tk\"",
+            "FILE:1: `api_keys.prefix`: expected 1 to 20 letters, digits, `_` or `-`, a letter first and `_` or `-` \
+             last, such as \"tk_\", found \"tk\"",
+        ),
+        ("data_dir = \"\"", "FILE:1: `data_dir`: expected a path that is not empty, found \"\""),
+        (
+            "public_url = \"example.com\"",
+            "FILE:1: `public_url`: expected a URL such as \"https://api.example.com\", without login, query or \
+             fragment, found \"example.com\"",
+        ),
+        (
+            "trusted_proxies = [\"10.0.0.1\", \"lan\"]",
+            "FILE:1: `trusted_proxies`: expected a list of IP addresses or CIDR ranges such as [\"10.0.0.0/8\"]; \
+             entry 2 is none, found a list",
+        ),
+        (
+            "cors_origins = \"*\"",
+            "FILE:1: `cors_origins`: expected a list of origins such as [\"https://app.example.com\"]; entry 1 is \
+             none, found \"*\"",
+        ),
+        (
+            "listen = \"127.0.0.1:9\"\nservice_listen = \"127.0.0.1:9\"",
+            "FILE:2: `service_listen`: expected another address than `listen`: the service listener must not be \
+             reachable there",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = from_file(text).unwrap_err();
+        assert!(error.starts_with(expected), "{text}\n{error}\n{expected}");
+        if !expected.ends_with(' ') {
+            assert_eq!(error, expected);
+        }
+    }
+}
+
+#[test]
+fn errors_never_hold_a_secret() {
+    let both = format!("master_key = \"{KEY}\"\nmaster_key_file = \"k\"");
+    let cases = [
+        (
+            "service_token = \"hunter2 hunter2\"",
+            "FILE:1: `service_token`: expected a secret of at least one letter, digit or ASCII sign, without spaces",
+        ),
+        (
+            "master_key = \"hunter2\"",
+            "FILE:1: `master_key`: expected 32 random bytes in base64 (for instance from `openssl rand -base64 32`)",
+        ),
+        (
+            "database_url = \"mysql://me:hunter2@db\"",
+            "FILE:1: `database_url`: expected \"sqlite://PATH\" or \"postgres://USER:PASSWORD@HOST/NAME\"",
+        ),
+        (
+            "mail.url = \"smtp://me:hunter2@mail\"",
+            "FILE:1: `mail.url`: this version delivers to the mail folder only, SMTP is not supported yet: expected \
+             \"file\"",
+        ),
+        ("mail.url = \"hunter2\"", "FILE:1: `mail.url`: expected \"file\""),
+        (&both, "FILE:1: `master_key`: expected either this or `master_key_file`, not both"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(from_file(text).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn variables_are_named_in_errors() {
+    let cases = [
+        ("TOLLKEEPER_LISTN", "x", "there is no such key (did you mean `TOLLKEEPER_LISTEN`?)"),
+        (
+            "TOLLKEEPER_LIMITS_ENABLED",
+            "true",
+            "there is no such key (did you mean `TOLLKEEPER_LIMITS__ENABLED`?)",
+        ),
+        ("TOLLKEEPER_MASTER_KYE", "hunter2", "there is no such key (did you mean `TOLLKEEPER_MASTER_KEY`?)"),
+        ("TOLLKEEPER_PORT", "8080", "there is no such key"),
+        ("TOLLKEEPER_LIMITS__ENABLED", "maybe", "`limits.enabled`: expected true or false, found \"maybe\""),
+        (
+            "TOLLKEEPER_MASTER_KEY",
+            "hunter2",
+            "`master_key`: expected 32 random bytes in base64 (for instance from `openssl rand -base64 32`)",
+        ),
+        ("TOLLKEEPER_MAIL__URL", "", "`mail.url`: expected \"file\""),
+    ];
+    for (name, value, expected) in cases {
+        let error = from_environment(&[(name, value)]).unwrap_err();
+        assert_eq!(error.to_string(), format!("environment variable {name}: {expected}"));
+    }
+    assert!(from_environment(&[("TOLLKEEPER_CORS_ORIGINS", "")]).unwrap().cors_origins.is_empty());
+}
+
+#[test]
+fn kubernetes_service_links_are_not_taken_for_keys() {
+    let links = [
+        ("TOLLKEEPER_SERVICE_HOST", "10.0.0.5"),
+        ("TOLLKEEPER_SERVICE_PORT", "8080"),
+        ("TOLLKEEPER_SERVICE_PORT_HTTP", "8080"),
+        ("TOLLKEEPER_PORT", "tcp://10.0.0.5:8080"),
+        ("TOLLKEEPER_PORT_8080_TCP", "tcp://10.0.0.5:8080"),
+        ("TOLLKEEPER_PORT_8080_TCP_ADDR", "10.0.0.5"),
+        ("TOLLKEEPER_PORT_8080_TCP_PORT", "8080"),
+        ("TOLLKEEPER_PORT_8080_TCP_PROTO", "tcp"),
+    ];
+    assert!(from_environment(&links).is_ok());
+    let typo = [links[0], ("TOLLKEEPER_LISTN", "127.0.0.1:1")];
+    assert!(from_environment(&typo).is_err());
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let error = from_file("a1 = 1\nlisten = 2\n").unwrap_err();
+    assert_eq!(error.lines().count(), 2, "{error}");
+    let missing = Config::load(Some(Path::new("/nonexistent/x.toml")), []).unwrap_err();
+    assert!(missing.to_string().starts_with("/nonexistent/x.toml: the file can't be read: "), "{missing}");
+}

@@ -1,0 +1,295 @@
+//! Types of single values: each can only hold what is right, and none shows a secret.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use axum::http::Uri;
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// What is shown in the place of a secret.
+pub const HIDDEN: &str = "***";
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps this text secret.
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+/// 32 bytes in base64, standard or URL-safe, with or without padding.
+pub fn decode_master_key(text: &str) -> Option<[u8; 32]> {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let alphabets = [&alphabet::STANDARD, &alphabet::URL_SAFE];
+    let bytes = alphabets.iter().find_map(|a| GeneralPurpose::new(a, config).decode(text).ok())?;
+    bytes.try_into().ok()
+}
+
+/// Which database, and where.
+#[derive(Clone, PartialEq, Eq)]
+pub enum DatabaseUrl {
+    /// An SQLite file.
+    Sqlite(PathBuf),
+    /// The whole URL of a PostgreSQL server, password included.
+    Postgres(String),
+}
+
+impl DatabaseUrl {
+    /// Reads `sqlite://PATH` or `postgres://…`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(path) = text.strip_prefix("sqlite://") {
+            // SQLite itself gives these a meaning that no second connection shares.
+            let plain = !path.is_empty() && !path.starts_with(':') && !path.contains('?');
+            return plain.then(|| Self::Sqlite(PathBuf::from(path)));
+        }
+        let server = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"))?;
+        (!server.is_empty()).then(|| Self::Postgres(text.to_owned()))
+    }
+}
+
+/// Shows the URL without its password.
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite://{}", path.display()),
+            Self::Postgres(url) => f.write_str(&redacted(url)),
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Query parameters of a PostgreSQL URL that hold no secret; the value of any other is hidden.
+const HARMLESS: [&str; 10] = [
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
+    "dbname",
+    "host",
+    "hostaddr",
+    "port",
+    "sslmode",
+    "target_session_attrs",
+    "user",
+];
+
+/// The URL with `***` for its password, wherever that stands.
+fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return HIDDEN.to_owned() };
+    // The last `@` ends the password, even one that holds an unescaped `/`, `?` or `@`.
+    let (login, server) = match rest.rsplit_once('@') {
+        Some((login, server)) => (Some(login), server),
+        None => (None, rest),
+    };
+    let mut shown = format!("{scheme}://");
+    match login.map(|login| login.split_once(':')) {
+        Some(Some((user, _))) => shown.push_str(&format!("{user}:{HIDDEN}@")),
+        Some(None) => shown.push_str(&format!("{}@", login.unwrap_or_default())),
+        None => {}
+    }
+    let (place, query) = server.split_once('?').map_or((server, None), |(p, q)| (p, Some(q)));
+    shown.push_str(place);
+    for (index, parameter) in query.unwrap_or_default().split('&').filter(|p| !p.is_empty()).enumerate() {
+        let name = parameter.split_once('=').map_or(parameter, |(name, _)| name);
+        shown.push(if index == 0 { '?' } else { '&' });
+        if HARMLESS.contains(&name) {
+            shown.push_str(parameter);
+        } else {
+            shown.push_str(&format!("{name}={HIDDEN}"));
+        }
+    }
+    shown
+}
+
+/// The address under which users reach the public listener: `http` or `https`, without a slash at the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublicUrl(String);
+
+impl PublicUrl {
+    /// Reads a URL with a host and maybe a path, but no login, query or fragment.
+    pub fn parse(text: &str) -> Option<Self> {
+        let uri = http_uri(text)?;
+        uri.query().is_none().then(|| Self(text.trim_end_matches('/').to_owned()))
+    }
+
+    /// The URL.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An origin as a browser sends it, for instance `https://app.example.com`.
+pub fn parse_origin(text: &str) -> Option<String> {
+    let uri = http_uri(text)?;
+    let origin = format!("{}://{}", uri.scheme_str()?, uri.authority()?).to_lowercase();
+    (origin == text.to_lowercase()).then_some(origin)
+}
+
+fn http_uri(text: &str) -> Option<Uri> {
+    let uri: Uri = text.parse().ok()?;
+    let host = uri.authority().is_some_and(|a| !a.host().is_empty() && !a.as_str().contains('@'));
+    let http = matches!(uri.scheme_str(), Some("http" | "https"));
+    (http && host && !text.contains('#')).then_some(uri)
+}
+
+/// Where mail goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MailUrl {
+    /// A file for each mail in `mail/` of the data folder.
+    File,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: an object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// The word in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// What API keys may do on management endpoints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Management {
+    /// What their creator may.
+    Full,
+    /// Only reads.
+    Read,
+    /// Nothing.
+    None,
+}
+
+impl Management {
+    /// The word in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Read => "read",
+            Self::None => "none",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_in_urls_are_hidden() {
+        let cases = [
+            ("postgres://host/db", "postgres://host/db"),
+            ("postgres://me@host/db", "postgres://me@host/db"),
+            (
+                "postgres://me:hunter2@host:5432/db?sslmode=require",
+                "postgres://me:***@host:5432/db?sslmode=require",
+            ),
+            ("postgresql://me:hun/ter2@host/db", "postgresql://me:***@host/db"),
+            ("postgres://me:hun@ter2@host/db", "postgres://me:***@host/db"),
+            ("postgres://me:hun?ter2@host/db", "postgres://me:***@host/db"),
+            ("postgres://host/db?password=hunter2&user=me", "postgres://host/db?password=***&user=me"),
+            ("postgres://host/db?p%61ssword=hunter2", "postgres://host/db?p%61ssword=***"),
+            ("postgres:///db?host=/run/pg&options=hunter2", "postgres:///db?host=/run/pg&options=***"),
+        ];
+        for (url, shown) in cases {
+            let parsed = DatabaseUrl::parse(url).unwrap();
+            assert_eq!(parsed.to_string(), shown);
+            assert_eq!(format!("{parsed:?}"), shown);
+            assert_eq!(parsed, DatabaseUrl::Postgres(url.to_owned()));
+        }
+    }
+
+    #[test]
+    fn databases_are_files_or_servers() {
+        let sqlite = |text| match DatabaseUrl::parse(text) {
+            Some(DatabaseUrl::Sqlite(path)) => Some(path.display().to_string()),
+            _ => None,
+        };
+        assert_eq!(sqlite("sqlite://data/t.db").as_deref(), Some("data/t.db"));
+        assert_eq!(sqlite("sqlite:///var/lib/t.db").as_deref(), Some("/var/lib/t.db"));
+        let bad = [
+            "",
+            "t.db",
+            "sqlite:t.db",
+            "sqlite://",
+            "sqlite://:memory:",
+            "sqlite://a?mode=ro",
+            "mysql://h",
+            "postgres://",
+        ];
+        for text in bad {
+            assert_eq!(DatabaseUrl::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn public_urls_lose_their_last_slash() {
+        let cases = [
+            ("https://api.example.com", Some("https://api.example.com")),
+            ("https://api.example.com/", Some("https://api.example.com")),
+            ("http://[::1]:8080/keeper/", Some("http://[::1]:8080/keeper")),
+            ("api.example.com", None),
+            ("ftp://example.com", None),
+            ("https://", None),
+            ("https://me@example.com", None),
+            ("https://example.com/?a=b", None),
+            ("https://example.com/#top", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(PublicUrl::parse(text).as_ref().map(PublicUrl::as_str), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn origins_are_as_browsers_send_them() {
+        assert_eq!(
+            parse_origin("https://App.example.com:8443").as_deref(),
+            Some("https://app.example.com:8443")
+        );
+        for bad in ["*", "null", "app.example.com", "https://a.example.com/", "https://a.example.com/x", ""] {
+            assert_eq!(parse_origin(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn master_keys_are_32_bytes_in_any_base64() {
+        let standard = "//////////////////////////////////////////8=";
+        for text in [standard, standard.trim_end_matches('='), &standard.replace('/', "_")] {
+            assert_eq!(decode_master_key(text), Some([0xff; 32]), "{text}");
+        }
+        for bad in ["", "AAAA", "not base64!", &"A".repeat(64)] {
+            assert_eq!(decode_master_key(bad), None, "{bad}");
+        }
+        assert_eq!(format!("{:?}", Secret::new("hunter2".to_owned())), "***");
+    }
+}
