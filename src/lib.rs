@@ -6,6 +6,7 @@ pub mod db;
 pub mod error;
 pub mod ids;
 pub mod live;
+pub mod log;
 pub mod money;
 pub mod random;
 pub mod rules;

@@ -1,0 +1,140 @@
+//! What stands in the log, when it gets there, and what happens when it can't.
+
+use std::sync::Mutex;
+use std::sync::mpsc;
+
+use super::*;
+use crate::clock::Time;
+use crate::config::{Log, LogFormat};
+
+/// A stderr that a test can read; each write first waits for a ticket when there is a gate.
+#[derive(Clone, Default)]
+struct Screen {
+    shown: Arc<Mutex<Vec<u8>>>,
+    gate: Option<Arc<Mutex<mpsc::Receiver<()>>>>,
+}
+
+impl Screen {
+    fn text(&self) -> String {
+        String::from_utf8(self.shown.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if let Some(gate) = &self.gate {
+            gate.lock().unwrap().recv().map_err(std::io::Error::other)?;
+        }
+        self.shown.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn logged(format: LogFormat, level: &str, write: impl FnOnce()) -> String {
+    let screen = Screen::default();
+    let buffer = Buffer::start(Box::new(screen.clone()), format);
+    let settings = Log { format, level: level.to_owned(), access: true };
+    tracing::subscriber::with_default(subscriber(&settings, Lines(Arc::clone(&buffer))), write);
+    buffer.flush();
+    screen.text()
+}
+
+#[test]
+fn text_lines_are_for_people() {
+    let text = logged(LogFormat::Text, "info", || {
+        tracing::info!(route = "/v1/models", status = 200, "served");
+        tracing::debug!("unseen");
+    });
+    let (time, rest) = text.split_once(' ').unwrap();
+    assert_eq!(Time::parse(time).unwrap().to_string(), time);
+    assert_eq!(rest.trim_start(), "INFO tollkeeper::log::tests: served route=\"/v1/models\" status=200\n");
+}
+
+#[test]
+fn json_lines_are_for_machines() {
+    let text = logged(LogFormat::Json, "tollkeeper=debug,off", || {
+        tracing::debug!(status = 200, "two\nlines");
+        tracing::info!(target: "elsewhere", "unseen");
+    });
+    assert_eq!(text.lines().count(), 1);
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["message"], "two\nlines");
+    assert_eq!((&line["level"], &line["status"]), (&"DEBUG".into(), &200.into()));
+    assert!(Time::parse(line["timestamp"].as_str().unwrap()).is_some());
+}
+
+#[test]
+fn no_text_passes_for_a_line_of_its_own() {
+    let text = logged(LogFormat::Text, "info", || {
+        let name = "x\n2026-01-01T00:00:00.000Z ERROR forged\u{1b}[31m";
+        tracing::info!("renamed to {name}");
+    });
+    assert_eq!(text.lines().count(), 2);
+    assert!(text.lines().nth(1).unwrap().starts_with("    2026"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+}
+
+#[test]
+fn lines_appear_without_being_asked_for() {
+    let screen = Screen::default();
+    let buffer = Buffer::start(Box::new(screen.clone()), LogFormat::Text);
+    for (line, urgent) in [("calm\n", false), ("urgent\n", true), ("calm again\n", false)] {
+        buffer.push(line.as_bytes(), urgent);
+        for _ in 0..500 {
+            if screen.text().ends_with(line) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(screen.text().ends_with(line), "{line}");
+    }
+}
+
+#[test]
+fn a_blocked_screen_costs_lines_but_never_blocks() {
+    for format in [LogFormat::Text, LogFormat::Json] {
+        let (ticket, gate) = mpsc::channel();
+        let screen = Screen { gate: Some(Arc::new(Mutex::new(gate))), ..Screen::default() };
+        let buffer = Buffer::start(Box::new(screen.clone()), format);
+        let line = [b'x'; 1023].into_iter().chain([b'\n']).collect::<Vec<u8>>();
+        for _ in 0..10_000 {
+            buffer.push(&line, false);
+        }
+        // Some lines are on their way out, 4 MiB wait, the others are gone.
+        for _ in 0..10 {
+            ticket.send(()).unwrap();
+        }
+        buffer.flush();
+        let text = screen.text();
+        let kept = text.lines().filter(|line| line.starts_with('x')).count();
+        let reports: Vec<&str> = text.lines().filter(|line| !line.starts_with('x')).collect();
+        assert!(kept >= buffer::MAX_PENDING / 1024, "{kept}");
+        assert!(kept <= 2 * buffer::MAX_PENDING / 1024, "{kept}");
+        assert_eq!(reports.len(), 1);
+        let dropped = (10_000 - kept).to_string();
+        assert!(reports[0].contains(&dropped), "{} {dropped}", reports[0]);
+        if format == LogFormat::Json {
+            assert!(serde_json::from_str::<serde_json::Value>(reports[0]).is_ok());
+        }
+    }
+}
+
+#[test]
+fn a_flush_gives_up_on_a_blocked_screen() {
+    let (_ticket, gate) = mpsc::channel();
+    let screen = Screen { gate: Some(Arc::new(Mutex::new(gate))), ..Screen::default() };
+    let buffer = Buffer::start(Box::new(screen), LogFormat::Text);
+    buffer.push(b"never shown\n", true);
+    buffer.flush();
+}
+
+#[test]
+fn panics_keep_their_words() {
+    assert_eq!(payload_text(&"said"), "said");
+    assert_eq!(payload_text(&"said".to_owned()), "said");
+    assert_eq!(payload_text(&7_u8), "(no text)");
+}
