@@ -1,5 +1,6 @@
 //! Tollkeeper: a self-hosted control plane for AI model platforms.
 
+pub mod catalog;
 pub mod clock;
 pub mod config;
 pub mod db;

@@ -1,0 +1,192 @@
+//! The built-in catalog against the interface description, and the words of every error.
+
+use super::*;
+
+fn model(changes: &str) -> String {
+    let mut lines = vec![
+        "id = \"m\"",
+        "kind = \"chat\"",
+        "description = \"d\"",
+        "owned_by = \"o\"",
+        "created = 0",
+        "max_tokens = 10",
+        "max_requests_per_min = 60",
+        "max_concurrent_requests = 5",
+        "prices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"1\", completion_tokens = 2 }]",
+    ];
+    for change in changes.lines() {
+        let key = change.trim_start_matches('-').split(' ').next().unwrap();
+        lines.retain(|line| line.split(' ').next() != Some(key));
+        if !change.starts_with('-') {
+            lines.push(change);
+        }
+    }
+    format!("[[models]]\n{}\n", lines.join("\n"))
+}
+
+#[test]
+fn the_built_in_models_are_those_of_the_interface() {
+    let catalog = Catalog::built_in().unwrap();
+    let found: Vec<_> = catalog
+        .models()
+        .map(|m| {
+            let limits = (m.max_requests_per_min, m.max_concurrent_requests);
+            (m.id.as_str(), m.kind.as_str(), m.dimension.unwrap_or(m.max_tokens), limits)
+        })
+        .collect();
+    let expected = [
+        ("svc-1", "chat", 4096, (60, 5)),
+        ("svc-1-turbo", "chat", 2048, (60, 5)),
+        ("svc-1-pro", "chat", 8192, (60, 5)),
+        ("svc-embedding-1", "embeddings", 1024, (300, 20)),
+        ("svc-embedding-1-light", "embeddings", 512, (300, 20)),
+        ("svc-embedding-1-pro", "embeddings", 2048, (300, 20)),
+    ];
+    assert_eq!(found, expected);
+    for model in catalog.models() {
+        assert_eq!(model.created, Time::parse("2024-01-01T00:00:00Z").unwrap().unix_seconds());
+        assert_eq!((model.root.as_str(), &model.parent), (model.id.as_str(), &None));
+        assert_eq!(model.prices.len(), 1);
+        assert_eq!(catalog.get(&model.id).unwrap().id, model.id);
+    }
+    assert!(catalog.get("svc-2").is_none());
+    assert_eq!(catalog.get("svc-1").unwrap().prices[0].prompt, Pico::from_units(2_000_000));
+    assert_eq!(catalog.volume_discounts()[0].discount, Ppm::from_units(50_000));
+}
+
+#[test]
+fn the_price_is_the_newest_that_holds() {
+    let text = model(
+        "prices = [{ effective_at = \"2024-03-01T00:00:00Z\", prompt_tokens = \"3\", completion_tokens = \"3\" }, \
+         { effective_at = \"2024-01-01T01:00:00+01:00\", prompt_tokens = \"1\", completion_tokens = \"1\" }]",
+    );
+    let catalog = Catalog::parse(&text, "c").unwrap();
+    let model = catalog.get("m").unwrap();
+    let cases = [
+        ("2023-12-31T23:59:59.999Z", None),
+        ("2024-01-01T00:00:00Z", Some(1)),
+        ("2024-02-29T23:59:59.999Z", Some(1)),
+        ("2024-03-01T00:00:00Z", Some(3)),
+        ("2030-01-01T00:00:00Z", Some(3)),
+    ];
+    for (time, expected) in cases {
+        let price =
+            model.price_at(Time::parse(time).unwrap()).map(|price| price.prompt.units() / 10_i128.pow(12));
+        assert_eq!(price, expected, "{time}");
+    }
+}
+
+#[test]
+fn models_may_have_lineage_or_no_price() {
+    let catalog =
+        Catalog::parse(&model("id = \"org/m:v1\"\nroot = \"base\"\nparent = \"m0\"\n-prices"), "c").unwrap();
+    let model = catalog.get("org/m:v1").unwrap();
+    assert_eq!((model.root.as_str(), model.parent.as_deref()), ("base", Some("m0")));
+    assert_eq!(model.price_at(Time::from_unix_ms(i64::MAX)), None);
+}
+
+#[test]
+#[allow(clippy::too_many_lines, reason = "one table of cases")]
+fn errors_name_line_model_key_and_what_is_right() {
+    let price =
+        |inner: &str| model(&format!("prices = [{{ effective_at = \"2024-01-01T00:00:00Z\", {inner} }}]"));
+    let ok = model("");
+    let embeddings = "kind = \"embeddings\"\ndimension = 8\n";
+    let cases = [
+        ("models = []".to_owned(), "c:1: expected at least one `[[models]]` table"),
+        (String::new(), "c:1: expected at least one `[[models]]` table"),
+        ("a = [".to_owned(), "c:1: this is not valid TOML: unclosed array, expected `]`"),
+        ("models = 3".to_owned(), "c:1: `models`: expected a list, found 3"),
+        ("models = [3]".to_owned(), "c:1: `models`: expected tables: write `[[models]]`"),
+        (format!("{ok}[[model]]\n"), "c:11: there is no key `model` (did you mean `models`?)"),
+        (model("max_token = 4"), "c:11: model `m`: there is no key `max_token` (did you mean `max_tokens`?)"),
+        (model("-max_tokens"), "c:1: model `m`: the key `max_tokens` is missing"),
+        (model("-id"), "c:1: model without `id`: the key `id` is missing"),
+        (
+            model("id = \"a b\""),
+            "c:10: model `a b`: `id`: expected 1 to 128 letters, digits and `. _ - / :`, found \"a b\"",
+        ),
+        (
+            model("kind = \"audio\""),
+            "c:10: model `m`: `kind`: expected \"chat\" or \"embeddings\", found \"audio\"",
+        ),
+        (
+            model("max_tokens = 0"),
+            "c:10: model `m`: `max_tokens`: expected a whole number from 1 to 1000000000, found 0",
+        ),
+        (
+            model("description = \"\""),
+            "c:10: model `m`: `description`: expected a text of 1 to 1000 characters on one line, found \"\"",
+        ),
+        (model("dimension = 8"), "c:11: model `m`: `dimension`: only embedding models have one"),
+        (model("kind = \"embeddings\"\nprices = []"), "c:1: model `m`: the key `dimension` is missing"),
+        (format!("{ok}{ok}"), "c:11: model `m`: `id`: there are two models with this id"),
+        (price("prompt_tokens = \"1\""), "c:10: model `m`: the key `completion_tokens` is missing"),
+        (
+            price("prompt_tokens = 0.000002, completion_tokens = 1"),
+            "c:10: model `m`: `prompt_tokens`: expected a price of a single token from 0 to 1000000 such as \
+             \"0.000002\"; write \"0.000002\" in quotes, so that it stays exact, found 0.000002",
+        ),
+        (
+            price("prompt_tokens = \"1000000.1\", completion_tokens = 1"),
+            "c:10: model `m`: `prompt_tokens`: expected a price of a single token from 0 to 1000000 such as \
+             \"0.000002\", found \"1000000.1\"",
+        ),
+        (
+            price("prompt_tokens = \"-1\", completion_tokens = 1"),
+            "c:10: model `m`: `prompt_tokens`: expected a price of a single token from 0 to 1000000 such as \
+             \"0.000002\", found \"-1\"",
+        ),
+        (
+            price("prompt_tokens = \"0.0000000000001\", completion_tokens = 1"),
+            "c:10: model `m`: `prompt_tokens`: expected a price of a single token from 0 to 1000000 such as \
+             \"0.000002\" with at most 12 digits behind the point, found \"0.0000000000001\"",
+        ),
+        (
+            model(&format!(
+                "{embeddings}prices = [{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 }}]"
+            )),
+            "c:11: model `m`: `completion_tokens`: an embedding model has none, leave it out",
+        ),
+        (
+            model("prices = [{ effective_at = 2024-01-01, prompt_tokens = 1, completion_tokens = 1 }]"),
+            "c:10: model `m`: `effective_at`: expected an instant such as \"2024-01-01T00:00:00Z\", found 2024-01-01",
+        ),
+        (
+            model(
+                "prices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 }, \
+                 { effective_at = 2024-01-01T01:00:00+01:00, prompt_tokens = 1, completion_tokens = 1 }]",
+            ),
+            "c:10: model `m`: `effective_at`: there are two prices from 2024-01-01T00:00:00.000Z on",
+        ),
+        (
+            model("prices = [1]"),
+            "c:10: model `m`: `prices`: expected tables such as { effective_at = …, prompt_tokens = … }",
+        ),
+        (
+            format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = 0.05\n"),
+            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\"; write \"0.05\" in \
+             quotes, so that it stays exact, found 0.05",
+        ),
+        (
+            format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = \"1.5\"\n"),
+            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\", found \"1.5\"",
+        ),
+        (
+            format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = 0\n").repeat(1)
+                + "[[volume_discounts]]\nthreshold = 1\ndiscount = 1\n",
+            "c:14: volume discount: `threshold`: there are two with 1",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(Catalog::parse(&text, "c").unwrap_err().to_string(), expected, "{text}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let text = model("max_tokens = 0\nkind = \"x\"\ncolour = 1");
+    assert_eq!(Catalog::parse(&text, "c").unwrap_err().problems.len(), 3);
+    let missing = Catalog::load(Path::new("/nonexistent/c.toml")).unwrap_err();
+    assert!(missing.to_string().starts_with("/nonexistent/c.toml: the file can't be read: "), "{missing}");
+}
