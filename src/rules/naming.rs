@@ -1,0 +1,450 @@
+//! What names, addresses and numbers may look like (decisions, sections 1 and 2), and when two are the same.
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// One broken rule about one field; the caller knows which field.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// A stable lower_snake word, for instance `too_long`.
+    pub code: &'static str,
+    /// What would be right.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem with this code and message.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// A text as people see it, and as it is compared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Name {
+    /// What the user wrote, trimmed.
+    pub display: String,
+    /// [`fold`] of it: for the unique column.
+    pub folded: String,
+}
+
+impl Name {
+    fn of(display: impl Into<String>) -> Self {
+        let display = display.into();
+        Self { folded: fold(&display), display }
+    }
+}
+
+const NAME_MAX: usize = 100;
+const DESCRIPTION_MAX: usize = 1_000;
+const USERNAME_MIN: usize = 3;
+const USERNAME_MAX: usize = 64;
+const FULL_NAME_MAX: usize = 200;
+/// RFC 5321, section 4.5.3.1.3, less the two angle brackets (RFC 3696, erratum 1690).
+const EMAIL_MAX_BYTES: usize = 254;
+
+/// The form in which two texts are compared without regard to case: NFKC, lower case, NFKC.
+///
+/// Lower case character by character, and the final sigma as any other, so that it doesn't matter where a word ends.
+pub fn fold(text: &str) -> String {
+    let lower = text.nfkc().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c });
+    lower.nfkc().collect()
+}
+
+/// The name of an organization, a project or a key: 1 to 100 characters after trimming.
+///
+/// # Errors
+/// `required`, `too_long` or `invalid_characters`.
+pub fn name(text: &str) -> Result<Name, Problem> {
+    let text = text.trim();
+    if !text.chars().any(is_visible) {
+        return Err(Problem::new("required", format!("must be 1 to {NAME_MAX} characters")));
+    }
+    at_most(text, NAME_MAX)?;
+    no_controls(text, &[])?;
+    Ok(Name::of(text))
+}
+
+/// A description: up to 1000 characters, lines and tabs allowed; kept as it is.
+///
+/// # Errors
+/// `too_long` or `invalid_characters`.
+pub fn description(text: &str) -> Result<String, Problem> {
+    at_most(text, DESCRIPTION_MAX)?;
+    no_controls(text, &['\n', '\r', '\t'])?;
+    Ok(text.to_owned())
+}
+
+/// A username: 3 to 64 letters or digits of any script and `. _ -`.
+///
+/// Many scripts write vowels as combining marks, so these are allowed behind a letter. Letters and marks that nobody
+/// can see are not: they would make two usernames that look the same.
+///
+/// # Errors
+/// `too_short`, `too_long` or `invalid_characters`.
+pub fn username(text: &str) -> Result<Name, Problem> {
+    let name = Name::of(text);
+    // NFKC can shorten and lengthen (ﬁ becomes fi, ﷺ four words): what people see and what is stored must both fit.
+    for form in [&name.display, &name.folded] {
+        let starts_well = form.chars().next().is_none_or(|c| !is_combining_mark(c));
+        if !starts_well || !form.chars().all(is_username_char) {
+            return Err(Problem::new("invalid_characters", "use letters, digits and `.`, `_`, `-` only"));
+        }
+        at_most(form, USERNAME_MAX)?;
+        if form.chars().count() < USERNAME_MIN {
+            return Err(Problem::new("too_short", format!("must be at least {USERNAME_MIN} characters")));
+        }
+    }
+    Ok(name)
+}
+
+/// A person's name: up to 200 characters after trimming; may be empty.
+///
+/// # Errors
+/// `too_long` or `invalid_characters`.
+pub fn full_name(text: &str) -> Result<String, Problem> {
+    let text = text.trim();
+    at_most(text, FULL_NAME_MAX)?;
+    no_controls(text, &[])?;
+    Ok(text.to_owned())
+}
+
+/// A telephone number in E.164: `+` and 7 to 15 digits, the first not 0. Spaces, dashes, dots and parentheses are
+/// dropped; the canonical form is returned.
+///
+/// # Errors
+/// `invalid_phone`.
+pub fn phone(text: &str) -> Result<String, Problem> {
+    let canonical: String =
+        text.chars().filter(|c| !matches!(c, ' ' | '-' | '.' | '(' | ')')).take(17).collect();
+    let digits = canonical.strip_prefix('+').unwrap_or_default();
+    let good = (7..=15).contains(&digits.len())
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && !digits.starts_with('0');
+    if good {
+        Ok(canonical)
+    } else {
+        let message =
+            "write the number with its country code, `+` and 7 to 15 digits, for instance +14155550123";
+        Err(Problem::new("invalid_phone", message))
+    }
+}
+
+/// An e-mail address: at most 254 bytes, without display name, comment or domain literal.
+///
+/// Held in NFC (RFC 6532, section 3.1). Compatibility look-alikes, such as full-width letters, are refused: they
+/// would fold to somebody else's address.
+///
+/// # Errors
+/// `too_long` or `invalid_email`.
+pub fn email(text: &str) -> Result<Name, Problem> {
+    let invalid = || Problem::new("invalid_email", "write one address, for instance ada@example.org");
+    if text.len() > EMAIL_MAX_BYTES {
+        return Err(Problem::new("too_long", format!("must be at most {EMAIL_MAX_BYTES} bytes")));
+    }
+    let address: String = text.nfc().collect();
+    let harmless =
+        |c: char| !c.is_control() && !c.is_whitespace() && !is_invisible(c) && !matches!(c, '<' | '>');
+    if !address.chars().all(harmless) || !address.chars().eq(address.nfkc()) {
+        return Err(invalid());
+    }
+    let options = email_address::Options::default().without_display_text().without_domain_literal();
+    match email_address::EmailAddress::parse_with_options(&address, options) {
+        Ok(_) if address.len() <= EMAIL_MAX_BYTES => Ok(Name::of(address)),
+        _ => Err(invalid()),
+    }
+}
+
+fn at_most(text: &str, most: usize) -> Result<(), Problem> {
+    if text.chars().count() > most {
+        return Err(Problem::new("too_long", format!("must be at most {most} characters")));
+    }
+    Ok(())
+}
+
+/// Control characters, line and paragraph separators, and the marks that turn the direction of the text around them,
+/// which can make a name read as another (Unicode TR 36, section 2.6).
+fn no_controls(text: &str, allowed: &[char]) -> Result<(), Problem> {
+    let refused = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.chars().any(|c| refused(c) && !allowed.contains(&c)) {
+        return Err(Problem::new("invalid_characters", "must not contain control characters"));
+    }
+    Ok(())
+}
+
+fn is_username_char(c: char) -> bool {
+    let word = c.is_alphanumeric() || is_combining_mark(c);
+    (word && !is_invisible(c)) || matches!(c, '.' | '_' | '-')
+}
+
+fn is_visible(c: char) -> bool {
+    !c.is_control() && !c.is_whitespace() && !is_invisible(c)
+}
+
+/// Characters that take no room on the page: Default_Ignorable_Code_Point of the Unicode Character Database.
+const fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code<T>(result: Result<T, Problem>) -> &'static str {
+        result.map_or_else(|problem| problem.code, |_| "ok")
+    }
+
+    #[test]
+    fn names() {
+        let long = "ж".repeat(100);
+        for (text, expected) in [
+            ("Research", "ok"),
+            ("  Research  ", "ok"),
+            ("日本語プロジェクト", "ok"),
+            ("مشروع", "ok"),
+            ("प्रोजेक्ट", "ok"),
+            ("Team 👩‍💻", "ok"),
+            ("a", "ok"),
+            (long.as_str(), "ok"),
+            ("", "required"),
+            ("   ", "required"),
+            ("\u{3000}\u{a0}", "required"),
+            ("\u{200b}\u{feff}", "required"),
+            ("\u{3164}", "required"),
+            ("\0", "required"),
+            ("a\0b", "invalid_characters"),
+            ("a\nb", "invalid_characters"),
+            ("a\u{7f}", "invalid_characters"),
+            ("a\u{85}b", "invalid_characters"),
+            ("a\u{2028}b", "invalid_characters"),
+            ("invoice\u{202e}fdp.exe", "invalid_characters"),
+            ("a\u{2066}b", "invalid_characters"),
+        ] {
+            assert_eq!(code(name(text)), expected, "{text:?}");
+        }
+        assert_eq!(code(name(&format!("{long}x"))), "too_long");
+        let trimmed = name("\t Ａcme  Ĳ ").unwrap();
+        assert_eq!((trimmed.display.as_str(), trimmed.folded.as_str()), ("Ａcme  Ĳ", "acme  ij"));
+    }
+
+    #[test]
+    fn descriptions() {
+        for (text, expected) in [
+            ("", "ok"),
+            ("two\nlines\r\n\tand a tab", "ok"),
+            ("nul\0", "invalid_characters"),
+            ("bell\u{7}", "invalid_characters"),
+            ("escape\u{1b}[31m", "invalid_characters"),
+            ("\u{202e}turned", "invalid_characters"),
+        ] {
+            assert_eq!(code(description(text)), expected, "{text:?}");
+        }
+        assert_eq!(code(description(&"é".repeat(1_000))), "ok");
+        assert_eq!(code(description(&"é".repeat(1_001))), "too_long");
+        assert_eq!(description(" kept ").unwrap(), " kept ");
+    }
+
+    #[test]
+    fn usernames() {
+        for (text, expected) in [
+            ("ada", "ok"),
+            ("Ada.Love_lace-1", "ok"),
+            ("...", "ok"),
+            ("Žofie", "ok"),
+            ("Z\u{30c}ofie", "ok"),
+            ("Ωμέγα", "ok"),
+            ("иван", "ok"),
+            ("王小明", "ok"),
+            ("محمد", "ok"),
+            ("अजय", "ok"),
+            ("प्रिया", "ok"),
+            ("สมชาย", "ok"),
+            ("தமிழ்", "ok"),
+            ("홍길동", "ok"),
+            ("שרה", "ok"),
+            ("١٢٣", "ok"),
+            ("", "too_short"),
+            ("ab", "too_short"),
+            ("王明", "too_short"),
+            ("a b", "invalid_characters"),
+            (" ada", "invalid_characters"),
+            ("ada ", "invalid_characters"),
+            ("ada@example.org", "invalid_characters"),
+            ("ada/..", "invalid_characters"),
+            ("ada\0", "invalid_characters"),
+            ("ada\n", "invalid_characters"),
+            ("<b>ada", "invalid_characters"),
+            ("ada\u{202e}", "invalid_characters"),
+            ("ada\u{200b}", "invalid_characters"),
+            ("ada\u{200d}", "invalid_characters"),
+            ("ada\u{fe0f}", "invalid_characters"),
+            ("ada\u{34f}", "invalid_characters"),
+            ("ada\u{3164}", "invalid_characters"),
+            ("\u{301}ada", "invalid_characters"),
+            ("ada👍", "invalid_characters"),
+            ("ada😀x", "invalid_characters"),
+            ("ﷺﷺﷺ", "invalid_characters"),
+            ("ada；", "invalid_characters"),
+        ] {
+            assert_eq!(code(username(text)), expected, "{text:?}");
+        }
+        assert_eq!(code(username(&"a".repeat(64))), "ok");
+        assert_eq!(code(username(&"a".repeat(65))), "too_long");
+        assert_eq!(code(username(&"ﬃ".repeat(64))), "too_long");
+        assert_eq!(code(username(&"x".repeat(1 << 20))), "too_long");
+    }
+
+    #[test]
+    fn usernames_that_read_the_same_are_the_same() {
+        for (a, b) in [
+            ("ADA", "ada"),
+            ("Žofie", "z\u{30c}OFIE"),
+            ("ＡＤＡ", "ada"),
+            ("ﬁona", "FIona"),
+            ("\u{212a}elvin", "kelvin"),
+            ("ΟΔΟΣ", "οδος"),
+            ("ΟΔΟΣ", "οδοσ"),
+            ("straẞe", "straße"),
+        ] {
+            assert_eq!(username(a).unwrap().folded, username(b).unwrap().folded, "{a} {b}");
+        }
+        assert_ne!(fold("ada"), fold("аdа"), "a Cyrillic а is another letter");
+    }
+
+    #[test]
+    fn full_names() {
+        for (text, expected) in [
+            ("", "ok"),
+            ("  Ada Lovelace ", "ok"),
+            ("Bùi Thị Xuân", "ok"),
+            ("O'Brien-Smith, Jr.", "ok"),
+            ("<script>", "ok"),
+            ("a\r\nBcc: x", "invalid_characters"),
+            ("a\0", "invalid_characters"),
+            ("a\u{202e}b", "invalid_characters"),
+        ] {
+            assert_eq!(code(full_name(text)), expected, "{text:?}");
+        }
+        assert_eq!(full_name(" Ada  L ").unwrap(), "Ada  L");
+        assert_eq!(code(full_name(&"字".repeat(201))), "too_long");
+    }
+
+    #[test]
+    fn phones() {
+        for (text, expected) in [
+            ("+14155550123", Some("+14155550123")),
+            ("+1 (415) 555-0123", Some("+14155550123")),
+            ("+49.30.901820", Some("+4930901820")),
+            ("+1234567", Some("+1234567")),
+            ("+123456789012345", Some("+123456789012345")),
+            ("+123456", None),
+            ("+1234567890123456", None),
+            ("+0123456789", None),
+            ("14155550123", None),
+            ("0014155550123", None),
+            ("++14155550123", None),
+            ("+1415555012x", None),
+            ("+1415555\u{660}123", None),
+            ("+1 415 555 0123 ext 5", None),
+            ("+1415\u{0}555012", None),
+            ("+14155550123\n", None),
+            ("+", None),
+            ("", None),
+        ] {
+            assert_eq!(phone(text).ok().as_deref(), expected, "{text:?}");
+        }
+        assert_eq!(code(phone(&"+1".repeat(1 << 19))), "invalid_phone");
+    }
+
+    #[test]
+    fn emails() {
+        for (text, expected) in [
+            ("ada@example.org", "ok"),
+            ("Ada.Lovelace+tag@Mail.Example.ORG", "ok"),
+            ("o'brien@example.org", "ok"),
+            ("root@localhost", "ok"),
+            ("\"quoted\"@example.org", "ok"),
+            ("用户@例子.广告", "ok"),
+            ("Dörte@Sörensen.example.com", "ok"),
+            ("", "invalid_email"),
+            ("ada", "invalid_email"),
+            ("ada@", "invalid_email"),
+            ("@example.org", "invalid_email"),
+            ("ada@@example.org", "invalid_email"),
+            ("ada@b@example.org", "invalid_email"),
+            (".ada@example.org", "invalid_email"),
+            ("ada.@example.org", "invalid_email"),
+            ("a..da@example.org", "invalid_email"),
+            ("ada@example..org", "invalid_email"),
+            ("ada@-example.org", "invalid_email"),
+            ("ada@example.org.", "invalid_email"),
+            ("ada@[127.0.0.1]", "invalid_email"),
+            ("ada@[IPv6:::1]", "invalid_email"),
+            ("Ada <ada@example.org>", "invalid_email"),
+            ("<ada@example.org>", "invalid_email"),
+            (" <ada@example.org>", "invalid_email"),
+            (" ada@example.org", "invalid_email"),
+            ("ada@example.org ", "invalid_email"),
+            ("a da@example.org", "invalid_email"),
+            ("\"a da\"@example.org", "invalid_email"),
+            ("ada@example.org\n", "invalid_email"),
+            ("ada@example.org\r\nBcc: eve@example.org", "invalid_email"),
+            ("ada\0@example.org", "invalid_email"),
+            ("ada@exam\0ple.org", "invalid_email"),
+            ("ada\u{200b}@example.org", "invalid_email"),
+            ("ada\u{202e}@example.org", "invalid_email"),
+            ("ada@example.org,eve@example.org", "invalid_email"),
+            ("ada@example.org;eve@example.org", "invalid_email"),
+            ("ａda@example.org", "invalid_email"),
+            ("ada＠example.org", "invalid_email"),
+            ("ﬁona@example.org", "invalid_email"),
+            ("👍@example.org", "invalid_email"),
+        ] {
+            assert_eq!(code(email(text)), expected, "{text:?}");
+        }
+        let domain = format!("{0}.{0}.{1}.example.org", "b".repeat(59), "b".repeat(57));
+        let longest = format!("{}@{domain}", "a".repeat(64));
+        assert_eq!((longest.len(), code(email(&longest))), (254, "ok"));
+        assert_eq!(code(email(&longest.replace("@b", "@bb"))), "too_long");
+        assert_eq!(code(email(&format!("{}@example.org", "a".repeat(300)))), "too_long");
+        let address = email("Dörte@Example.ORG").unwrap();
+        assert_eq!(
+            (address.display.as_str(), address.folded.as_str()),
+            ("Dörte@Example.ORG", "dörte@example.org")
+        );
+        assert_eq!(email("do\u{308}rte@example.org"), email("dörte@example.org"));
+        assert_eq!(email("\u{212a}ai@example.org").unwrap().display, "Kai@example.org");
+    }
+
+    #[test]
+    fn folding_twice_is_folding_once() {
+        for c in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let once = fold(&c.to_string());
+            assert_eq!(fold(&once), once, "{c:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_panics_and_what_is_accepted_is_stable(text: String) {
+            for rule in [name, username, email] {
+                if let Ok(accepted) = rule(&text) {
+                    proptest::prop_assert_eq!(rule(&accepted.display), Ok(accepted));
+                }
+            }
+            proptest::prop_assert_eq!(fold(&fold(&text)), fold(&text));
+            for rule in [description, full_name, phone] {
+                if let Ok(accepted) = rule(&text) {
+                    proptest::prop_assert_eq!(rule(&accepted), Ok(accepted));
+                }
+            }
+        }
+    }
+}

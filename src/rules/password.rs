@@ -1,0 +1,258 @@
+//! What a password must be (decisions, section 2): every broken rule is reported, so that one correction is enough.
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+use zxcvbn::zxcvbn;
+
+use super::naming::Problem;
+
+const SHORTEST: usize = 8;
+const LONGEST: usize = 128;
+/// Words about the user that are shorter may stand in a password: they are in too many.
+const SHORTEST_PERSONAL: usize = 4;
+/// A password that an attacker who knows the user guesses within so many tries is a common one.
+const COMMON_GUESSES: u64 = 10_000;
+/// zxcvbn's time grows faster than its input, so it gets no more than this at a time.
+const ESTIMATED_CHARS: usize = 40;
+
+/// How many different signs may stand for letters.
+const MOST_SIGNS: usize = 3;
+
+/// What the user says about themself in the same request or has said before.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// The username as written.
+    pub username: &'a str,
+    /// The e-mail address as written.
+    pub email: &'a str,
+    /// The full name, where there is one.
+    pub full_name: Option<&'a str>,
+}
+
+/// The rules that this password breaks, in the order of the document; none: it is good.
+///
+/// Characters are counted after NFC, as the password is hashed. When it is too long nothing else is looked at, so that
+/// the time is bounded.
+pub fn check(password: &str, about: &About<'_>) -> Vec<Problem> {
+    let normal: String = password.nfc().take(LONGEST + 1).collect();
+    let length = normal.chars().count();
+    if length > LONGEST {
+        let message = format!("the password must be at most {LONGEST} characters");
+        return vec![Problem::new("password_too_long", message)];
+    }
+    let lower = lowercase(&normal);
+    let words = personal_words(about);
+    let rules = [
+        (length < SHORTEST, "password_too_short", "the password must be at least 8 characters"),
+        (
+            !normal.chars().any(char::is_uppercase),
+            "password_needs_uppercase",
+            "the password needs an upper-case letter",
+        ),
+        (
+            !normal.chars().any(char::is_lowercase),
+            "password_needs_lowercase",
+            "the password needs a lower-case letter",
+        ),
+        (!normal.chars().any(is_digit), "password_needs_digit", "the password needs a digit"),
+        (
+            is_common(&normal, about, &words),
+            "password_common",
+            "the password is too easy to guess: add words or characters that nobody would expect",
+        ),
+        (
+            words.iter().any(|word| leans_on(&lower, word)),
+            "password_personal",
+            "the password must have 8 characters beside your username, e-mail address and name",
+        ),
+    ];
+    rules
+        .into_iter()
+        .filter(|(broken, ..)| *broken)
+        .map(|(_, code, message)| Problem::new(code, message))
+        .collect()
+}
+
+/// A digit of any script; not a letter that stands for a number, such as Ⅷ.
+fn is_digit(c: char) -> bool {
+    c.is_numeric() && !c.is_alphabetic()
+}
+
+/// The username, the e-mail's local part and the words of the full name, in lower case, from 4 characters.
+fn personal_words(about: &About<'_>) -> Vec<String> {
+    let local_part = about.email.rsplit_once('@').map_or(about.email, |(local_part, _)| local_part);
+    let inside_word = |c: char| c.is_alphanumeric() || is_combining_mark(c);
+    let full_name = about.full_name.unwrap_or_default();
+    let by_space = full_name.split_whitespace();
+    let by_sign = full_name.split(|c| !inside_word(c));
+    let all = [about.username, local_part].into_iter().chain(by_space).chain(by_sign);
+    let mut words: Vec<String> =
+        all.map(lowercase).filter(|word| word.chars().count() >= SHORTEST_PERSONAL).collect();
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+/// The password contains the word, and what is left without it is too short to be a password.
+fn leans_on(password: &str, word: &str) -> bool {
+    password.contains(word) && password.replace(word, "").chars().count() < SHORTEST
+}
+
+fn is_common(password: &str, about: &About<'_>, words: &[String]) -> bool {
+    let password = &with_few_signs(password);
+    let start = |text: &str| text.chars().take(ESTIMATED_CHARS).collect::<String>();
+    // A name has few words; whoever sends a hundred doesn't get to make us compare each.
+    let own: Vec<String> = [about.username, about.email, about.full_name.unwrap_or_default()]
+        .into_iter()
+        .chain(words.iter().map(String::as_str))
+        .filter(|text| !text.is_empty())
+        .take(12)
+        .map(start)
+        .collect();
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let common = |part: &str| zxcvbn(part, &own).guesses() < COMMON_GUESSES;
+    // Of a long password both ends are looked at: `aaaa…` and then something good is not a common one.
+    let end: String =
+        password.chars().skip(password.chars().count().saturating_sub(ESTIMATED_CHARS)).collect();
+    common(&start(password)) && common(&end)
+}
+
+/// zxcvbn tries every combination of letters that signs may stand for, which multiply. Nobody writes a common word
+/// with more than a few of them, so past that they stand for themselves.
+fn with_few_signs(password: &str) -> String {
+    const SIGNS: &str = "@({[<!|$+%";
+    let used = SIGNS.chars().filter(|sign| password.contains(*sign)).count();
+    if used <= MOST_SIGNS {
+        return password.to_owned();
+    }
+    password.chars().map(|c| if SIGNS.contains(c) { '¤' } else { c }).collect()
+}
+
+fn lowercase(text: &str) -> String {
+    text.nfc().flat_map(char::to_lowercase).nfc().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADA: About<'_> = About {
+        username: "countess",
+        email: "ada.love@example.org",
+        full_name: Some("Augusta Ada King-Noel"),
+    };
+
+    fn codes(password: &str) -> Vec<&'static str> {
+        check(password, &ADA).into_iter().map(|problem| problem.code).collect()
+    }
+
+    #[test]
+    fn every_broken_rule_is_named_at_once() {
+        let cases: [(&str, &[&str]); 22] = [
+            ("Violet-kettle-37", &[]),
+            ("xK4mq9Tz", &[]),
+            ("Żółw jedzie 9 dni", &[]),
+            ("Пароль-из-7-слов", &[]),
+            ("Größe ٣ wie hoch", &[]),
+            ("xK4mq9T", &["password_too_short"]),
+            ("violet-kettle-37", &["password_needs_uppercase"]),
+            ("VIOLET-KETTLE-37", &["password_needs_lowercase"]),
+            ("Violet-kettle-xx", &["password_needs_digit"]),
+            ("Violet-kettle-Ⅷ", &["password_needs_digit"]),
+            ("violet kettle", &["password_needs_uppercase", "password_needs_digit"]),
+            (
+                "正しい馬電池ホチキス",
+                &["password_needs_uppercase", "password_needs_lowercase", "password_needs_digit"],
+            ),
+            ("Password1", &["password_common"]),
+            ("P@ssw0rd", &["password_common"]),
+            ("Qwerty123", &["password_common"]),
+            ("Iloveyou1", &["password_common"]),
+            ("Welcome1", &["password_common"]),
+            ("Countess1", &["password_personal"]),
+            ("12cOuNtEsSxKq9T", &["password_personal"]),
+            ("12cOuNtEsSxKq9Tz", &[]),
+            ("Ada.Love-zQ5v", &["password_personal"]),
+            ("xAugusta7kq", &["password_personal"]),
+        ];
+        for (password, expected) in cases {
+            assert_eq!(codes(password), expected, "{password}");
+        }
+        assert_eq!(
+            codes(""),
+            [
+                "password_too_short",
+                "password_needs_uppercase",
+                "password_needs_lowercase",
+                "password_needs_digit",
+                "password_common"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_user_s_own_data_is_common() {
+        let about = About { username: "vuxzqil42j", email: "wbkmpy77q@example.org", full_name: None };
+        let codes = |password| check(password, &about).into_iter().map(|p| p.code).collect::<Vec<_>>();
+        assert_eq!(codes("Vuxzqil42j"), ["password_common", "password_personal"]);
+        assert_eq!(codes("Wbkmpy77q@example.org"), ["password_common"]);
+        assert_eq!(codes("Vuxzqil42k"), [""; 0]);
+    }
+
+    #[test]
+    fn signs_that_stand_for_letters_are_tried_but_not_endlessly() {
+        assert!(codes("P@ssw0rd").contains(&"password_common"));
+        // Thousands of combinations when each of these may be any of its letters.
+        let endless = "4@8({[<6931!|1$5+7%2".repeat(6) + "Aa1";
+        assert_eq!(codes(&endless), [""; 0]);
+        assert!(!with_few_signs(&endless).contains(['@', '(', '|']));
+        assert_eq!(with_few_signs("P@$$w(rd1!"), "P¤¤¤w¤rd1¤");
+        assert_eq!(with_few_signs("P@$$w0rd1!"), "P@$$w0rd1!");
+    }
+
+    #[test]
+    fn short_words_are_not_personal() {
+        // `Ada` has three letters; `King` and `Noel` have four, alone and as one word.
+        assert_eq!(codes("Ada zQ5vw"), [""; 0]);
+        assert_eq!(codes("Noel zQ5vw"), ["password_personal"]);
+        assert_eq!(codes("King-Noel zQ5vw"), ["password_personal"]);
+        let nobody = About { username: "", email: "", full_name: None };
+        assert!(check("Violet-kettle-37", &nobody).is_empty());
+    }
+
+    #[test]
+    fn what_is_left_counts_without_every_occurrence() {
+        assert_eq!(codes("Countess7countessCOUNTESS"), ["password_personal"]);
+        let message = &check("xAugusta7kq", &ADA)[0].message;
+        assert!(message.contains("8 characters"), "{message}");
+    }
+
+    #[test]
+    fn characters_are_counted_after_nfc() {
+        // Seven letters, one of them in two pieces.
+        assert_eq!(codes("xK4mqz\u{301}T"), ["password_too_short"]);
+        let decomposed = "e\u{301}".repeat(120);
+        assert_eq!(codes(&format!("{decomposed}K4mq9Tzx")), [""; 0]);
+        let longest = "zQ5v".repeat(32);
+        assert!(!codes(&longest).contains(&"password_too_long"));
+        assert_eq!(codes(&format!("{longest}x")), ["password_too_long"]);
+        assert_eq!(codes(&"x".repeat(1 << 20)), ["password_too_long"]);
+    }
+
+    #[test]
+    fn letters_in_two_pieces_are_personal_too() {
+        let about = About { username: "zo\u{308}literin", email: "z@example.org", full_name: None };
+        let found = check("ZÖLITERIN7kq", &about);
+        assert!(found.iter().any(|p| p.code == "password_personal"), "{found:?}");
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_panics(password: String, username: String, email: String, full_name: Option<String>) {
+            let about = About { username: &username, email: &email, full_name: full_name.as_deref() };
+            let problems = check(&password, &about);
+            proptest::prop_assert!(problems.len() <= 6);
+        }
+    }
+}
