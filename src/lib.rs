@@ -11,3 +11,4 @@ pub mod log;
 pub mod money;
 pub mod random;
 pub mod rules;
+pub mod secrets;

@@ -1,0 +1,209 @@
+//! The text of an API key: prefix, 43 base62 characters of secret, 6 of checksum (decisions, sections 4 and 8).
+//!
+//! The checksum lets a scanner and the server tell a typo from a key without asking the database.
+
+use std::fmt;
+
+use crate::random::Random;
+use crate::secrets::{SECRET_BYTES, sha256};
+
+/// Base62 characters of 256 bits: 62^43 is just above 2^256.
+pub(crate) const SECRET_CHARS: usize = 43;
+/// Base62 characters of 32 bits.
+const CHECKSUM_CHARS: usize = 6;
+/// Characters of the secret that [`ApiKeySecret::redacted`] shows at each end.
+const SHOWN_CHARS: usize = 4;
+
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The full text of an API key.
+#[derive(Clone)]
+pub struct ApiKeySecret {
+    text: String,
+    prefix_len: usize,
+}
+
+impl ApiKeySecret {
+    /// A new key with 256 random bits.
+    pub fn generate(prefix: &str, random: &Random) -> Self {
+        Self::from_secret(prefix, random.bytes())
+    }
+
+    /// Reads a key with this prefix, exactly as [`ApiKeySecret::generate`] writes one; `None` is a typo or no
+    /// key of ours. A refusal allocates nothing.
+    ///
+    /// The 43 characters could spell a number of 2^256 or more, which no key of ours has: that is left to the
+    /// look-up, which knows no such key.
+    pub fn parse(prefix: &str, text: &str) -> Option<Self> {
+        if text.len() != prefix.len() + SECRET_CHARS + CHECKSUM_CHARS {
+            return None;
+        }
+        let random_part = text.strip_prefix(prefix)?;
+        if !random_part.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            return None;
+        }
+        let (body, checksum) = text.split_at_checked(prefix.len() + SECRET_CHARS)?;
+        if checksum.as_bytes() != checksum_of(body).as_slice() {
+            return None;
+        }
+        Some(Self { text: text.to_owned(), prefix_len: prefix.len() })
+    }
+
+    /// SHA-256 of the whole text: what the database looks a key up by.
+    pub fn hash(&self) -> [u8; 32] {
+        sha256(self.text.as_bytes())
+    }
+
+    /// The whole text: for its owner, once, and for sealing.
+    pub fn expose(&self) -> &str {
+        &self.text
+    }
+
+    /// Enough to recognise the key by and far too little to use it: `tk_AbCd…6789`.
+    pub fn redacted(&self) -> String {
+        let head = self.text.get(..self.prefix_len + SHOWN_CHARS).unwrap_or_default();
+        let tail = self.text.get(self.text.len().saturating_sub(SHOWN_CHARS)..).unwrap_or_default();
+        format!("{head}…{tail}")
+    }
+
+    fn from_secret(prefix: &str, secret: [u8; SECRET_BYTES]) -> Self {
+        let mut text = format!("{prefix}{}", base62(secret));
+        let checksum = checksum_of(&text);
+        text.extend(checksum.map(char::from));
+        Self { text, prefix_len: prefix.len() }
+    }
+}
+
+impl fmt::Debug for ApiKeySecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// A big-endian number of 256 bits in 43 base62 characters, padded with `0` on the left.
+pub(crate) fn base62(mut number: [u8; SECRET_BYTES]) -> String {
+    let mut characters = [b'0'; SECRET_CHARS];
+    for slot in characters.iter_mut().rev() {
+        // Long division by 62; what remains is the last digit that is still unwritten.
+        let mut remainder: u32 = 0;
+        for byte in &mut number {
+            let dividend = remainder * 256 + u32::from(*byte);
+            *byte = u8::try_from(dividend / 62).unwrap_or(0);
+            remainder = dividend % 62;
+        }
+        *slot = digit(remainder);
+    }
+    characters.into_iter().map(char::from).collect()
+}
+
+/// CRC32 (IEEE) of `body`, big-endian in six base62 characters.
+fn checksum_of(body: &str) -> [u8; CHECKSUM_CHARS] {
+    let mut rest = crc32fast::hash(body.as_bytes());
+    let mut characters = [b'0'; CHECKSUM_CHARS];
+    for slot in characters.iter_mut().rev() {
+        *slot = digit(rest % 62);
+        rest /= 62;
+    }
+    characters
+}
+
+fn digit(value: u32) -> u8 {
+    usize::try_from(value).ok().and_then(|v| ALPHABET.get(v)).copied().unwrap_or(b'0')
+}
+
+#[cfg(test)]
+#[allow(clippy::string_slice, reason = "test keys are ASCII")]
+mod tests {
+    use super::*;
+
+    fn parses(text: &str) -> bool {
+        ApiKeySecret::parse("tk_", text).is_some()
+    }
+
+    #[test]
+    fn known_keys_hold() {
+        // Worked out by an independent program: int.from_bytes, zlib.crc32 and divmod by 62.
+        let counting: [u8; 32] = std::array::from_fn(|i| u8::try_from(i).unwrap());
+        let cases = [
+            ([0; 32], "tk_00000000000000000000000000000000000000000001LBmmQ"),
+            ([0xff; 32], "tk_yhjskwdA6OZ1AL1YmHWZWm8LLG7HjnuCA2j5rOw8Xp149VPTW"),
+            (counting, "tk_003aUlTJC7tjlCTQj2uNU3MFagCXG9LRKRcwGkBIDlf1ptDso"),
+        ];
+        for (secret, expected) in cases {
+            assert_eq!(ApiKeySecret::from_secret("tk_", secret).expose(), expected);
+            assert!(parses(expected));
+        }
+    }
+
+    #[test]
+    fn crc32_is_the_ieee_one() {
+        assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn a_key_never_prints_and_is_recognised_by_its_ends() {
+        let key = ApiKeySecret::from_secret("tk_", [0xff; 32]);
+        assert_eq!(format!("{key:?}"), "***");
+        let redacted = key.redacted();
+        assert_eq!(redacted.chars().count(), 3 + 4 + 1 + 4);
+        assert!(redacted.starts_with("tk_") && redacted.contains('…'));
+        assert_eq!(key.hash(), sha256(key.expose().as_bytes()));
+    }
+
+    #[test]
+    fn anything_else_is_no_key() {
+        let good = ApiKeySecret::generate("tk_", &Random::system());
+        let good = good.expose();
+        for bad in ["", "tk_", "tk", &good[..51], &good[3..], &good.to_uppercase(), "tk_é"] {
+            assert!(!parses(bad), "{bad}");
+        }
+        for bad in [format!("{good}0"), format!(" {good}"), format!("{good}\n"), format!("sk_{}", &good[3..])]
+        {
+            assert!(!parses(&bad), "{bad:?}");
+        }
+        // Multi-byte characters at every border leave the byte length right.
+        for at in 0..good.len() - 1 {
+            let bad = format!("{}é{}", &good[..at], &good[at + 2..]);
+            assert!(!parses(&bad), "{bad}");
+        }
+        assert!(ApiKeySecret::parse("", good).is_none());
+        assert!(ApiKeySecret::parse("live_tk_", good).is_none());
+    }
+
+    #[test]
+    fn every_single_change_and_every_swap_of_neighbours_is_noticed() {
+        let good = ApiKeySecret::generate("tk_", &Random::system());
+        let good = good.expose().as_bytes();
+        for at in 0..good.len() {
+            for &other in ALPHABET.iter().filter(|&&c| c != good[at]) {
+                let mut bad = good.to_vec();
+                bad[at] = other;
+                assert!(!parses(std::str::from_utf8(&bad).unwrap()), "{at} to {other}");
+            }
+            let mut bad = good.to_vec();
+            bad.swap(at, (at + 1) % good.len());
+            if bad != good {
+                assert!(!parses(std::str::from_utf8(&bad).unwrap()), "swap at {at}");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_secret_reads_back(secret: [u8; 32], prefix in "[a-z]{0,8}_?") {
+            let key = ApiKeySecret::from_secret(&prefix, secret);
+            let read = ApiKeySecret::parse(&prefix, key.expose());
+            proptest::prop_assert_eq!(read.map(|k| k.text), Some(key.text));
+        }
+
+        #[test]
+        fn base62_keeps_the_order_of_numbers(a: [u8; 32], b: [u8; 32]) {
+            proptest::prop_assert_eq!(a.cmp(&b), base62(a).cmp(&base62(b)));
+        }
+
+        #[test]
+        fn noise_never_panics(noise: String) {
+            proptest::prop_assert!(!parses(&noise));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Sealing: what the database keeps but must not know, encrypted and authenticated under the master key.
+//!
+//! AES-256-GCM (NIST SP 800-38D). A sealed text is one format byte, a nonce of 12 random bytes, the ciphertext and
+//! its tag of 16 bytes. The format byte and the associated text are authenticated with it, so that a sealed
+//! secret can't be moved to another row. Random nonces are safe for 2^32 texts a key (section 8.3 there).
+
+use std::fmt;
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use crate::error::Error;
+use crate::random::Random;
+
+const FORMAT: u8 = 1;
+
+/// Seals and opens under one master key.
+pub struct Sealer(Option<LessSafeKey>);
+
+/// Why a text can't be sealed or opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SealError {
+    /// It doesn't begin with a format that this version knows.
+    UnknownFormat,
+    /// It was changed, cut, sealed under another master key or for another place.
+    NotAuthentic,
+    /// It is longer than the cipher allows.
+    TooLong,
+    /// The cryptographic library refused the master key, which it does for no key of 32 bytes.
+    NoKey,
+}
+
+impl fmt::Display for SealError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownFormat => "sealed in a format that this version does not know",
+            Self::NotAuthentic => "damaged, or sealed under another master key or for another place",
+            Self::TooLong => "too long to be sealed",
+            Self::NoKey => "the master key was refused",
+        })
+    }
+}
+
+impl std::error::Error for SealError {}
+
+impl From<SealError> for Error {
+    /// To a caller, whatever goes wrong with a seal is our mistake.
+    fn from(error: SealError) -> Self {
+        Self::internal(format_args!("sealed secret: {error}"))
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Sealer {
+    /// A sealer under this master key.
+    pub fn new(key: [u8; 32]) -> Self {
+        // ring refuses only keys of another length, which the type rules out.
+        Self(UnboundKey::new(&AES_256_GCM, &key).ok().map(LessSafeKey::new))
+    }
+
+    /// Seals `plain` for the place that `associated` names, for instance the id of the row that keeps it.
+    ///
+    /// # Errors
+    /// [`SealError::TooLong`] when `plain` is longer than GCM allows (64 GiB).
+    pub fn seal(&self, plain: &[u8], associated: &str, random: &Random) -> Result<Vec<u8>, SealError> {
+        let key = self.0.as_ref().ok_or(SealError::NoKey)?;
+        let nonce: [u8; NONCE_LEN] = random.bytes();
+        let mut text = plain.to_vec();
+        let tag = key
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                additional(associated),
+                &mut text,
+            )
+            .map_err(|_| SealError::TooLong)?;
+        Ok([[FORMAT].as_slice(), &nonce, text.as_slice(), tag.as_ref()].concat())
+    }
+
+    /// Opens what [`Sealer::seal`] made for the same place.
+    ///
+    /// # Errors
+    /// When the text isn't exactly what was sealed, or the master key or the place is another.
+    pub fn open(&self, sealed: &[u8], associated: &str) -> Result<Vec<u8>, SealError> {
+        let (&format, rest) = sealed.split_first().ok_or(SealError::UnknownFormat)?;
+        if format != FORMAT {
+            return Err(SealError::UnknownFormat);
+        }
+        let key = self.0.as_ref().ok_or(SealError::NoKey)?;
+        let (nonce, text) = rest.split_first_chunk::<NONCE_LEN>().ok_or(SealError::NotAuthentic)?;
+        let mut text = text.to_vec();
+        let plain = key
+            .open_in_place(Nonce::assume_unique_for_key(*nonce), additional(associated), &mut text)
+            .map_err(|_| SealError::NotAuthentic)?;
+        Ok(plain.to_vec())
+    }
+}
+
+fn additional(associated: &str) -> Aad<Vec<u8>> {
+    Aad::from([[FORMAT].as_slice(), associated.as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [u8; 32] = [7; 32];
+
+    fn sealed(plain: &[u8]) -> Vec<u8> {
+        Sealer::new(KEY).seal(plain, "key_1", &Random::system()).unwrap()
+    }
+
+    #[test]
+    fn what_is_sealed_opens_again() {
+        for plain in [b"".as_slice(), b"x", b"tk_secret", &[0; 4096]] {
+            assert_eq!(Sealer::new(KEY).open(&sealed(plain), "key_1").as_deref(), Ok(plain));
+        }
+    }
+
+    #[test]
+    fn one_text_is_never_sealed_alike() {
+        assert_ne!(sealed(b"same"), sealed(b"same"));
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let good = sealed(b"tk_secret");
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Sealer::new(KEY).open(&bad, "key_1").is_err(), "bit {bit}");
+        }
+        for length in 0..good.len() {
+            assert!(Sealer::new(KEY).open(&good[..length], "key_1").is_err(), "{length} bytes");
+        }
+        let longer = [good.as_slice(), &[0]].concat();
+        assert_eq!(Sealer::new(KEY).open(&longer, "key_1"), Err(SealError::NotAuthentic));
+    }
+
+    #[test]
+    fn another_place_or_key_or_format_is_refused() {
+        let good = sealed(b"tk_secret");
+        for place in ["", "key_2", "key_1 ", "key_"] {
+            assert_eq!(Sealer::new(KEY).open(&good, place), Err(SealError::NotAuthentic), "{place}");
+        }
+        assert_eq!(Sealer::new([8; 32]).open(&good, "key_1"), Err(SealError::NotAuthentic));
+        assert_eq!(Sealer::new(KEY).open(&[2; 60], "key_1"), Err(SealError::UnknownFormat));
+        assert_eq!(format!("{:?}", Sealer::new(KEY)), "***");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn opening_noise_never_panics(noise: Vec<u8>, place: String) {
+            proptest::prop_assert!(Sealer::new(KEY).open(&noise, &place).is_err());
+        }
+    }
+}
