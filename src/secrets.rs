@@ -10,6 +10,7 @@ use subtle::ConstantTimeEq;
 
 pub mod api_key;
 pub mod files;
+pub mod password;
 pub mod sealing;
 pub mod token;
 
@@ -47,7 +48,7 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// SHA-256 (FIPS 180-4). Enough to store a secret of 256 random bits; passwords need more.
+/// SHA-256 (FIPS 180-4). Enough to store a secret of 256 random bits; passwords need [`password`].
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
