@@ -10,6 +10,7 @@ use subtle::ConstantTimeEq;
 
 pub mod api_key;
 pub mod files;
+pub mod jwt;
 pub mod password;
 pub mod sealing;
 pub mod token;

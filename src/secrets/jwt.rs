@@ -1,0 +1,341 @@
+//! Access and refresh tokens: compact JWS signed with Ed25519 (RFC 7515, 7519, 8037; advice of RFC 8725).
+//!
+//! We mint these tokens and only we read them, so nothing in a token is negotiated: its header must be, byte for
+//! byte, the one header that we write for a known key and the expected kind, and its claims the one text
+//! that we write for their values. `alg: none`, HMAC with the public key, embedded keys, repeated members
+//! and all their relatives are then simply other texts.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::clock::{SECOND_MS, Time};
+use crate::ids::{SessionId, UserId};
+use crate::random::Random;
+use crate::secrets::sha256;
+
+/// Longer texts are refused before anything in them is read.
+const MAX_TOKEN_BYTES: usize = 2_048;
+/// Characters of a key id: 96 bits of the public key's SHA-256 in base64url.
+const KID_CHARS: usize = 16;
+/// How far another replica's clock may be ahead of ours.
+const CLOCK_SKEW_SECONDS: i64 = 60;
+
+/// What a token is for. One can't stand in for the other (RFC 8725, section 3.11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TokenKind {
+    /// Goes with every request.
+    Access,
+    /// Gets new access tokens.
+    Refresh,
+}
+
+impl TokenKind {
+    /// The header's `typ` (for access tokens: RFC 9068, section 2.1).
+    pub const fn typ(self) -> &'static str {
+        match self {
+            Self::Access => "at+jwt",
+            Self::Refresh => "rt+jwt",
+        }
+    }
+}
+
+/// What a token says. All of it is always there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claims {
+    /// Who made it: the public URL.
+    pub iss: String,
+    /// Whom it is for.
+    pub aud: String,
+    /// Whose it is.
+    pub sub: UserId,
+    /// The login session that it lives and dies with.
+    pub sid: SessionId,
+    /// Its own id.
+    pub jti: String,
+    /// When it was made, in unix seconds.
+    pub iat: i64,
+    /// When it stops to be valid, in unix seconds.
+    pub exp: i64,
+}
+
+/// Why a token isn't accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JwtError {
+    /// Its header is one of ours but for the key, which isn't in the set: another replica may have made a new one.
+    UnknownKey,
+    /// It isn't one of ours, or not for this use.
+    Invalid,
+    /// It was valid once.
+    Expired,
+}
+
+impl fmt::Display for JwtError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownKey => "signed with an unknown key",
+            Self::Invalid => "not a valid token",
+            Self::Expired => "expired",
+        })
+    }
+}
+
+impl std::error::Error for JwtError {}
+
+/// The private half of a signing key: the seed of RFC 8032, section 5.1.5, to be kept sealed.
+#[derive(Clone)]
+pub struct PrivateKey([u8; 32]);
+
+impl PrivateKey {
+    /// The 32 bytes: for sealing only.
+    pub const fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// A key that signs.
+pub struct SigningKey {
+    pair: Ed25519KeyPair,
+    public: VerifyingKey,
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({}, ***)", self.kid())
+    }
+}
+
+impl SigningKey {
+    /// A new key and its private half.
+    ///
+    /// # Errors
+    /// When the cryptographic library refuses the key, which it has no reason to.
+    pub fn generate(random: &Random) -> Result<(Self, PrivateKey), String> {
+        let private = PrivateKey(random.bytes());
+        Ok((Self::from_seed(private.expose())?, private))
+    }
+
+    /// The key with this private half, as stored under `kid`.
+    ///
+    /// # Errors
+    /// When the bytes aren't 32, or belong to a key with another id.
+    pub fn from_private(kid: &str, bytes: &[u8]) -> Result<Self, String> {
+        let key = Self::from_seed(bytes)?;
+        if key.kid() != kid {
+            return Err(format!("signing key {kid}: the stored private key belongs to {}", key.kid()));
+        }
+        Ok(key)
+    }
+
+    /// The public half, 32 bytes (RFC 8032, section 5.1.5).
+    pub const fn public_key(&self) -> [u8; 32] {
+        self.public.key
+    }
+
+    /// The key's id, made from its public half.
+    pub fn kid(&self) -> &str {
+        &self.public.kid
+    }
+
+    fn from_seed(seed: &[u8]) -> Result<Self, String> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(seed)
+            .map_err(|_| "an Ed25519 private key must be 32 bytes".to_owned())?;
+        let mut key = [0; 32];
+        key.copy_from_slice(pair.public_key().as_ref());
+        Ok(Self { pair, public: VerifyingKey::new(key) })
+    }
+}
+
+/// A key that checks signatures, with the two headers that go with it.
+#[derive(Clone, Debug)]
+pub struct VerifyingKey {
+    kid: String,
+    key: [u8; 32],
+    access_header: String,
+    refresh_header: String,
+}
+
+impl VerifyingKey {
+    /// The key with this public half.
+    pub fn new(key: [u8; 32]) -> Self {
+        let kid: String = URL_SAFE_NO_PAD.encode(sha256(&key)).chars().take(KID_CHARS).collect();
+        let header = |kind| URL_SAFE_NO_PAD.encode(header_text(kind, &kid));
+        Self {
+            access_header: header(TokenKind::Access),
+            refresh_header: header(TokenKind::Refresh),
+            kid,
+            key,
+        }
+    }
+
+    /// The key's id, made from its public half.
+    pub fn kid(&self) -> &str {
+        &self.kid
+    }
+
+    fn header(&self, kind: TokenKind) -> &str {
+        match kind {
+            TokenKind::Access => &self.access_header,
+            TokenKind::Refresh => &self.refresh_header,
+        }
+    }
+}
+
+/// The keys of the deployment: one signs, all of them check.
+#[derive(Clone, Debug)]
+pub struct Keyset {
+    active: Arc<SigningKey>,
+    verifying: Vec<VerifyingKey>,
+}
+
+impl Keyset {
+    /// A set with this signing key; tokens of the `older` keys, by their public halves, stay valid.
+    pub fn new(active: Arc<SigningKey>, older: &[[u8; 32]]) -> Self {
+        let others = older.iter().filter(|key| **key != active.public_key());
+        let verifying =
+            std::iter::once(active.public.clone()).chain(others.map(|key| VerifyingKey::new(*key))).collect();
+        Self { active, verifying }
+    }
+
+    /// The id of the key that signs.
+    pub fn active_kid(&self) -> &str {
+        self.active.kid()
+    }
+
+    /// A token that says this. [`Keyset::verify`] reads it when it isn't longer than 2048 bytes, so the configuration
+    /// has to keep `iss` and `aud` short.
+    pub fn sign(&self, kind: TokenKind, claims: &Claims) -> String {
+        let header = self.active.public.header(kind);
+        let mut token = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims_text(claims)));
+        let signature = self.active.pair.sign(token.as_bytes());
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature.as_ref(), &mut token);
+        token
+    }
+
+    /// What a token says, when it is ours, of this kind, for this issuer and audience, and valid now.
+    ///
+    /// # Errors
+    /// [`JwtError::UnknownKey`] is the caller's cue to load the keys again, once.
+    pub fn verify(
+        &self,
+        token: &str,
+        kind: TokenKind,
+        expected_iss: &str,
+        expected_aud: &str,
+        now: Time,
+    ) -> Result<Claims, JwtError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(JwtError::Invalid);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Invalid)?;
+        let (header, payload) = signed.split_once('.').ok_or(JwtError::Invalid)?;
+        let Some(key) = self.verifying.iter().find(|key| key.header(kind) == header) else {
+            return Err(self.why_no_key(header, kind));
+        };
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| JwtError::Invalid)?;
+        UnparsedPublicKey::new(&ED25519, &key.key)
+            .verify(signed.as_bytes(), &signature)
+            .map_err(|_| JwtError::Invalid)?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| JwtError::Invalid)?;
+        let claims = read_claims(&payload).ok_or(JwtError::Invalid)?;
+        check_claims(&claims, expected_iss, expected_aud, now)?;
+        Ok(claims)
+    }
+
+    /// The public keys as a JWK set (RFC 7517, section 5; RFC 8037, section 2).
+    pub fn jwks(&self) -> Value {
+        let key = |key: &VerifyingKey| {
+            let x = URL_SAFE_NO_PAD.encode(key.key);
+            json!({"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": key.kid, "x": x})
+        };
+        json!({"keys": self.verifying.iter().map(key).collect::<Vec<_>>()})
+    }
+
+    /// Tells a header of ours with a key that we don't have from everything else.
+    fn why_no_key(&self, header: &str, kind: TokenKind) -> JwtError {
+        let unknown = || {
+            let header = String::from_utf8(URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
+            let (_, rest) = header.split_once(r#""kid":""#)?;
+            let kid = rest.strip_suffix(r#""}"#)?;
+            let well_formed = kid.len() == KID_CHARS
+                && kid.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+                && header == header_text(kind, kid);
+            (well_formed && self.verifying.iter().all(|key| key.kid != kid)).then_some(())
+        };
+        if unknown().is_some() { JwtError::UnknownKey } else { JwtError::Invalid }
+    }
+}
+
+/// The one header of this kind and key.
+fn header_text(kind: TokenKind, kid: &str) -> String {
+    format!(r#"{{"alg":"EdDSA","typ":"{}","kid":"{kid}"}}"#, kind.typ())
+}
+
+/// The one text of these claims: order, spelling and all.
+fn claims_text(claims: &Claims) -> String {
+    let Claims { iss, aud, sub, sid, jti, iat, exp } = claims;
+    let [iss, aud, jti] = [iss, aud, jti].map(|text| Value::from(text.as_str()));
+    format!(r#"{{"iss":{iss},"aud":{aud},"sub":"{sub}","sid":"{sid}","jti":{jti},"iat":{iat},"exp":{exp}}}"#)
+}
+
+/// The claims as they stand in the JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    iss: Cow<'a, str>,
+    #[serde(borrow)]
+    aud: Cow<'a, str>,
+    #[serde(borrow)]
+    sub: Cow<'a, str>,
+    #[serde(borrow)]
+    sid: Cow<'a, str>,
+    #[serde(borrow)]
+    jti: Cow<'a, str>,
+    iat: i64,
+    exp: i64,
+}
+
+/// Reads claims only from the one text that we write for them.
+fn read_claims(payload: &[u8]) -> Option<Claims> {
+    let wire: Wire<'_> = serde_json::from_slice(payload).ok()?;
+    let claims = Claims {
+        sub: UserId::parse(&wire.sub)?,
+        sid: SessionId::parse(&wire.sid)?,
+        iss: wire.iss.into_owned(),
+        aud: wire.aud.into_owned(),
+        jti: wire.jti.into_owned(),
+        iat: wire.iat,
+        exp: wire.exp,
+    };
+    (claims_text(&claims).as_bytes() == payload).then_some(claims)
+}
+
+fn check_claims(claims: &Claims, iss: &str, aud: &str, now: Time) -> Result<(), JwtError> {
+    let from_the_future = claims.iat > now.unix_seconds().saturating_add(CLOCK_SKEW_SECONDS);
+    if claims.iss != iss || claims.aud != aud || claims.exp <= claims.iat || from_the_future {
+        return Err(JwtError::Invalid);
+    }
+    // RFC 7519, section 4.1.4: on or after `exp` a token must not be accepted.
+    if now.unix_ms() >= claims.exp.saturating_mul(SECOND_MS) {
+        return Err(JwtError::Expired);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::string_slice, reason = "test tokens are ASCII")]
+mod tests;
