@@ -1,0 +1,149 @@
+//! Mail: what is sent ([`Message`], [`templates`]) and how it leaves ([`Mailer`]).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
+use lettre::message::{Body, Mailbox, MultiPart, SinglePart};
+use tokio::fs::{DirBuilder, OpenOptions};
+use tokio::io::AsyncWriteExt;
+
+use crate::clock::Time;
+use crate::random::Random;
+
+pub mod templates;
+
+/// Lines of a mail may have this many characters (RFC 5322, section 2.1.1).
+const LONGEST_LINE: usize = 998;
+
+/// How mail leaves.
+#[derive(Clone, Debug)]
+pub enum Mailer {
+    /// One `.eml` file a mail, for development, tests and installations without a mail server.
+    Folder {
+        /// Where the files go; made when it isn't there.
+        dir: PathBuf,
+        /// The sender, for instance `Tollkeeper <no-reply@example.org>`.
+        from: String,
+    },
+}
+
+/// One mail to one person.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The recipient's address.
+    pub to: String,
+    /// The subject line.
+    pub subject: String,
+    /// The plain text part.
+    pub text: String,
+    /// The HTML part.
+    pub html: String,
+    /// The link that the mail is about, if it is about one. It works for whoever has it.
+    pub link: Option<String>,
+}
+
+impl fmt::Debug for Message {
+    /// Leaves out what holds the link.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("to", &self.to)
+            .field("subject", &self.subject)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Mailer {
+    /// Hands the mail over. The folder mailer also logs the recipient and the link.
+    ///
+    /// # Errors
+    /// Why not, for the log; trying again later is safe and may send it twice.
+    pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), String> {
+        match self {
+            Self::Folder { dir, from } => {
+                let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
+                let mail = compose(message, from, now, &id)?;
+                // On disk lines end as text files do here; a mail program reads both, and grep reads this.
+                let mail: Vec<u8> = mail.into_iter().filter(|byte| *byte != b'\r').collect();
+                let file = dir.join(file_name(now, &id));
+                write(dir, &file, &mail).await.map_err(|error| format!("{}: {error}", file.display()))?;
+                let link = message.link.as_deref().unwrap_or_default();
+                tracing::info!(to = message.to, subject = message.subject, link, "mail written");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Sorts by time: `20260131T093000123Z-….eml`.
+fn file_name(now: Time, id: &str) -> String {
+    let time: String = now.to_string().chars().filter(|c| !matches!(c, '-' | ':' | '.')).collect();
+    format!("{time}-{id}.eml")
+}
+
+/// Writes a whole file or none: who watches the folder for `.eml` never sees half a mail.
+async fn write(dir: &Path, file: &Path, content: &[u8]) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).await?;
+    let temporary = file.with_extension("tmp");
+    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).await?;
+    let written = async {
+        opened.write_all(content).await?;
+        opened.sync_all().await?;
+        tokio::fs::rename(&temporary, file).await
+    };
+    let written = written.await;
+    if written.is_err() {
+        // The first error is the one to tell; a leftover `.tmp` does no harm.
+        tokio::fs::remove_file(&temporary).await.ok();
+    }
+    written
+}
+
+/// The mail as RFC 5322 text: plain text and HTML as alternatives.
+fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<Vec<u8>, String> {
+    let mailbox = |text: &str| text.parse::<Mailbox>().map_err(|error| format!("address {text:?}: {error}"));
+    let from = mailbox(from)?;
+    let to: lettre::Address =
+        message.to.parse().map_err(|error| format!("address {:?}: {error}", message.to))?;
+    let message_id = format!("<{id}@{}>", from.email.domain());
+    let since_1970 = Duration::from_millis(u64::try_from(now.unix_ms()).unwrap_or(0));
+    // RFC 3834, section 5: nobody's holiday notice should answer.
+    let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
+    let part = |kind: ContentType, text: &str| SinglePart::builder().header(kind).body(encode(text));
+    let parts = MultiPart::alternative()
+        .boundary(format!("=_{id}"))
+        .singlepart(part(ContentType::TEXT_PLAIN, &message.text))
+        .singlepart(part(ContentType::TEXT_HTML, &message.html));
+    let mail = lettre::Message::builder()
+        .from(from)
+        .to(Mailbox::new(None, to))
+        .subject(one_line(&message.subject))
+        .date(SystemTime::UNIX_EPOCH + since_1970)
+        .message_id(Some(message_id))
+        .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
+        .multipart(parts)
+        .map_err(|error| error.to_string())?;
+    Ok(mail.formatted())
+}
+
+/// ASCII goes as it is, so that links stay whole for whoever reads the file; anything else as quoted-printable, never
+/// base64, so that the token can still be found.
+fn encode(text: &str) -> Body {
+    let text: String = text.lines().flat_map(|line| [line, "\r\n"]).collect();
+    let plain = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');
+    if text.bytes().all(plain) && text.lines().all(|line| line.len() <= LONGEST_LINE) {
+        return Body::dangerous_pre_encoded(text.into_bytes(), ContentTransferEncoding::SevenBit);
+    }
+    Body::new_with_encoding(text, ContentTransferEncoding::QuotedPrintable)
+        .unwrap_or_else(|text| Body::dangerous_pre_encoded(text, ContentTransferEncoding::EightBit))
+}
+
+/// The text without control characters: nothing in it can begin another line or header.
+fn one_line(text: &str) -> String {
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    text.chars().filter(|c| !breaks(*c)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Mails as they lie in the folder.
+
+use super::*;
+
+const NOW: Time = Time::from_unix_ms(1_769_851_800_123);
+const TOKEN: &str = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE";
+const FROM: &str = "Tollkeeper <no-reply@keys.example.org>";
+
+/// A mail folder that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let name = format!("tollkeeper-mail-{:032x}", u128::from_be_bytes(Random::system().bytes()));
+        Self(std::env::temp_dir().join(name).join("mail"))
+    }
+
+    async fn deliver(&self, message: &Message, now: Time) -> Result<(), String> {
+        let mailer = Mailer::Folder { dir: self.0.clone(), from: FROM.to_owned() };
+        mailer.deliver(message, now, &Random::system()).await
+    }
+
+    /// Names and contents in the order of the names.
+    fn mails(&self) -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap());
+        let mut mails: Vec<_> = entries
+            .map(|e| (e.file_name().into_string().unwrap(), std::fs::read_to_string(e.path()).unwrap()))
+            .collect();
+        mails.sort();
+        mails
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(self.0.parent().unwrap()).ok();
+    }
+}
+
+fn verify(username: &str) -> Message {
+    templates::verify_email("ada@example.org", "https://keys.example.org/", TOKEN, username)
+}
+
+async fn mail_of(message: &Message) -> String {
+    let folder = Folder::new();
+    folder.deliver(message, NOW).await.unwrap();
+    folder.mails().remove(0).1
+}
+
+fn headers(mail: &str) -> &str {
+    mail.split_once("\n\n").unwrap().0
+}
+
+/// Undoes quoted-printable, where it was used.
+fn decoded(mail: &str) -> String {
+    if !mail.contains("quoted-printable") {
+        return mail.to_owned();
+    }
+    let joined = mail.replace("=\n", "");
+    let mut pieces = joined.split('=');
+    let mut bytes = pieces.next().unwrap().as_bytes().to_vec();
+    for piece in pieces {
+        match piece.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(&piece.as_bytes()[2..]);
+            }
+            None => bytes.extend_from_slice(format!("={piece}").as_bytes()),
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test]
+async fn the_file_reads_as_plain_text() {
+    let mail = mail_of(&verify("countess")).await;
+    for line in [
+        "To: ada@example.org",
+        "Subject: Confirm your e-mail address",
+        "Date: Sat, 31 Jan 2026 09:30:00 +0000",
+        "MIME-Version: 1.0",
+        "Auto-Submitted: auto-generated",
+        "Hello countess,",
+        "https://keys.example.org/verify-email?token=AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE",
+        TOKEN,
+    ] {
+        assert_eq!(mail.lines().filter(|l| *l == line).count(), 1, "{line}\n{mail}");
+    }
+    assert!(headers(&mail).contains("multipart/alternative"), "{mail}");
+    assert!(headers(&mail).contains("<no-reply@keys.example.org>"), "{mail}");
+    let message_id = headers(&mail).lines().find(|l| l.starts_with("Message-ID: ")).unwrap();
+    assert!(message_id.ends_with("@keys.example.org>"), "{message_id}");
+    assert!(
+        mail.contains("text/plain; charset=utf-8") && mail.contains("text/html; charset=utf-8"),
+        "{mail}"
+    );
+    assert!(
+        mail.contains(&format!("<a href=\"https://keys.example.org/verify-email?token={TOKEN}\">")),
+        "{mail}"
+    );
+    assert!(!mail.contains('\r'));
+}
+
+#[tokio::test]
+async fn names_of_any_script_leave_the_token_line_whole() {
+    for name in ["Žofie", "王小明", "प्रिया", "😀😀😀"] {
+        let mail = mail_of(&verify(name)).await;
+        assert!(mail.is_ascii(), "{mail}");
+        assert_eq!(mail.lines().filter(|line| *line == TOKEN).count(), 1, "{mail}");
+        assert!(mail.lines().all(|line| line.len() <= 78), "{mail}");
+        let mail = decoded(&mail);
+        assert!(mail.contains(&format!("Hello {name},\n")), "{mail}");
+        assert!(mail.contains(&format!("https://keys.example.org/verify-email?token={TOKEN}\n")), "{mail}");
+    }
+}
+
+#[tokio::test]
+async fn names_cannot_write_html() {
+    let mail = decoded(&mail_of(&verify("<img src=x onerror='a()'>&\"")).await);
+    let html = mail.split_once("text/html").unwrap().1;
+    assert!(html.contains("&lt;img src=x onerror=&#x27;a()&#x27;&gt;&amp;&quot;"), "{html}");
+    assert!(!html.contains("<img"), "{html}");
+}
+
+#[tokio::test]
+async fn names_cannot_write_headers_or_lines() {
+    for name in [
+        "x\r\nBcc: eve@example.org",
+        "x\nBcc: eve@example.org\n\n",
+        "x\rBcc: eve",
+        "x\u{2028}Bcc: eve",
+        "x\0",
+    ] {
+        let message = Message { subject: format!("About {name}"), ..verify(name) };
+        let mail = mail_of(&message).await;
+        assert!(!headers(&mail).lines().any(|line| line.starts_with("Bcc")), "{mail}");
+        assert!(!decoded(&mail).lines().any(|line| line.starts_with("Bcc")), "{mail}");
+        assert!(!mail.contains('\0'));
+        assert!(headers(&mail).lines().any(|line| line.starts_with("MIME-Version")), "{mail}");
+    }
+}
+
+#[tokio::test]
+async fn subjects_of_any_script_are_encoded() {
+    let message = Message { subject: "Ünïcode 件名 ".repeat(10), ..verify("ada") };
+    let mail = mail_of(&message).await;
+    assert!(headers(&mail).is_ascii() && headers(&mail).contains("Subject: =?utf-8?b?"), "{mail}");
+}
+
+#[tokio::test]
+async fn addresses_must_be_addresses() {
+    let folder = Folder::new();
+    for to in [
+        "",
+        "nobody",
+        "a@example.org\r\nBcc: eve@example.org",
+        "a@example.org, eve@example.org",
+        "A <a@example.org>",
+    ] {
+        let message = Message { to: to.to_owned(), ..verify("ada") };
+        assert!(folder.deliver(&message, NOW).await.is_err(), "{to}");
+    }
+    assert!(!folder.0.exists());
+    let foreign = Message { to: "用户@例子.广告".to_owned(), ..verify("ada") };
+    folder.deliver(&foreign, NOW).await.unwrap();
+    assert!(headers(&folder.mails()[0].1).contains("To: 用户@例子.广告"));
+}
+
+#[tokio::test]
+async fn files_are_private_whole_and_sorted_by_time() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    for (n, ms) in [3_i64, 1, 2, 0].into_iter().enumerate() {
+        folder.deliver(&verify(&format!("user{n}")), NOW.plus_ms(ms)).await.unwrap();
+    }
+    let mails = folder.mails();
+    let names: Vec<_> = mails.iter().map(|(name, _)| name.split_once('-').unwrap().0).collect();
+    assert_eq!(
+        names,
+        ["20260131T093000123Z", "20260131T093000124Z", "20260131T093000125Z", "20260131T093000126Z"]
+    );
+    assert!(mails.iter().all(|(name, _)| name.ends_with(".eml")));
+    assert!(mails[0].1.contains("user3") && mails[3].1.contains("user0"));
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder.0), mode(&folder.0.join(&mails[0].0))), (0o700, 0o600));
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_is_an_error_with_its_name() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.0.parent().unwrap()).unwrap();
+    std::fs::write(&folder.0, "a file").unwrap();
+    let error = folder.deliver(&verify("ada"), NOW).await.unwrap_err();
+    assert!(error.contains("mail"), "{error}");
+}
+
+#[test]
+fn a_message_does_not_print_its_token() {
+    assert!(!format!("{:?}", verify("ada")).contains(TOKEN));
+}
