@@ -8,6 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use jiff::civil;
+use jiff::fmt::temporal::Pieces;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
@@ -69,8 +71,14 @@ impl Time {
         if bytes.len() > 64 || !separator || text.contains('[') {
             return None;
         }
-        let instant: jiff::Timestamp = text.parse().ok()?;
-        let unix_ms = instant.as_millisecond();
+        let pieces = Pieces::parse(text).ok()?;
+        let (time, offset) = (pieces.time()?, pieces.to_numeric_offset()?);
+        let ms_of_day = i64::from(time.hour()) * HOUR_MS
+            + i64::from(time.minute()) * MINUTE_MS
+            + i64::from(time.second()) * SECOND_MS
+            + i64::from(time.millisecond());
+        let local_ms = days_of(pieces.date()).checked_mul(DAY_MS)?.checked_add(ms_of_day)?;
+        let unix_ms = local_ms.checked_sub(i64::from(offset.seconds()) * SECOND_MS)?;
         (EARLIEST_MS..=LATEST_MS).contains(&unix_ms).then_some(Self(unix_ms))
     }
 }
@@ -142,24 +150,36 @@ impl Day {
         if text.len() != 10 {
             return None;
         }
-        let date: jiff::civil::Date = text.parse().ok()?;
+        let date: civil::Date = text.parse().ok()?;
         let (year, month, day) = (date.year(), date.month(), date.day());
         // The text must be the canonical form: jiff also reads `20260131--`-like looseness of ISO 8601.
         let canonical = format!("{year:04}-{month:02}-{day:02}") == text;
         if !canonical || year < 1 {
             return None;
         }
-        let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
-        Some(Time::from_unix_ms(midnight.timestamp().as_millisecond()).day())
+        Some(Self(days_of(date)))
     }
 
     /// Year, month (1 to 12) and day of the month (1 to 31) in the proleptic Gregorian calendar.
     fn civil(self) -> (i64, i64, i64) {
-        let timestamp =
-            jiff::Timestamp::from_millisecond(self.start().unix_ms()).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-        let date = jiff::tz::TimeZone::UTC.to_datetime(timestamp);
-        (i64::from(date.year()), i64::from(date.month()), i64::from(date.day()))
+        // Counted in eras of 400 years (146,097 days) that begin on 0000-03-01, so that a leap day ends its year.
+        let shifted = self.0.saturating_add(719_468);
+        let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let march_month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        (year_of_era + era * 400 + i64::from(month <= 2), month, day)
     }
+}
+
+const EPOCH: civil::Date = civil::date(1970, 1, 1);
+
+/// Days from 1970-01-01 to this date.
+fn days_of(date: civil::Date) -> i64 {
+    date.duration_since(EPOCH).as_hours() / 24
 }
 
 impl fmt::Display for Day {
@@ -227,6 +247,10 @@ mod tests {
             ("2026-01-31T09:30:00.1239Z", Some("2026-01-31T09:30:00.123Z")),
             ("2026-01-31T00:30:00+02:00", Some("2026-01-30T22:30:00.000Z")),
             ("1969-12-31T23:59:59.999Z", Some("1969-12-31T23:59:59.999Z")),
+            ("9999-12-31T23:59:59.999Z", Some("9999-12-31T23:59:59.999Z")),
+            ("9999-12-31T23:59:59.999-00:01", None),
+            ("0001-01-01T00:00:00Z", Some("0001-01-01T00:00:00.000Z")),
+            ("0000-12-31T23:59:59Z", None),
             ("2024-02-29T00:00:00Z", Some("2024-02-29T00:00:00.000Z")),
             ("2023-02-29T00:00:00Z", None),
             ("2026-01-31 09:30:00Z", None),
@@ -255,6 +279,18 @@ mod tests {
         }
         for bad in ["2026-1-31", "2023-02-29", "20260131", "2026-01-31T", "+026-01-31", "0000-01-01"] {
             assert_eq!(Day::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_day_of_the_calendar_reads_back() {
+        // jiff's calendar is the other opinion.
+        let mut date = civil::date(1, 1, 1);
+        for unix_days in days_of(date)..=days_of(civil::date(9999, 12, 31)) {
+            let theirs = (i64::from(date.year()), i64::from(date.month()), i64::from(date.day()));
+            assert_eq!(Day::from_unix_days(unix_days).civil(), theirs);
+            assert_eq!(days_of(date), unix_days);
+            date = date.tomorrow().unwrap_or(date);
         }
     }
 

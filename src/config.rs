@@ -19,7 +19,9 @@ use ipnet::IpNet;
 use crate::money::Nano;
 
 pub use keys::{names, variable};
-pub use types::{DatabaseUrl, LogFormat, MailUrl, Management, PublicUrl, Secret};
+pub use types::{DatabaseUrl, LogFormat, MailUrl, Management, PublicUrl};
+
+use crate::secrets::Secret;
 
 /// Everything that an operator can set.
 #[derive(Clone, Debug)]
@@ -97,12 +99,6 @@ pub struct Limits {
     pub logins_per_minute: u32,
     /// Registrations, a minute and client address.
     pub registrations_per_minute: u32,
-    /// Requests for a password reset, an hour and e-mail address.
-    pub password_resets_per_hour: u32,
-    /// Failed logins of an account before the waits begin.
-    pub login_failures: u32,
-    /// The longest wait after failed logins, in seconds.
-    pub login_max_wait_s: u32,
 }
 
 /// Table `billing`.
@@ -123,8 +119,6 @@ pub struct ApiKeys {
     pub prefix: String,
     /// Whether a key's secret is kept sealed, so that a rotation can return the previous one.
     pub keep_sealed: bool,
-    /// How long the previous secret of a rotated key goes on working, in hours.
-    pub rotation_grace_hours: u32,
 }
 
 /// Table `passwords`.
@@ -162,17 +156,9 @@ impl Default for Config {
                 writes_per_minute: 600,
                 logins_per_minute: 300,
                 registrations_per_minute: 60,
-                password_resets_per_hour: 5,
-                login_failures: 10,
-                login_max_wait_s: 15 * 60,
             },
             billing: Billing { credit_limit: Nano::from_units(100_000_000_000), currency: "USD".to_owned() },
-            api_keys: ApiKeys {
-                management: Management::Full,
-                prefix: "tk_".to_owned(),
-                keep_sealed: true,
-                rotation_grace_hours: 24,
-            },
+            api_keys: ApiKeys { management: Management::Full, prefix: "tk_".to_owned(), keep_sealed: true },
             // One core stays free for everything else.
             passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 64 },
         }

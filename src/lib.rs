@@ -1,14 +1,38 @@
 //! Tollkeeper: a self-hosted control plane for AI model platforms.
+//!
+//! To read it in the order of a request:
+//!
+//! 1. [`routes`] is the table of endpoints, each with its access and its handler.
+//! 2. [`server`] brings a request from the socket to its route and logs one line about it.
+//! 3. [`access`] is the gate: it turns a bearer into a scope, or refuses. [`roles`] is its table.
+//! 4. [`input`] reads bodies and query parameters; [`reply`] and [`error`] write answers.
+//! 5. [`api`] and [`service`] hold the handlers, laid out like the URLs.
+//! 6. [`rules`] decide, without input or output; [`store`] holds the SQL; [`db`] the two drivers.
+//! 7. [`live`] is what one replica keeps in memory; [`secrets`] is everything that must not leak.
+//! 8. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
 
+pub mod access;
+pub mod api;
+pub mod app;
 pub mod catalog;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod db;
 pub mod error;
 pub mod ids;
+pub mod input;
 pub mod live;
 pub mod log;
+pub mod mail;
 pub mod money;
+pub mod openapi;
 pub mod random;
+pub mod reply;
+pub mod roles;
+pub mod routes;
 pub mod rules;
 pub mod secrets;
+pub mod server;
+pub mod service;
+pub mod store;

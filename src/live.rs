@@ -1,3 +1,5 @@
-//! What this replica holds in memory so that a model call never waits for a query. None of it is the truth.
+//! What this replica holds in memory. Nothing here is the truth: all of it is read from the database and can be again.
 
+pub mod keyring;
 pub mod limiter;
+pub mod signing_keys;

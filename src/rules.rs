@@ -1,5 +1,10 @@
-//! Decisions: pure functions without input or output, each with its table of cases beside it.
+//! What is decided: pure functions over values, no input or output.
 
+pub mod api_keys;
+pub mod events;
+pub mod naming;
+pub mod password;
 pub mod periods;
+pub mod projects;
 pub mod rating;
 pub mod restrictions;

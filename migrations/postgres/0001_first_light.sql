@@ -154,8 +154,8 @@ CREATE TABLE usage_events (
     kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('chat', 'embeddings')),
     occurred_at BIGINT NOT NULL,
     received_at BIGINT NOT NULL,
-    prompt_tokens BIGINT NOT NULL CHECK (prompt_tokens >= 0),
-    completion_tokens BIGINT NOT NULL CHECK (completion_tokens >= 0),
+    prompt_tokens BIGINT NOT NULL,
+    completion_tokens BIGINT NOT NULL,
     price_version BIGINT NOT NULL,
     amount_pico BIGINT NOT NULL,
     PRIMARY KEY (organization_id, source, event_id)
@@ -170,13 +170,14 @@ CREATE TABLE usage_daily (
     price_version BIGINT NOT NULL,
     kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('chat', 'embeddings')),
     day BIGINT NOT NULL,
-    requests BIGINT NOT NULL CHECK (requests >= 0),
-    prompt_tokens BIGINT NOT NULL CHECK (prompt_tokens >= 0),
-    completion_tokens BIGINT NOT NULL CHECK (completion_tokens >= 0),
+    requests BIGINT NOT NULL,
+    prompt_tokens BIGINT NOT NULL,
+    completion_tokens BIGINT NOT NULL,
     amount_pico BIGINT NOT NULL,
     PRIMARY KEY (organization_id, project_id, day, api_key_id, model, price_version, kind)
 );
 CREATE INDEX usage_daily_api_key_id_day ON usage_daily (api_key_id, day);
+CREATE INDEX usage_daily_organization_day ON usage_daily (organization_id, day);
 
 -- What was recorded about usage and money stays as it was recorded.
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$

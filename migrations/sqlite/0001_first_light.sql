@@ -154,8 +154,8 @@ CREATE TABLE usage_events (
     kind TEXT NOT NULL CHECK (kind IN ('chat', 'embeddings')),
     occurred_at INTEGER NOT NULL,
     received_at INTEGER NOT NULL,
-    prompt_tokens INTEGER NOT NULL CHECK (prompt_tokens >= 0),
-    completion_tokens INTEGER NOT NULL CHECK (completion_tokens >= 0),
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
     price_version INTEGER NOT NULL,
     amount_pico INTEGER NOT NULL,
     PRIMARY KEY (organization_id, source, event_id)
@@ -170,13 +170,14 @@ CREATE TABLE usage_daily (
     price_version INTEGER NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('chat', 'embeddings')),
     day INTEGER NOT NULL,
-    requests INTEGER NOT NULL CHECK (requests >= 0),
-    prompt_tokens INTEGER NOT NULL CHECK (prompt_tokens >= 0),
-    completion_tokens INTEGER NOT NULL CHECK (completion_tokens >= 0),
+    requests INTEGER NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
     amount_pico INTEGER NOT NULL,
     PRIMARY KEY (organization_id, project_id, day, api_key_id, model, price_version, kind)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX usage_daily_api_key_id_day ON usage_daily (api_key_id, day);
+CREATE INDEX usage_daily_organization_day ON usage_daily (organization_id, day);
 
 -- What was recorded about usage and money stays as it was recorded.
 CREATE TRIGGER usage_events_no_update BEFORE UPDATE ON usage_events

@@ -111,21 +111,6 @@ pub const KEYS: &[Key] = &[
         |c| number(c.limits.registrations_per_minute),
     ),
     key(
-        "limits.password_resets_per_hour",
-        |c, v| put(&mut c.limits.password_resets_per_hour, rate(v)),
-        |c| number(c.limits.password_resets_per_hour),
-    ),
-    key(
-        "limits.login_failures",
-        |c, v| put(&mut c.limits.login_failures, read::whole(v, 1..=1_000)),
-        |c| number(c.limits.login_failures),
-    ),
-    key(
-        "limits.login_max_wait_s",
-        |c, v| put(&mut c.limits.login_max_wait_s, read::whole(v, 1..=86_400)),
-        |c| number(c.limits.login_max_wait_s),
-    ),
-    key(
         "billing.credit_limit",
         |c, v| put(&mut c.billing.credit_limit, read::amount(v)),
         |c| text(&c.billing.credit_limit),
@@ -149,11 +134,6 @@ pub const KEYS: &[Key] = &[
         "api_keys.keep_sealed",
         |c, v| put(&mut c.api_keys.keep_sealed, read::boolean(v)),
         |c| flag(c.api_keys.keep_sealed),
-    ),
-    key(
-        "api_keys.rotation_grace_hours",
-        |c, v| put(&mut c.api_keys.rotation_grace_hours, read::whole(v, 0..=30 * 24)),
-        |c| number(c.api_keys.rotation_grace_hours),
     ),
     key(
         "passwords.hash_threads",

@@ -10,9 +10,10 @@ use lettre::message::Mailbox;
 use tracing_subscriber::EnvFilter;
 
 use super::document::Value;
-use super::types::{self, DatabaseUrl, LogFormat, MailUrl, Management, PublicUrl, Secret};
+use super::types::{self, DatabaseUrl, LogFormat, MailUrl, Management, PublicUrl};
 use crate::money::Decimal;
 use crate::rules::restrictions;
+use crate::secrets::Secret;
 
 /// A value, or what would be right.
 pub type Read<T> = Result<T, String>;

@@ -72,9 +72,6 @@ reads_per_minute = 1200
 writes_per_minute = 600
 logins_per_minute = 300
 registrations_per_minute = 60
-password_resets_per_hour = 5
-login_failures = 10
-login_max_wait_s = 900
 
 [billing]
 credit_limit = "100"
@@ -84,7 +81,6 @@ currency = "USD"
 management = "full"
 prefix = "tk_"
 keep_sealed = true
-rotation_grace_hours = 24
 
 [passwords]
 hash_threads = {}

@@ -11,28 +11,6 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 /// What is shown in the place of a secret.
 pub const HIDDEN: &str = "***";
 
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps this text secret.
-    pub fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    /// The text itself, for the one place that needs it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(HIDDEN)
-    }
-}
-
 /// 32 bytes in base64, standard or URL-safe, with or without padding.
 pub fn decode_master_key(text: &str) -> Option<[u8; 32]> {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -290,6 +268,5 @@ mod tests {
         for bad in ["", "AAAA", "not base64!", &"A".repeat(64)] {
             assert_eq!(decode_master_key(bad), None, "{bad}");
         }
-        assert_eq!(format!("{:?}", Secret::new("hunter2".to_owned())), "***");
     }
 }

@@ -4,11 +4,12 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::let_underscore_must_use,
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    clippy::let_underscore_must_use,
     clippy::too_many_lines,
     clippy::needless_pass_by_value,
     clippy::cast_possible_truncation,
@@ -18,5 +19,9 @@
     reason = "a test that can't go on panics; it reads the machine's clock and the drivers directly to check on us"
 )]
 
+mod access_matrix;
+mod api;
+mod bad_input;
 mod db;
+mod layout;
 mod support;

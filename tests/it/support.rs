@@ -1,3 +1,5 @@
 //! What the tests stand on.
 
+pub mod http;
 pub mod postgres;
+pub mod world;

@@ -1,0 +1,91 @@
+//! POST /v1/auth/login
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::access::Visitor;
+use crate::app::App;
+use crate::error::{Code, Error};
+use crate::ids::{SessionId, UserId};
+use crate::input::types::Text;
+use crate::input::{Body, Fields, Record};
+use crate::reply::{Enveloped, private};
+use crate::rules::naming;
+use crate::secrets::jwt::TokenKind;
+use crate::store;
+
+use super::{BEARER, REFRESH_TOKEN_MS, expires_in, sign};
+
+/// Who says to be whom.
+#[derive(Debug)]
+pub struct Login {
+    email: Text<320>,
+    password: Text<1024>,
+    remember_me: bool,
+}
+
+impl Record for Login {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let email = fields.required("email");
+        let password = fields.required("password");
+        let remember_me = fields.or("remember_me", false);
+        Some(Self { email: email?, password: password?, remember_me: remember_me? })
+    }
+}
+
+/// The tokens of a new session.
+#[derive(Serialize, JsonSchema)]
+pub struct LoggedIn {
+    access_token: String,
+    refresh_token: String,
+    token_type: &'static str,
+    /// Seconds.
+    expires_in: i64,
+    user: LoggedInUser,
+}
+
+/// What login returns of a user.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LoggedInUser {
+    id: UserId,
+    email: String,
+    username: String,
+    full_name: Option<String>,
+}
+
+/// Checks the password and opens a session. An unknown address costs the same hash as a wrong password.
+pub async fn login(app: App, _: Visitor, Body(body): Body<Login>) -> Result<Enveloped<LoggedIn>, Error> {
+    let mut tx = app.db.read().await?;
+    let user = store::users::by_email(&mut tx, &naming::fold(&body.email.0)).await?;
+    drop(tx);
+    let stored = user.as_ref().map(|user| user.password_hash.as_str());
+    let verdict = app.hasher.verify(&body.password.0, stored).await?;
+    let user = user.filter(|_| verdict.matches).ok_or(Code::InvalidCredentials)?;
+    if app.config.require_verified_email && user.email_verified_at.is_none() {
+        return Err(Code::EmailNotVerified.into());
+    }
+    let rehashed = if verdict.needs_rehash { Some(app.hasher.hash(&body.password.0).await?) } else { None };
+    let now = app.clock.now();
+    let session_id = SessionId::new(now, &app.random);
+    let mut tx = app.db.write().await?;
+    if let Some(password_hash) = rehashed {
+        store::users::set_password_hash(&mut tx, user.id, &password_hash).await?;
+    }
+    store::users::set_last_login(&mut tx, user.id, now).await?;
+    let expires_at = now.plus_ms(REFRESH_TOKEN_MS);
+    store::sessions::insert(&mut tx, session_id, user.id, body.remember_me, now, expires_at).await?;
+    tx.commit().await?;
+    let tokens = LoggedIn {
+        access_token: sign(&app, TokenKind::Access, user.id, session_id, now).await?,
+        refresh_token: sign(&app, TokenKind::Refresh, user.id, session_id, now).await?,
+        token_type: BEARER,
+        expires_in: expires_in(),
+        user: LoggedInUser {
+            id: user.id,
+            email: user.email,
+            username: user.username,
+            full_name: user.full_name,
+        },
+    };
+    Ok(private(tokens))
+}

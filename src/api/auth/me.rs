@@ -1,0 +1,51 @@
+//! GET /v1/auth/me
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::access::SessionScope;
+use crate::app::App;
+use crate::clock::Time;
+use crate::error::{Code, Error};
+use crate::ids::UserId;
+use crate::input::Nothing;
+use crate::reply::{Enveloped, private};
+use crate::store;
+
+/// The caller's account.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Me {
+    user: User,
+}
+
+/// A user, whole (section 2).
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct User {
+    id: UserId,
+    email: String,
+    username: String,
+    full_name: Option<String>,
+    phone: Option<String>,
+    created_at: Time,
+    email_verified: bool,
+    phone_verified: bool,
+    last_login_at: Option<Time>,
+}
+
+/// Who the caller is.
+pub async fn me(app: App, scope: SessionScope, _: Nothing) -> Result<Enveloped<Me>, Error> {
+    let mut tx = app.db.read().await?;
+    let user = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
+    let user = User {
+        id: user.id,
+        email: user.email,
+        username: user.username,
+        full_name: user.full_name,
+        phone: user.phone,
+        created_at: user.created_at,
+        email_verified: user.email_verified_at.is_some(),
+        phone_verified: user.phone_verified_at.is_some(),
+        last_login_at: user.last_login_at,
+    };
+    Ok(private(Me { user }))
+}

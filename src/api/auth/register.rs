@@ -1,0 +1,123 @@
+//! POST /v1/auth/register
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::access::Visitor;
+use crate::app::App;
+use crate::clock::{DAY_MS, Time};
+use crate::error::Error;
+use crate::ids::UserId;
+use crate::input::types::{Email, FullName, Phone, Text, Username};
+use crate::input::{Body, Fields, Record};
+use crate::mail::templates;
+use crate::reply::{Enveloped, ok};
+use crate::rules::password::{self, About};
+use crate::secrets::token::MailToken;
+use crate::store;
+use crate::store::email_tokens::Purpose;
+use crate::store::users::NewUser;
+
+/// How long the link in the mail works, in milliseconds (decisions, section 2).
+const VERIFICATION_MS: i64 = DAY_MS;
+
+/// Who wants an account.
+#[derive(Debug)]
+pub struct Register {
+    email: Email,
+    password: Text<1024>,
+    username: Username,
+    full_name: Option<FullName>,
+    phone: Option<Phone>,
+}
+
+impl Record for Register {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let email = fields.required::<Email>("email");
+        let password = fields.required::<Text<1024>>("password");
+        let username = fields.required::<Username>("username");
+        let full_name = fields.optional::<FullName>("full_name");
+        let phone = fields.optional::<Phone>("phone");
+        if let Some(password) = &password {
+            // What is known of the person counts even when another field is wrong: everything is reported at once.
+            let about = About {
+                username: username.as_ref().map_or("", |u| &u.display),
+                email: email.as_ref().map_or("", |e| &e.display),
+                full_name: full_name.as_ref().and_then(Option::as_ref).map(|f| f.0.as_str()),
+            };
+            for problem in password::check(&password.0, &about) {
+                fields.problem::<()>("password", problem.code, problem.message);
+            }
+        }
+        Some(Self {
+            email: email?,
+            password: password?,
+            username: username?,
+            full_name: full_name?,
+            phone: phone?,
+        })
+    }
+}
+
+/// The new account.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Registered {
+    user: RegisteredUser,
+    verification_email_sent: bool,
+}
+
+/// What registration returns of a user.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RegisteredUser {
+    id: UserId,
+    email: String,
+    username: String,
+    full_name: Option<String>,
+    created_at: Time,
+}
+
+/// Makes an account and mails the link that verifies its address.
+pub async fn register(
+    app: App,
+    _: Visitor,
+    Body(body): Body<Register>,
+) -> Result<Enveloped<Registered>, Error> {
+    let password_hash = app.hasher.hash(&body.password.0).await?;
+    let now = app.clock.now();
+    let user_id = UserId::new(now, &app.random);
+    let full_name = body.full_name.map(|name| name.0);
+    let new = NewUser {
+        id: user_id,
+        email: &body.email.display,
+        email_folded: &body.email.folded,
+        username: &body.username.display,
+        username_folded: &body.username.folded,
+        full_name: full_name.as_deref(),
+        phone: body.phone.as_ref().map(|phone| phone.0.as_str()),
+        password_hash: &password_hash,
+    };
+    let token = MailToken::generate(&app.random);
+    let mut tx = app.db.write().await?;
+    store::users::insert(&mut tx, &new, now).await?;
+    let expires_at = now.plus_ms(VERIFICATION_MS);
+    store::email_tokens::replace(&mut tx, user_id, Purpose::VerifyEmail, token.hash(), now, expires_at)
+        .await?;
+    tx.commit().await?;
+    let message =
+        templates::verify_email(&body.email.display, &app.public_url, token.expose(), &body.username.display);
+    let verification_email_sent = match app.mailer.deliver(&message, now, &app.random).await {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::error!(user_id = %user_id, "the verification mail could not be delivered: {error}");
+            false
+        }
+    };
+    let user = RegisteredUser {
+        id: user_id,
+        email: body.email.display,
+        username: body.username.display,
+        full_name,
+        created_at: now,
+    };
+    Ok(ok(Registered { user, verification_email_sent }))
+}

@@ -1,0 +1,56 @@
+//! POST /v1/auth/verify-email
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::access::Visitor;
+use crate::app::App;
+use crate::clock::Time;
+use crate::error::{Code, Error};
+use crate::input::types::Text;
+use crate::input::{Body, Fields, Record};
+use crate::reply::{Enveloped, ok};
+use crate::secrets::token::MailToken;
+use crate::store;
+use crate::store::email_tokens::Purpose;
+
+/// The token of the mail.
+#[derive(Debug)]
+pub struct VerifyEmail {
+    token: Text<512>,
+}
+
+impl Record for VerifyEmail {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let token = fields.required("token");
+        Some(Self { token: token? })
+    }
+}
+
+/// The verified address.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Verified {
+    email: String,
+    verified: bool,
+    verified_at: Time,
+}
+
+/// Uses the token up and marks the address as verified.
+pub async fn verify_email(
+    app: App,
+    _: Visitor,
+    Body(body): Body<VerifyEmail>,
+) -> Result<Enveloped<Verified>, Error> {
+    let refused = || Error::new(Code::InvalidToken).param("token");
+    let token = MailToken::parse(&body.token.0).ok_or_else(refused)?;
+    let now = app.clock.now();
+    let mut tx = app.db.write().await?;
+    let user_id = store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
+        .await?
+        .ok_or_else(refused)?;
+    store::users::set_email_verified(&mut tx, user_id, now).await?;
+    let user = store::users::by_id(&mut tx, user_id).await?.ok_or_else(refused)?;
+    tx.commit().await?;
+    let verified_at = user.email_verified_at.unwrap_or(now);
+    Ok(ok(Verified { email: user.email, verified: true, verified_at }))
+}

@@ -1,0 +1,78 @@
+//! `/v1/billing/…`: what is the same for every organization (section 4.5).
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::access::CallerScope;
+use crate::app::App;
+use crate::catalog::Kind;
+use crate::error::Error;
+use crate::input::Nothing;
+use crate::money::{Pico, Ppm};
+use crate::reply::{Enveloped, ok};
+
+/// What models cost.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Pricing {
+    /// By model id.
+    models: BTreeMap<String, ModelPricing>,
+    volume_discounts: Vec<VolumeDiscount>,
+}
+
+/// What one model costs.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelPricing {
+    /// A chat model.
+    Chat {
+        /// A token in.
+        prompt_tokens: Pico,
+        /// A token out.
+        completion_tokens: Pico,
+        /// ISO 4217 code.
+        currency: String,
+    },
+    /// An embedding model.
+    Embeddings {
+        /// A token in.
+        tokens: Pico,
+        /// ISO 4217 code.
+        currency: String,
+    },
+}
+
+/// What tokens above a threshold cost less.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct VolumeDiscount {
+    /// Tokens a month, of one model and token kind.
+    threshold: i64,
+    /// A fraction of the price.
+    discount: Ppm,
+}
+
+/// GET /v1/billing/pricing: the prices in force now. A model without one can't be used, and isn't listed.
+pub async fn pricing(app: App, _: CallerScope, _: Nothing) -> Result<Enveloped<Pricing>, Error> {
+    let now = app.clock.now();
+    let mut models = BTreeMap::new();
+    for model in app.catalog.models() {
+        let Some(price) = model.price_at(now) else {
+            continue;
+        };
+        let currency = app.config.billing.currency.clone();
+        let pricing = match model.kind {
+            Kind::Chat => ModelPricing::Chat {
+                prompt_tokens: price.prompt,
+                completion_tokens: price.completion,
+                currency,
+            },
+            Kind::Embeddings => ModelPricing::Embeddings { tokens: price.prompt, currency },
+        };
+        models.insert(model.id.clone(), pricing);
+    }
+    let volume_discounts = app.catalog.volume_discounts().iter();
+    let volume_discounts =
+        volume_discounts.map(|tier| VolumeDiscount { threshold: tier.threshold, discount: tier.discount });
+    Ok(ok(Pricing { models, volume_discounts: volume_discounts.collect() }))
+}

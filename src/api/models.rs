@@ -1,0 +1,120 @@
+//! `/v1/models` and `/v1/models/{model_id}`, in the shape that the OpenAI SDKs read: no envelope (section 4.6).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::access::{ModelScope, ModelsScope};
+use crate::app::App;
+use crate::catalog::{Kind, Model as CatalogModel};
+use crate::error::Error;
+use crate::input::Nothing;
+use crate::money::Pico;
+use crate::reply::Bare;
+
+/// The models that the caller may use.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ModelList {
+    object: &'static str,
+    data: Vec<ListedModel>,
+}
+
+/// A model in the list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ListedModel {
+    id: String,
+    object: &'static str,
+    /// Unix seconds.
+    created: i64,
+    owned_by: String,
+    permission: Vec<String>,
+    root: String,
+    parent: Option<String>,
+    capabilities: Capabilities,
+}
+
+/// What a model can do.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Capabilities {
+    /// A chat model's.
+    Chat {
+        /// Chat completions.
+        chat: bool,
+        /// Streamed answers.
+        stream: bool,
+        /// Calling functions.
+        functions: bool,
+    },
+    /// An embedding model's.
+    Embeddings {
+        /// Vectors of texts.
+        embeddings: bool,
+    },
+}
+
+/// A model, whole.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Model {
+    #[serde(flatten)]
+    listed: ListedModel,
+    description: String,
+    limits: Limits,
+    pricing: Option<Pricing>,
+}
+
+/// What a model's requests may be.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Limits {
+    max_tokens: i64,
+    max_requests_per_min: u32,
+    max_concurrent_requests: u32,
+}
+
+/// What a token costs now; null for a model without a price, which can't be used.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Pricing {
+    prompt_tokens: Pico,
+    completion_tokens: Pico,
+}
+
+/// GET /v1/models
+pub async fn list(app: App, scope: ModelsScope, _: Nothing) -> Result<Bare<ModelList>, Error> {
+    let visible = |model: &&std::sync::Arc<CatalogModel>| {
+        scope.only().is_none_or(|ids| ids.iter().any(|id| *id == model.id))
+    };
+    let data = app.catalog.models().filter(visible).map(|model| listed(model)).collect();
+    Ok(Bare(ModelList { object: "list", data }))
+}
+
+/// GET /v1/models/{model_id}
+pub async fn read(app: App, scope: ModelScope, _: Nothing) -> Result<Bare<Model>, Error> {
+    let model = scope.model();
+    let pricing = model.price_at(app.clock.now());
+    Ok(Bare(Model {
+        listed: listed(model),
+        description: model.description.clone(),
+        limits: Limits {
+            max_tokens: model.max_tokens,
+            max_requests_per_min: model.max_requests_per_min,
+            max_concurrent_requests: model.max_concurrent_requests,
+        },
+        pricing: pricing
+            .map(|price| Pricing { prompt_tokens: price.prompt, completion_tokens: price.completion }),
+    }))
+}
+
+fn listed(model: &CatalogModel) -> ListedModel {
+    ListedModel {
+        id: model.id.clone(),
+        object: "model",
+        created: model.created,
+        owned_by: model.owned_by.clone(),
+        permission: Vec::new(),
+        root: model.root.clone(),
+        parent: model.parent.clone(),
+        capabilities: match model.kind {
+            Kind::Chat => Capabilities::Chat { chat: true, stream: true, functions: true },
+            Kind::Embeddings => Capabilities::Embeddings { embeddings: true },
+        },
+    }
+}

@@ -1,0 +1,173 @@
+//! The application: everything a handler can reach, built once and shared.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::config::{Config, DatabaseUrl};
+use crate::db::{self, Db, MigrateError};
+use crate::error::{Code, Error};
+use crate::live::keyring::Keyring;
+use crate::live::limiter::Limiter;
+use crate::live::signing_keys::SigningKeys;
+use crate::mail::Mailer;
+use crate::random::Random;
+use crate::secrets::Secret;
+use crate::secrets::files;
+use crate::secrets::password::Hasher;
+use crate::secrets::sealing::Sealer;
+
+/// A handle on the application; cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+/// What the application is made of.
+pub struct Parts {
+    /// The effective configuration.
+    pub config: Config,
+    /// The only source of time.
+    pub clock: Clock,
+    /// The only source of chance.
+    pub random: Random,
+    /// The database.
+    pub db: Db,
+    /// The models and their prices.
+    pub catalog: Catalog,
+    /// Hashes passwords off the async threads.
+    pub hasher: Hasher,
+    /// Seals secrets under the master key.
+    pub sealer: Sealer,
+    /// Delivers mail.
+    pub mailer: Mailer,
+    /// What links and `iss` start with, without a slash at the end.
+    pub public_url: String,
+    /// What the service listener asks for.
+    pub service_token: Secret,
+    /// API keys in memory.
+    pub keyring: Keyring,
+    /// Request rates in memory.
+    pub limiter: Limiter,
+    /// The keys that sign tokens.
+    pub signing_keys: SigningKeys,
+    ready: AtomicBool,
+}
+
+impl Deref for App {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// Why the start can't go on.
+#[derive(Debug)]
+pub enum BootError {
+    /// The database isn't there yet: worth another try.
+    Unavailable(String),
+    /// Trying again won't help.
+    Fatal(String),
+}
+
+impl App {
+    /// Builds the application from its configuration: secrets are read or made, the catalog is read; the database is
+    /// not touched yet.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn new(config: Config, clock: Clock) -> Result<Self, String> {
+        let random = Random::system();
+        let data = &config.data_dir;
+        let master_key_file = config.master_key_file_or_default();
+        let master_key =
+            files::load_or_create_master_key(config.master_key.as_ref(), &master_key_file, &random)?;
+        let service_token = files::load_or_create_service_token(
+            config.service_token.as_ref(),
+            &data.join("service.token"),
+            &random,
+        )?;
+        let catalog = match &config.catalog_file {
+            Some(path) => Catalog::load(path),
+            None => Catalog::built_in(),
+        };
+        let parts = Parts {
+            db: Db::open(&database(&config)).map_err(|error| error.to_string())?,
+            catalog: catalog.map_err(|error| error.to_string())?,
+            hasher: Hasher::new(config.passwords.hash_threads, config.passwords.queue, random.clone()),
+            sealer: Sealer::new(master_key),
+            mailer: Mailer::Folder { dir: data.join("mail"), from: config.mail.from.clone() },
+            public_url: config.public_url(),
+            service_token,
+            keyring: Keyring::new(),
+            limiter: Limiter::new(),
+            signing_keys: SigningKeys::new(),
+            ready: AtomicBool::new(false),
+            config,
+            clock,
+            random,
+        };
+        Ok(Self(Arc::new(parts)))
+    }
+
+    /// Brings the database to this version's schema and makes sure that there is a signing key; from then on the
+    /// application is ready.
+    pub async fn boot(&self) -> Result<(), BootError> {
+        let migrated = self.db.migrate().await.map_err(|error| match error {
+            MigrateError::Database(db::Error::Unavailable(what)) => BootError::Unavailable(what),
+            other => BootError::Fatal(other.to_string()),
+        })?;
+        tracing::info!(schema = migrated.to, applied = migrated.applied.len(), "database is ready");
+        self.signing_keys.ensure(self).await.map_err(|error| match error.code {
+            Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
+            _ => BootError::Fatal(error.to_string()),
+        })?;
+        self.ready.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Boots, trying again while the database can't be reached.
+    ///
+    /// # Errors
+    /// What stops the start for good.
+    pub async fn boot_until_ready(&self) -> Result<(), String> {
+        let mut wait_ms = 100;
+        loop {
+            match self.boot().await {
+                Ok(()) => return Ok(()),
+                Err(BootError::Fatal(what)) => return Err(what),
+                Err(BootError::Unavailable(what)) => {
+                    tracing::warn!(retry_in_ms = wait_ms, "waiting for the database: {what}");
+                    tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                    wait_ms = (wait_ms * 2).min(2_000);
+                }
+            }
+        }
+    }
+
+    /// Whether [`App::boot`] is through.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// Refuses while [`App::boot`] isn't through.
+    ///
+    /// # Errors
+    /// 503.
+    pub fn require_ready(&self) -> Result<(), Error> {
+        if self.is_ready() {
+            return Ok(());
+        }
+        Err(Error::new(Code::DatabaseUnavailable)
+            .message("The server is starting and waits for its database."))
+    }
+}
+
+/// The database that the configuration names.
+pub fn database(config: &Config) -> db::Settings {
+    match config.database_url_or_default() {
+        DatabaseUrl::Sqlite(path) => db::Settings::Sqlite { path },
+        DatabaseUrl::Postgres(url) => db::Settings::Postgres { url },
+    }
+}

@@ -1,0 +1,94 @@
+//! The command line: one file a command.
+
+mod config;
+mod migrate;
+mod openapi;
+mod serve;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Config;
+
+/// A self-hosted control plane for AI model platforms: accounts, keys, exact usage and money.
+///
+/// Configuration: built-in defaults, then a TOML file, then environment variables (TOLLKEEPER_ and the key in upper case,
+/// `__` between tables).
+#[derive(Debug, Parser)]
+#[command(name = "tollkeeper", version, max_term_width = 100)]
+struct Arguments {
+    /// The TOML file; without this, `tollkeeper.toml` in the working folder when there is one
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run both listeners (the default)
+    Serve,
+    /// Bring the database to this version's schema, and stop
+    Migrate {
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the OpenAPI document
+    Openapi,
+    /// Print the effective configuration, secrets hidden
+    Config {
+        /// Print it as JSON instead of TOML
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs the command line.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    match execute(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            crate::log::flush();
+            complain(&message);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(arguments: Arguments) -> Result<(), String> {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let config = Config::load(arguments.config.as_deref(), environment).map_err(|error| error.to_string())?;
+    match arguments.command.unwrap_or(Command::Serve) {
+        Command::Serve => serve::run(config),
+        Command::Migrate { json } => migrate::run(&config, json),
+        Command::Openapi => openapi::run(&config),
+        Command::Config { json } => config::run(&config, json),
+    }
+}
+
+/// A command's result, for people and pipes; a closed pipe is not an error.
+#[allow(clippy::print_stdout, reason = "the one place that prints results")]
+fn print(text: &str) {
+    use std::io::Write;
+    if writeln!(std::io::stdout(), "{}", text.trim_end()).is_err() {
+        // Nobody reads: there is nobody to tell.
+    }
+}
+
+#[allow(clippy::print_stderr, reason = "the one place that complains")]
+fn complain(text: &str) {
+    eprintln!("tollkeeper: {text}");
+}
+
+/// An async runtime for a command.
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("can't start the async runtime: {error}"))
+}

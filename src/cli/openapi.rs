@@ -1,0 +1,9 @@
+//! `tollkeeper openapi`
+
+use crate::config::Config;
+
+pub fn run(config: &Config) -> Result<(), String> {
+    let document = crate::openapi::document(&config.public_url());
+    super::print(&serde_json::to_string_pretty(&document).map_err(|error| error.to_string())?);
+    Ok(())
+}

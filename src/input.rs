@@ -1,0 +1,182 @@
+//! What comes in: bodies and query parameters, read with every mistake reported at once.
+//!
+//! A request type says once which fields it has (`Record::read`); the same words read a body, list the fields that a
+//! misspelt one was probably meant to be, and describe the body in the OpenAPI document, so the three can't disagree.
+
+pub mod fields;
+pub mod json;
+pub mod types;
+
+use std::future::Future;
+
+use axum::body::Body as HttpBody;
+use axum::http::{HeaderMap, header};
+
+pub use fields::{Fields, Record};
+
+use crate::access::Call;
+use crate::app::App;
+use crate::error::{Code, Error};
+use fields::{Entry, ObjectSchema, Origin};
+use json::Json;
+
+/// The largest body, in bytes (decisions, section 1).
+pub const MAX_BODY_BYTES: usize = 1024 * 1024;
+
+/// What a handler takes besides the application and its scope.
+pub trait Input: Sized + Send + 'static {
+    /// Reads it from the request. The gate has let the caller in already.
+    fn read(app: &App, call: &mut Call) -> impl Future<Output = Result<Self, Error>> + Send;
+
+    /// What the OpenAPI document says of it.
+    fn describe() -> Description;
+}
+
+/// Where an endpoint's fields come from, for the OpenAPI document.
+#[derive(Debug, Default)]
+pub struct Description {
+    /// The JSON body, if it takes one.
+    pub body: Option<ObjectSchema>,
+    /// The query parameters, if it takes some.
+    pub query: Option<ObjectSchema>,
+}
+
+/// Nothing besides the path: a body or query parameters are not looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Nothing;
+
+impl Input for Nothing {
+    async fn read(_: &App, _: &mut Call) -> Result<Self, Error> {
+        Ok(Self)
+    }
+    fn describe() -> Description {
+        Description::default()
+    }
+}
+
+/// A JSON body.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<T: Record> Input for Body<T> {
+    async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
+        let bytes = read_body(call).await?;
+        if !bytes.is_empty() {
+            check_content_type(&call.headers)?;
+        }
+        let entries = object_entries(&bytes, Origin::Body)?;
+        Ok(Self(fields::read(app, entries)?))
+    }
+    fn describe() -> Description {
+        Description { body: Some(fields::describe::<T>()), query: None }
+    }
+}
+
+/// Query parameters. Unknown ones are ignored.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: Record> Input for Query<T> {
+    async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
+        Ok(Self(fields::read(app, query_entries(call.uri.query().unwrap_or_default())?)?))
+    }
+    fn describe() -> Description {
+        Description { body: None, query: Some(fields::describe::<T>()) }
+    }
+}
+
+/// Query parameters or the JSON body of a GET; where both have a field, the body's counts (decisions, section 5).
+#[derive(Debug)]
+pub struct QueryOrBody<T>(pub T);
+
+impl<T: Record> Input for QueryOrBody<T> {
+    async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
+        let mut entries = query_entries(call.uri.query().unwrap_or_default())?;
+        let bytes = read_body(call).await?;
+        if !bytes.is_empty() {
+            check_content_type(&call.headers)?;
+            let body = object_entries(&bytes, Origin::Body)?;
+            entries.retain(|entry| body.iter().all(|other| other.name != entry.name));
+            entries.extend(body);
+        }
+        Ok(Self(fields::read(app, entries)?))
+    }
+    fn describe() -> Description {
+        Description { body: None, query: Some(fields::describe::<T>()) }
+    }
+}
+
+async fn read_body(call: &mut Call) -> Result<Vec<u8>, Error> {
+    let declared =
+        call.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+    if declared.is_some_and(|length: u64| length > MAX_BODY_BYTES as u64) {
+        return Err(Code::PayloadTooLarge.into());
+    }
+    let body = std::mem::replace(&mut call.body, HttpBody::empty());
+    match axum::body::to_bytes(body, MAX_BODY_BYTES).await {
+        Ok(bytes) => Ok(bytes.to_vec()),
+        Err(error) if is_length_limit(&error) => Err(Code::PayloadTooLarge.into()),
+        Err(_) => Err(Error::new(Code::InvalidJson).message("The body ended before it was complete.")),
+    }
+}
+
+fn is_length_limit(error: &axum::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if inner.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        source = inner.source();
+    }
+    false
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    let json = essence.eq_ignore_ascii_case("application/json")
+        || (essence.len() > 5 && essence.to_ascii_lowercase().ends_with("+json"));
+    if json { Ok(()) } else { Err(Error::new(Code::UnsupportedContentType).param("content-type")) }
+}
+
+/// The fields of a JSON object. An empty body is an empty object, so that a missing body is told which fields it lacks.
+pub fn object_entries(bytes: &[u8], origin: Origin) -> Result<Vec<Entry>, Error> {
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    match json::parse(bytes)? {
+        Json::Object(members) => {
+            Ok(members.into_iter().map(|(name, value)| Entry { name, value, origin }).collect())
+        }
+        other => Err(Error::new(Code::InvalidJson)
+            .message(format!("The body must be a JSON object, not {}.", other.type_name()))),
+    }
+}
+
+fn query_entries(query: &str) -> Result<Vec<Entry>, Error> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decode(name)?, Json::Text(decode(value)?));
+        // `name[]` is how several clients spell a repeated parameter.
+        let name = name.strip_suffix("[]").map_or(name.clone(), str::to_owned);
+        match entries.iter_mut().find(|entry| entry.name == name) {
+            None => entries.push(Entry { name, value, origin: Origin::Query }),
+            Some(Entry { value: Json::Array(items), .. }) => items.push(value),
+            Some(entry) => {
+                let first = std::mem::replace(&mut entry.value, Json::Null);
+                entry.value = Json::Array(vec![first, value]);
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// Undoes percent-encoding and `+` of a query (application/x-www-form-urlencoded).
+fn decode(text: &str) -> Result<String, Error> {
+    let spaced = text.replace('+', " ");
+    percent_encoding::percent_decode_str(&spaced)
+        .decode_utf8()
+        .map(std::borrow::Cow::into_owned)
+        .map_err(|_| Error::new(Code::InvalidRequest).message("The query string is not valid UTF-8."))
+}

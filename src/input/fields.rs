@@ -1,0 +1,257 @@
+//! The fields of one object, read by name; everything wrong is collected, nothing stops at the first mistake.
+
+use serde_json::{Map, Value, json};
+
+use super::json::Json;
+use crate::app::App;
+use crate::error::{Detail, Error};
+
+/// An object that knows how to read itself field by field.
+///
+/// `read` first asks for every field, then builds the value with `?`: a field that is asked for after a `?` would not be
+/// described, and its mistakes would not be reported.
+pub trait Record: Sized + Send + 'static {
+    /// Reads all fields; `None` when one of them was wrong, which is then among the problems.
+    fn read(fields: &mut Fields<'_>) -> Option<Self>;
+}
+
+/// A type that one field can hold.
+pub trait Field: Sized {
+    /// Reads it; `None` when it was wrong, which is then among the problems.
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self>;
+    /// Its JSON schema, with an example.
+    fn schema() -> Value;
+}
+
+/// Where a value came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A JSON body: types are exact, unknown fields are refused.
+    Body,
+    /// The query string: everything is text, unknown parameters are ignored.
+    Query,
+}
+
+/// A named value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Entry {
+    /// The field's name.
+    pub name: String,
+    /// Its value.
+    pub value: Json,
+    /// Where it stood.
+    pub origin: Origin,
+}
+
+/// The place of a value: its JSON path and where it came from.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    /// For instance `restrictions.allowed_ips[2]`.
+    pub path: &'a str,
+    /// Body or query.
+    pub origin: Origin,
+}
+
+/// Everything wrong with an input.
+#[derive(Debug, Default)]
+pub struct Problems(Vec<Detail>);
+
+impl Problems {
+    /// Notes one. The caller's `None` follows: `problems.add(…)` is written where a value would be returned.
+    pub fn add<T>(&mut self, at: &At<'_>, code: &'static str, message: impl Into<String>) -> Option<T> {
+        self.0.push(Detail { param: at.path.to_owned(), code, message: message.into() });
+        None
+    }
+
+    /// Notes that something else was due.
+    pub fn wrong_type<T>(&mut self, at: &At<'_>, due: &str, found: &Json) -> Option<T> {
+        self.add(at, "wrong_type", format!("`{}` must be {due}, not {}.", at.path, found.type_name()))
+    }
+}
+
+/// One object being read or described.
+pub struct Fields<'a> {
+    app: Option<&'a App>,
+    entries: Vec<Entry>,
+    prefix: &'a str,
+    problems: &'a mut Problems,
+    known: ObjectSchema,
+}
+
+/// The fields of an object as they were asked for.
+#[derive(Debug, Default)]
+pub struct ObjectSchema {
+    /// Name, schema and whether it must be there.
+    pub properties: Vec<(&'static str, Value, bool)>,
+}
+
+impl ObjectSchema {
+    /// As JSON schema.
+    pub fn to_value(&self) -> Value {
+        let properties: Map<_, _> =
+            self.properties.iter().map(|(name, schema, _)| ((*name).to_owned(), schema.clone())).collect();
+        let required: Vec<_> =
+            self.properties.iter().filter(|(_, _, required)| *required).map(|(n, _, _)| *n).collect();
+        let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+        if let (Some(object), false) = (schema.as_object_mut(), required.is_empty()) {
+            object.insert("required".into(), json!(required));
+        }
+        schema
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The application, for fields that are held against the clock or the catalog; none when the fields are only being
+    /// described.
+    pub fn app(&self) -> Option<&'a App> {
+        self.app
+    }
+
+    /// A field that must be there.
+    pub fn required<T: Field>(&mut self, name: &'static str) -> Option<T> {
+        self.known.properties.push((name, T::schema(), true));
+        let path = self.path(name);
+        match self.take(name) {
+            Some((value, origin)) if value != Json::Null => {
+                T::read(value, &At { path: &path, origin }, self.problems)
+            }
+            found => {
+                let at = At { path: &path, origin: Origin::Body };
+                match found {
+                    None => self.problems.add(&at, "required", format!("`{path}` is required.")),
+                    Some(_) => {
+                        self.problems.add(&at, "required", format!("`{path}` is required and can't be null."))
+                    }
+                }
+            }
+        }
+    }
+
+    /// A field that may be absent or null. The outer `None` means that it was wrong.
+    #[allow(clippy::option_option, reason = "wrong, absent and present are three things")]
+    pub fn optional<T: Field>(&mut self, name: &'static str) -> Option<Option<T>> {
+        self.known.properties.push((name, nullable(T::schema()), false));
+        let path = self.path(name);
+        match self.take(name) {
+            None | Some((Json::Null, _)) => Some(None),
+            Some((value, origin)) => T::read(value, &At { path: &path, origin }, self.problems).map(Some),
+        }
+    }
+
+    /// A field that may be absent or null, and then has this value.
+    pub fn or<T: Field>(&mut self, name: &'static str, default: T) -> Option<T> {
+        self.optional(name).map(|value| value.unwrap_or(default))
+    }
+
+    /// An object inside this one; absent or null reads like `{}`.
+    pub fn object<T: Record>(&mut self, name: &'static str) -> Option<T> {
+        self.known.properties.push((name, describe::<T>().to_value(), false));
+        let path = self.path(name);
+        let entries = match self.take(name) {
+            None | Some((Json::Null, _)) => Vec::new(),
+            Some((Json::Object(members), origin)) => {
+                members.into_iter().map(|(name, value)| Entry { name, value, origin }).collect()
+            }
+            Some((other, origin)) => {
+                return self.problems.wrong_type(&At { path: &path, origin }, "an object", &other);
+            }
+        };
+        read_at(self.app, entries, &format!("{path}."), self.problems)
+    }
+
+    /// Notes a problem that concerns several fields.
+    pub fn problem<T>(&mut self, name: &str, code: &'static str, message: impl Into<String>) -> Option<T> {
+        let path = self.path(name);
+        self.problems.add(&At { path: &path, origin: Origin::Body }, code, message)
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn take(&mut self, name: &str) -> Option<(Json, Origin)> {
+        let index = self.entries.iter().position(|entry| entry.name == name)?;
+        let entry = self.entries.swap_remove(index);
+        Some((entry.value, entry.origin))
+    }
+
+    /// Refuses what nobody asked for; a misspelt `restrictions` must not create an unrestricted key.
+    fn finish(mut self) {
+        let mut left = std::mem::take(&mut self.entries);
+        left.retain(|entry| entry.origin == Origin::Body);
+        left.sort_by(|a, b| a.name.cmp(&b.name));
+        for entry in left {
+            let path = self.path(&truncated(&entry.name));
+            let meant = closest(&entry.name, self.known.properties.iter().map(|(name, _, _)| *name));
+            let message = match meant {
+                Some(meant) => format!("There is no field `{path}`; did you mean `{}`?", self.path(meant)),
+                None => {
+                    let names: Vec<_> = self.known.properties.iter().map(|(name, _, _)| *name).collect();
+                    format!("There is no field `{path}`; the fields here are: {}.", names.join(", "))
+                }
+            };
+            self.problems.add::<()>(&At { path: &path, origin: Origin::Body }, "unknown_field", message);
+        }
+    }
+}
+
+/// Reads a whole input, or says everything that is wrong with it.
+pub fn read<T: Record>(app: &App, entries: Vec<Entry>) -> Result<T, Error> {
+    let mut problems = Problems::default();
+    match read_at(Some(app), entries, "", &mut problems) {
+        Some(value) if problems.0.is_empty() => Ok(value),
+        _ => Err(Error::invalid(problems.0)),
+    }
+}
+
+/// Which fields a record has.
+pub fn describe<T: Record>() -> ObjectSchema {
+    let mut problems = Problems::default();
+    let mut fields = Fields {
+        app: None,
+        entries: Vec::new(),
+        prefix: "",
+        problems: &mut problems,
+        known: ObjectSchema::default(),
+    };
+    // Reading nothing asks for every field; what it says is missing doesn't matter here.
+    drop(T::read(&mut fields));
+    fields.known
+}
+
+fn read_at<T: Record>(
+    app: Option<&App>,
+    entries: Vec<Entry>,
+    prefix: &str,
+    problems: &mut Problems,
+) -> Option<T> {
+    let mut fields = Fields { app, entries, prefix, problems, known: ObjectSchema::default() };
+    let value = T::read(&mut fields);
+    fields.finish();
+    value
+}
+
+/// The name that a misspelt one was probably meant to be: at most a third of its letters differ.
+pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = truncated(name).to_lowercase();
+    known
+        .map(|candidate| (strsim::damerau_levenshtein(&name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// A name from outside, short enough to be repeated in a message.
+fn truncated(name: &str) -> String {
+    name.chars().take(64).collect()
+}
+
+fn nullable(mut schema: Value) -> Value {
+    if let Some(kind) = schema.get_mut("type") {
+        *kind = json!([kind.clone(), "null"]);
+    }
+    if let Some(allowed) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        allowed.push(Value::Null);
+    }
+    schema
+}

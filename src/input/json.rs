@@ -1,0 +1,155 @@
+//! JSON as it arrives: a tree that refuses duplicate keys, which would let two readers of one body disagree (RFC 8259,
+//! section 4).
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use crate::error::{Code, Error};
+
+/// A JSON value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Json {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A whole number that fits 64 bits.
+    Integer(i64),
+    /// Any other number.
+    Float(f64),
+    /// A string.
+    Text(String),
+    /// An array.
+    Array(Vec<Json>),
+    /// An object, in the order it was written.
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// What it is, with an article, for messages.
+    pub const fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Integer(_) => "an integer",
+            Self::Float(_) => "a number",
+            Self::Text(_) => "a string",
+            Self::Array(_) => "an array",
+            Self::Object(_) => "an object",
+        }
+    }
+}
+
+/// Reads one JSON value and nothing behind it. Nesting deeper than 128 is refused by the parser.
+pub fn parse(bytes: &[u8]) -> Result<Json, Error> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        Error::new(Code::InvalidJson)
+            .message(format!("The body is not valid UTF-8 at byte {}.", error.valid_up_to()))
+    })?;
+    serde_json::from_str(text).map_err(|error| {
+        Error::new(Code::InvalidJson).message(format!("The body is not valid JSON: {error}."))
+    })
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JsonVisitor)
+    }
+}
+
+struct JsonVisitor;
+
+impl<'de> Visitor<'de> for JsonVisitor {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Integer(value))
+    }
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "past 64 signed bits the number is out of every range we take"
+    )]
+    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+        Ok(i64::try_from(value).map_or(Json::Float(value as f64), Json::Integer))
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
+        Ok(Json::Float(value))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+        Ok(Json::Text(value.to_owned()))
+    }
+    fn visit_string<E>(self, value: String) -> Result<Json, E> {
+        Ok(Json::Text(value))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element()? {
+            array.push(item);
+        }
+        Ok(Json::Array(array))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
+        let mut object: Vec<(String, Json)> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        while let Some((name, value)) = members.next_entry::<String, Json>()? {
+            if !seen.insert(name.clone()) {
+                return Err(A::Error::custom(format_args!("the key {name:?} stands twice in one object")));
+            }
+            object.push((name, value));
+        }
+        Ok(Json::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_is_read() {
+        let text = r#"{"a":[null,true,-3,2.5,18446744073709551615,"\u0000é"]}"#;
+        let expected = Json::Object(vec![(
+            "a".into(),
+            Json::Array(vec![
+                Json::Null,
+                Json::Bool(true),
+                Json::Integer(-3),
+                Json::Float(2.5),
+                Json::Float(18_446_744_073_709_551_615.0),
+                Json::Text("\0é".into()),
+            ]),
+        )]);
+        assert_eq!(parse(text.as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn broken_json_is_told_where() {
+        let deep = "[".repeat(100_000);
+        for bad in [
+            "{",
+            "{\"a\":1,}",
+            "{\"a\":1}x",
+            "nul",
+            "{\"a\":1,\"a\":1}",
+            "\"\\ud800\"",
+            "01",
+            "1e999",
+            deep.as_str(),
+        ] {
+            let error = parse(bad.as_bytes()).unwrap_err();
+            assert_eq!(error.code, Code::InvalidJson, "{bad:.20}");
+        }
+        assert!(parse(b"{\"a\":1,\"a\":1}").unwrap_err().public_message().contains("\"a\" stands twice"));
+        assert!(parse(b"\"\xff\"").unwrap_err().public_message().contains("UTF-8 at byte 1"));
+    }
+}

@@ -1,0 +1,408 @@
+//! The types of fields: each reads itself and says in words what would be right.
+
+use serde_json::{Value, json};
+
+use super::fields::{At, Field, Problems};
+use super::json::Json;
+use crate::clock::Time;
+use crate::ids::{Id, Kind};
+use crate::money::Ppm;
+use crate::roles::{OrganizationRole, Visibility};
+use crate::rules::naming::{self, Problem};
+use crate::rules::periods::DateBound;
+use crate::rules::restrictions::{AllowedIps, Permission, Permissions};
+
+/// A string that nothing else is asked of than its length; for what is compared, never stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Text<const MAX: usize>(pub String);
+
+impl<const MAX: usize> std::fmt::Debug for Text<MAX> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Passwords and tokens come as such strings.
+        f.write_str("***")
+    }
+}
+
+impl<const MAX: usize> Field for Text<MAX> {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        if text.chars().count() > MAX {
+            return problems.add(at, "too_long", format!("`{}` may have at most {MAX} characters.", at.path));
+        }
+        Some(Self(text))
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "maxLength": MAX, "examples": ["…"]})
+    }
+}
+
+impl Field for bool {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        match value {
+            Json::Bool(value) => Some(value),
+            other => problems.wrong_type(at, "true or false", &other),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "boolean", "examples": [false]})
+    }
+}
+
+/// A whole number between two bounds, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Integer<const MIN: i64, const MAX: i64>(pub i64);
+
+impl<const MIN: i64, const MAX: i64> Field for Integer<MIN, MAX> {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let number = match &value {
+            Json::Integer(number) => Some(*number),
+            // JSON has one kind of number: 3.0 is as whole as 3.
+            Json::Float(number) => whole(*number),
+            Json::Text(text) if at.origin == super::fields::Origin::Query => text.parse().ok(),
+            _ => return problems.wrong_type(at, "an integer", &value),
+        };
+        match number {
+            Some(number) if (MIN..=MAX).contains(&number) => Some(Self(number)),
+            _ => problems.add(
+                at,
+                "out_of_range",
+                format!("`{}` must be a whole number between {MIN} and {MAX}.", at.path),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "integer", "minimum": MIN, "maximum": MAX, "examples": [MIN.max(1)]})
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "checked: no fraction and within 2^53")]
+fn whole(number: f64) -> Option<i64> {
+    (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
+}
+
+/// A sampling temperature between 0 and 2 with at most six decimals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Temperature(pub Ppm);
+
+impl Field for Temperature {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let literal = match &value {
+            Json::Integer(number) => number.to_string(),
+            Json::Float(number) => number.to_string(),
+            _ => return problems.wrong_type(at, "a number", &value),
+        };
+        match Ppm::parse(&literal) {
+            Some(ppm) if (0..=2_000_000).contains(&ppm.units()) => Some(Self(ppm)),
+            _ => problems.add(
+                at,
+                "out_of_range",
+                format!("`{}` must be between 0 and 2, with at most six decimals.", at.path),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "number", "minimum": 0, "maximum": 2, "examples": [0.7]})
+    }
+}
+
+/// A thing's name, and its form for comparing without regard to case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Name {
+    /// As written, trimmed.
+    pub display: String,
+    /// Folded.
+    pub folded: String,
+}
+
+impl Field for Name {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        let name = checked(naming::name(&text), at, problems)?;
+        Some(Self { folded: name.folded, display: name.display })
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "minLength": 1, "maxLength": 100, "examples": ["Acme"]})
+    }
+}
+
+/// A longer text about a thing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DescriptionText(pub String);
+
+impl Field for DescriptionText {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        checked(naming::description(&text), at, problems).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "maxLength": 1000, "examples": ["What it is for"]})
+    }
+}
+
+/// An e-mail address, and its form for comparing without regard to case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Email {
+    /// As written.
+    pub display: String,
+    /// Folded.
+    pub folded: String,
+}
+
+impl Field for Email {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        let email = checked(naming::email(&text), at, problems)?;
+        Some(Self { folded: email.folded, display: email.display })
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "format": "email", "maxLength": 254, "examples": ["ada@example.com"]})
+    }
+}
+
+/// A username, and its form for comparing without regard to case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Username {
+    /// As written.
+    pub display: String,
+    /// Folded.
+    pub folded: String,
+}
+
+impl Field for Username {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        let username = checked(naming::username(&text), at, problems)?;
+        Some(Self { folded: username.folded, display: username.display })
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "minLength": 3, "maxLength": 64, "examples": ["ada"]})
+    }
+}
+
+/// A person's full name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FullName(pub String);
+
+impl Field for FullName {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        checked(naming::full_name(&text), at, problems).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "maxLength": 200, "examples": ["Ada Lovelace"]})
+    }
+}
+
+/// An international phone number in its canonical form (E.164).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Phone(pub String);
+
+impl Field for Phone {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        checked(naming::phone(&text), at, problems).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "maxLength": 40, "examples": ["+441632960961"]})
+    }
+}
+
+impl Field for Time {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match Self::parse(&text) {
+            Some(time) => Some(time),
+            None => problems.add(
+                at,
+                "invalid_timestamp",
+                format!("`{}` must be a timestamp such as 2026-01-31T09:30:00Z.", at.path),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "format": "date-time", "examples": ["2030-01-31T09:30:00Z"]})
+    }
+}
+
+impl Field for DateBound {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match Self::parse(&text) {
+            Some(bound) => Some(bound),
+            None => problems.add(
+                at,
+                "invalid_date",
+                format!(
+                    "`{}` must be a date such as 2026-01-31 or a timestamp such as 2026-01-31T09:30:00Z.",
+                    at.path
+                ),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "examples": ["2026-01-01"]})
+    }
+}
+
+impl<K: Kind> Field for Id<K> {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match Self::parse(&text) {
+            Some(id) => Some(id),
+            None => problems.add(
+                at,
+                "invalid_id",
+                format!("`{}` must be an id such as `{}_…`.", at.path, K::PREFIX),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "examples": [format!("{}_01kfz3v9xee8tb2m6h0q5w7r4n", K::PREFIX)]})
+    }
+}
+
+/// The role that new members of an organization get: `owner` is never given by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DefaultRole(pub OrganizationRole);
+
+impl Field for DefaultRole {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let roles = [OrganizationRole::Member, OrganizationRole::Admin];
+        one_of(value, at, problems, &roles, OrganizationRole::as_str).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["member", "admin"], "examples": ["member"]})
+    }
+}
+
+impl Field for Visibility {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &[Self::Private, Self::Public], Self::as_str)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["private", "public"], "examples": ["private"]})
+    }
+}
+
+/// One of these words.
+pub fn one_of<T: Copy>(
+    value: Json,
+    at: &At<'_>,
+    problems: &mut Problems,
+    choices: &[T],
+    word: fn(T) -> &'static str,
+) -> Option<T> {
+    let text = string(value, at, problems)?;
+    match choices.iter().find(|choice| word(**choice) == text) {
+        Some(choice) => Some(*choice),
+        None => {
+            let words: Vec<_> = choices.iter().map(|choice| format!("`{}`", word(*choice))).collect();
+            problems.add(at, "unknown_value", format!("`{}` must be one of {}.", at.path, words.join(", ")))
+        }
+    }
+}
+
+impl Field for Permissions {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let permissions = items(value, at, problems, |item, at, problems| {
+            one_of(item, at, problems, &Permission::ALL, Permission::as_str)
+        })?;
+        if permissions.is_empty() {
+            return problems.add(
+                at,
+                "empty",
+                format!("`{}` can't be empty: leave it out for all permissions.", at.path),
+            );
+        }
+        Some(permissions.into_iter().collect())
+    }
+    fn schema() -> Value {
+        json!({"type": "array", "minItems": 1, "items": {"type": "string", "enum": ["chat", "embeddings", "models", "files"]},
+               "examples": [["chat", "embeddings", "models"]]})
+    }
+}
+
+impl Field for AllowedIps {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let texts = items(value, at, problems, string)?;
+        match Self::parse(&texts, at.path) {
+            Ok(list) => Some(list),
+            Err(wrong) => {
+                for detail in wrong {
+                    let message = format!("`{}` {}.", detail.param, detail.message);
+                    problems.add::<()>(&At { path: &detail.param, origin: at.origin }, detail.code, message);
+                }
+                None
+            }
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string"},
+               "examples": [["203.0.113.7", "2001:db8::/32"]]})
+    }
+}
+
+/// Ids of models, at least one; that the catalog has them is checked where the catalog is at hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModelIds(pub Vec<String>);
+
+impl Field for ModelIds {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let mut ids = items(value, at, problems, |item, at, problems| {
+            Text::<128>::read(item, at, problems).map(|text| text.0)
+        })?;
+        if ids.is_empty() || ids.len() > 100 {
+            return problems.add(
+                at,
+                "wrong_length",
+                format!("`{}` must name 1 to 100 models: null removes the restriction.", at.path),
+            );
+        }
+        let mut seen = std::collections::HashSet::new();
+        ids.retain(|id| seen.insert(id.clone()));
+        Some(Self(ids))
+    }
+    fn schema() -> Value {
+        json!({"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string"}, "examples": [["svc-1"]]})
+    }
+}
+
+/// The items of an array, each at its own path.
+pub fn items<T>(
+    value: Json,
+    at: &At<'_>,
+    problems: &mut Problems,
+    mut read: impl FnMut(Json, &At<'_>, &mut Problems) -> Option<T>,
+) -> Option<Vec<T>> {
+    let Json::Array(array) = value else {
+        return problems.wrong_type(at, "an array", &value);
+    };
+    if array.len() > 1_000 {
+        return problems.add(at, "too_many", format!("`{}` may have at most 1000 entries.", at.path));
+    }
+    let mut good = Vec::with_capacity(array.len());
+    let mut complete = true;
+    for (index, item) in array.into_iter().enumerate() {
+        let path = format!("{}[{index}]", at.path);
+        match read(item, &At { path: &path, origin: at.origin }, problems) {
+            Some(item) => good.push(item),
+            None => complete = false,
+        }
+    }
+    complete.then_some(good)
+}
+
+/// A string.
+pub fn string(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<String> {
+    match value {
+        Json::Text(text) => Some(text),
+        other => problems.wrong_type(at, "a string", &other),
+    }
+}
+
+fn checked<T>(result: Result<T, Problem>, at: &At<'_>, problems: &mut Problems) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(problem) => problems.add(at, problem.code, format!("`{}` {}.", at.path, problem.message)),
+    }
+}

@@ -1,0 +1,256 @@
+//! The OpenAPI 3.1 document, made from the routes and the types: there is no copy of it to keep.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::error::{Code, Error};
+use crate::input::Nothing;
+use crate::input::fields::ObjectSchema;
+use crate::reply::Bare;
+use crate::routes::{self, Listener, Route};
+
+/// The document as a reply: the one body whose shape is somebody else's standard.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Document(Value);
+
+impl JsonSchema for Document {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "OpenApi".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "object", "description": "An OpenAPI 3.1 document"})
+    }
+}
+
+/// GET /openapi.json
+pub async fn read(app: App, (): (), _: Nothing) -> Result<Bare<Document>, Error> {
+    Ok(Bare(Document(document(&app.public_url))))
+}
+
+/// The document of every route on both listeners.
+pub fn document(public_url: &str) -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    settings.meta_schema = None;
+    let mut generator = settings.into_generator();
+    let mut paths: Map<String, Value> = Map::new();
+    for route in routes::table() {
+        let item = paths.entry(openapi_path(route.path)).or_insert_with(|| json!({}));
+        if let Some(item) = item.as_object_mut() {
+            item.insert(route.method.as_str().to_lowercase(), operation(&route, &mut generator));
+        }
+    }
+    let mut schemas = generator.take_definitions(true);
+    schemas.insert("Error".into(), error_schema());
+    schemas.insert("EnvelopedError".into(), enveloped_error_schema());
+    schemas.insert("BareError".into(), bare_error_schema());
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tollkeeper",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Accounts, organizations, projects, API keys, usage and the model catalog of an AI model platform. \
+                            Paths under /service are on the service listener, which has its own address.",
+            "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
+        },
+        "servers": [{"url": public_url}],
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": security_schemes()},
+    })
+}
+
+/// Our wildcard for ids with slashes is an ordinary parameter there.
+fn openapi_path(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let input = (route.input)();
+    let mut parameters: Vec<Value> = path_parameters(route.path).map(path_parameter).collect();
+    parameters.extend(input.query.iter().flat_map(query_parameters));
+    let mut operation = json!({
+        "operationId": route.handler.replace("::", "."),
+        "summary": summary(route),
+        "description": format!("Access: {}.", route.access.text),
+        "tags": [tag(route)],
+        "parameters": parameters,
+        "responses": responses(route, generator),
+        "security": route.access.scheme.map_or_else(|| json!([]), |scheme| json!([{scheme: []}])),
+    });
+    if let (Some(operation), Some(body)) = (operation.as_object_mut(), input.body) {
+        let example = example(&body);
+        let schema = body.to_value();
+        operation.insert(
+            "requestBody".into(),
+            json!({"required": true, "content": {"application/json": {"schema": schema, "example": example}}}),
+        );
+    }
+    if let (Some(operation), true) = (operation.as_object_mut(), route.listener == Listener::Service) {
+        let server = json!({"url": "http://127.0.0.1:8081", "description": "The service listener"});
+        operation.insert("servers".into(), json!([server]));
+    }
+    operation
+}
+
+/// `api::organizations::projects::create` is told as "Create organizations projects".
+fn summary(route: &Route) -> String {
+    let words: Vec<_> = route.handler.split("::").filter(|word| !matches!(*word, "api")).collect();
+    let verb = words.last().copied().unwrap_or_default();
+    let mut nouns: Vec<_> =
+        words.iter().take(words.len().saturating_sub(1)).map(|word| word.replace('_', " ")).collect();
+    nouns.dedup();
+    let mut verb = verb.replace('_', " ");
+    if let Some(first) = verb.get_mut(0..1) {
+        first.make_ascii_uppercase();
+    }
+    if nouns.is_empty() { verb } else { format!("{verb} ({})", nouns.join(" / ")) }
+}
+
+fn tag(route: &Route) -> String {
+    let words = route.handler.trim_start_matches("api::").split("::");
+    words.take(1).map(|word| word.replace('_', " ")).collect()
+}
+
+/// The names of the parameters in a path.
+pub fn path_parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
+    path.split('/')
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+        .map(|n| n.trim_start_matches('*'))
+}
+
+fn path_parameter(name: &str) -> Value {
+    let example = match name {
+        "organization_id" => "org_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "project_id" => "proj_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
+        _ => "svc-1",
+    };
+    json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}, "example": example})
+}
+
+fn query_parameters(schema: &ObjectSchema) -> Vec<Value> {
+    let parameters = schema.properties.iter();
+    parameters
+        .map(|(name, schema, required)| json!({"name": name, "in": "query", "required": required, "schema": schema}))
+        .collect()
+}
+
+/// An example of a body, put together from the examples of its fields.
+fn example(schema: &ObjectSchema) -> Value {
+    let fields = schema.properties.iter();
+    fields.map(|(name, schema, _)| ((*name).to_owned(), example_of(schema))).collect::<Map<_, _>>().into()
+}
+
+fn example_of(schema: &Value) -> Value {
+    if let Some(example) = schema.pointer("/examples/0") {
+        return example.clone();
+    }
+    match schema.get("properties").and_then(Value::as_object) {
+        Some(fields) => {
+            let fields = fields.iter().map(|(name, schema)| (name.clone(), example_of(schema)));
+            fields.collect::<Map<_, _>>().into()
+        }
+        None => Value::Null,
+    }
+}
+
+fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let mut responses = Map::new();
+    let schema = (route.reply)(generator);
+    responses.insert("200".into(), response("Success", schema));
+    let kind = if route.is_enveloped() { "EnvelopedError" } else { "BareError" };
+    for status in error_statuses(route) {
+        let words: Vec<_> = Code::ALL
+            .iter()
+            .filter(|code| code.status().as_u16() == status)
+            .map(|code| code.as_str())
+            .collect();
+        let description = format!("`error.code` is one of: {}", words.join(", "));
+        let reference = json!({"$ref": format!("#/components/schemas/{kind}")});
+        responses.insert(status.to_string(), response(&description, reference));
+    }
+    responses.into()
+}
+
+/// Which failures an operation can have follows from its access, its path and what it takes.
+fn error_statuses(route: &Route) -> Vec<u16> {
+    let input = (route.input)();
+    let takes_fields = input.body.is_some() || input.query.is_some();
+    let in_path = path_parameters(route.path).next().is_some();
+    let has_access = route.access.scheme.is_some();
+    let writes = route.method != axum::http::Method::GET;
+    let may_conflict = writes && route.listener == Listener::Public;
+    let limited = !route.access.before_ready && route.listener == Listener::Public;
+    let rows = [
+        (400, takes_fields),
+        (401, has_access || route.path == "/v1/auth/login"),
+        (403, has_access || route.path == "/v1/auth/login"),
+        (404, in_path),
+        (409, may_conflict),
+        (413, takes_fields),
+        (429, limited),
+        (500, true),
+        (503, true),
+    ];
+    rows.into_iter().filter(|(_, applies)| *applies).map(|(status, _)| status).collect()
+}
+
+fn response(description: &str, schema: impl Into<Value>) -> Value {
+    let headers = json!({"x-request-id": {"description": "Names this request in the server's log", "schema": {"type": "string"}}});
+    json!({"description": description, "headers": headers, "content": {"application/json": {"schema": schema.into()}}})
+}
+
+fn error_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["message", "type", "param", "code", "details"],
+        "properties": {
+            "message": {"type": "string"},
+            "type": {"type": "string", "enum": ["invalid_request_error", "authentication_error", "permission_error",
+                                                "rate_limit_error", "insufficient_quota", "api_error"]},
+            "param": {"type": ["string", "null"], "description": "JSON path of the first field at fault"},
+            "code": {"type": "string", "description": "A stable word",
+                     "enum": Code::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>()},
+            "details": {"type": "array", "items": {
+                "type": "object",
+                "required": ["param", "code", "message"],
+                "properties": {"param": {"type": "string"}, "code": {"type": "string"}, "message": {"type": "string"}},
+            }},
+        },
+        "examples": [{"message": "There is no such organization.", "type": "invalid_request_error", "param": null,
+                      "code": "organization_not_found", "details": []}],
+    })
+}
+
+fn enveloped_error_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["status_code", "status_message", "data", "error"],
+        "properties": {
+            "status_code": {"type": "integer"},
+            "status_message": {"type": "string", "description": "The code in upper case"},
+            "data": {"type": "object"},
+            "error": {"$ref": "#/components/schemas/Error"},
+        },
+    })
+}
+
+fn bare_error_schema() -> Value {
+    json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": "#/components/schemas/Error"}}})
+}
+
+fn security_schemes() -> Value {
+    json!({
+        "accessToken": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The access token of a login"},
+        "refreshToken": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The refresh token of a login"},
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An access token or an API key"},
+        "serviceToken": {"type": "http", "scheme": "bearer", "description": "The service listener's own token"},
+    })
+}

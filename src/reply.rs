@@ -1,0 +1,166 @@
+//! What goes back: the envelope, a page of a list, a bare object; and the same for errors.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::error::{Code, Detail, Error};
+
+/// A finished response of an endpoint.
+pub trait Reply: Send + 'static {
+    /// As HTTP.
+    fn into_response(self) -> Result<Response<Body>, Error>;
+    /// The body's JSON schema, for the OpenAPI document.
+    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value;
+}
+
+/// The envelope of section 2: `status_code`, `status_message` and `data`.
+#[derive(Debug)]
+pub struct Enveloped<T> {
+    data: T,
+    no_store: bool,
+}
+
+/// Success, in the envelope.
+pub fn ok<T: Serialize>(data: T) -> Enveloped<T> {
+    Enveloped { data, no_store: false }
+}
+
+/// Success with a secret or with usage in it: no cache may keep it.
+pub fn private<T: Serialize>(data: T) -> Enveloped<T> {
+    Enveloped { data, no_store: true }
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    status_code: u16,
+    status_message: &'static str,
+    data: &'a T,
+}
+
+impl<T: Serialize + JsonSchema + Send + 'static> Reply for Enveloped<T> {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let body = Envelope { status_code: 200, status_message: "SUCCESS", data: &self.data };
+        let mut response = json_response(StatusCode::OK, to_json(&body)?);
+        if self.no_store {
+            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
+        Ok(response)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
+        let data = generator.subschema_for::<T>();
+        json!({
+            "type": "object",
+            "required": ["status_code", "status_message", "data"],
+            "properties": {
+                "status_code": {"type": "integer", "examples": [200]},
+                "status_message": {"type": "string", "examples": ["SUCCESS"]},
+                "data": data,
+            },
+        })
+    }
+}
+
+/// An object without an envelope: the model catalog, the service listener and well-known documents.
+#[derive(Debug)]
+pub struct Bare<T>(pub T);
+
+impl<T: Serialize + JsonSchema + Send + 'static> Reply for Bare<T> {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        Ok(json_response(StatusCode::OK, to_json(&self.0)?))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
+        generator.subschema_for::<T>().to_value()
+    }
+}
+
+/// One page of a list, as every list of the interface has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// Counted from 1.
+    pub page: i64,
+    /// Entries a page.
+    pub page_size: i64,
+}
+
+impl Page {
+    /// How many entries come before this page.
+    pub fn offset(self) -> i64 {
+        self.page.saturating_sub(1).saturating_mul(self.page_size)
+    }
+}
+
+/// Renders an error. The enveloped endpoints put it in the envelope, the others send `error` alone
+/// (decisions, section 1).
+pub fn error_response(error: &Error, enveloped: bool) -> Response<Body> {
+    let status = error.code.status();
+    let object = ErrorObject {
+        message: error.public_message(),
+        r#type: error.code.error_type().as_str(),
+        param: error.param.as_deref(),
+        code: error.code.as_str(),
+        details: &error.details,
+    };
+    let body = if enveloped {
+        let word = error.code.as_str().to_uppercase();
+        to_json(&json!({"status_code": status.as_u16(), "status_message": word, "data": {}, "error": object}))
+    } else {
+        to_json(&json!({ "error": object }))
+    };
+    let mut response = json_response(status, body.unwrap_or_default());
+    error_headers(error, response.headers_mut());
+    response
+}
+
+/// The `error` object of every failure.
+#[derive(Debug, Serialize)]
+pub struct ErrorObject<'a> {
+    message: &'a str,
+    r#type: &'static str,
+    param: Option<&'a str>,
+    code: &'static str,
+    details: &'a [Detail],
+}
+
+fn error_headers(error: &Error, headers: &mut HeaderMap) {
+    let status = error.code.status();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::UNAUTHORIZED {
+        // RFC 9110, section 11.6.1, and RFC 6750, section 3.
+        let challenge =
+            if error.code == Code::MissingCredentials { "Bearer" } else { "Bearer error=\"invalid_token\"" };
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT {
+        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+    }
+    if let Some(limit) = error.rate_limit {
+        // SDKs sleep as long as this says, so it stays within a minute (decisions, section 1).
+        let seconds = limit.retry_after_ms.saturating_add(999).div_euclid(1000).clamp(1, 60);
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        headers.insert("retry-after-ms", HeaderValue::from(limit.retry_after_ms.max(1)));
+        headers.insert("x-ratelimit-limit-requests", HeaderValue::from(limit.limit));
+        headers.insert("x-ratelimit-remaining-requests", HeaderValue::from(0));
+        if let Ok(value) = HeaderValue::from_str(&format!("{}ms", limit.reset_ms)) {
+            headers.insert("x-ratelimit-reset-requests", value);
+        }
+    } else if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(1));
+    }
+}
+
+/// A response with this JSON text.
+pub fn json_response(status: StatusCode, body: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn to_json<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(Error::internal)
+}

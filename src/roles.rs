@@ -1,0 +1,265 @@
+//! Section 5 of the interface as data: who may do what.
+//!
+//! The two tables below are laid out like the document's. The gate in `access.rs` is their only reader; no handler
+//! looks at a role.
+
+use serde::Serialize;
+
+use schemars::JsonSchema;
+
+/// A person's role in an organization, from least to most.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OrganizationRole {
+    /// Sees the organization and its public projects.
+    Member,
+    /// Runs the organization, but can't delete it or make owners.
+    Admin,
+    /// May do everything.
+    Owner,
+}
+
+/// A person's role in a project, from least to most.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProjectRole {
+    /// Sees the project and its usage.
+    Viewer,
+    /// Sees the project and its usage, and builds with its keys.
+    Developer,
+    /// Runs the project, but can't delete it.
+    Admin,
+    /// May do everything.
+    Owner,
+}
+
+impl OrganizationRole {
+    /// The word in bodies and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// Reads that word.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Member, Self::Admin, Self::Owner].into_iter().find(|role| role.as_str() == text)
+    }
+
+    /// Whether the table of section 5 allows this action.
+    pub fn allows(self, action: OrganizationAction) -> bool {
+        let [owner, admin, member] = action.row();
+        match self {
+            Self::Owner => owner,
+            Self::Admin => admin,
+            Self::Member => member,
+        }
+    }
+}
+
+impl ProjectRole {
+    /// The word in bodies and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Developer => "developer",
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// Reads that word.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Viewer, Self::Developer, Self::Admin, Self::Owner]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+    }
+
+    /// Whether the table of section 5 allows this action.
+    pub fn allows(self, action: ProjectAction) -> bool {
+        let [owner, admin, developer, viewer] = action.row();
+        match self {
+            Self::Owner => owner,
+            Self::Admin => admin,
+            Self::Developer => developer,
+            Self::Viewer => viewer,
+        }
+    }
+}
+
+const YES: bool = true;
+const NO: bool = false;
+
+/// What can be done to an organization.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OrganizationAction {
+    /// View organization.
+    View,
+    /// Modify organization.
+    Modify,
+    /// Delete organization.
+    Delete,
+    /// Invite members.
+    InviteMembers,
+    /// Manage members.
+    ManageMembers,
+    /// View member list.
+    ViewMembers,
+    /// Manage projects.
+    ManageProjects,
+    /// See summary, invoices and usage of the whole organization.
+    ViewBilling,
+}
+
+impl OrganizationAction {
+    /// Every action, in the order of the document.
+    pub const ALL: [Self; 8] = [
+        Self::View,
+        Self::Modify,
+        Self::Delete,
+        Self::InviteMembers,
+        Self::ManageMembers,
+        Self::ViewMembers,
+        Self::ManageProjects,
+        Self::ViewBilling,
+    ];
+
+    #[rustfmt::skip]
+    const fn row(self) -> [bool; 3] {
+        match self {
+            //                      owner admin member
+            Self::View           => [YES, YES, YES],
+            Self::Modify         => [YES, YES, NO ],
+            Self::Delete         => [YES, NO,  NO ],
+            Self::InviteMembers  => [YES, YES, NO ],
+            Self::ManageMembers  => [YES, YES, NO ],
+            Self::ViewMembers    => [YES, YES, YES],
+            Self::ManageProjects => [YES, YES, NO ],
+            // Section 5 is silent about money; decisions, section 3, "billing reads".
+            Self::ViewBilling    => [YES, YES, NO ],
+        }
+    }
+}
+
+/// What can be done to a project.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ProjectAction {
+    /// View project.
+    View,
+    /// Modify project.
+    Modify,
+    /// Delete project.
+    Delete,
+    /// Manage members.
+    ManageMembers,
+    /// View member list.
+    ViewMembers,
+    /// Manage API keys.
+    ManageApiKeys,
+    /// View usage statistics.
+    ViewUsage,
+}
+
+impl ProjectAction {
+    /// Every action, in the order of the document.
+    pub const ALL: [Self; 7] = [
+        Self::View,
+        Self::Modify,
+        Self::Delete,
+        Self::ManageMembers,
+        Self::ViewMembers,
+        Self::ManageApiKeys,
+        Self::ViewUsage,
+    ];
+
+    #[rustfmt::skip]
+    const fn row(self) -> [bool; 4] {
+        match self {
+            //                     owner admin devel viewer
+            Self::View          => [YES, YES, YES, YES],
+            Self::Modify        => [YES, YES, NO,  NO ],
+            Self::Delete        => [YES, NO,  NO,  NO ],
+            Self::ManageMembers => [YES, YES, NO,  NO ],
+            Self::ViewMembers   => [YES, YES, YES, YES],
+            Self::ManageApiKeys => [YES, YES, NO,  NO ],
+            Self::ViewUsage     => [YES, YES, YES, YES],
+        }
+    }
+}
+
+/// Who can see a project.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Visibility {
+    /// Its members, and the organization's owners and admins.
+    Private,
+    /// Every member of the organization, as viewer.
+    Public,
+}
+
+impl Visibility {
+    /// The word in bodies and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Private => "private",
+            Self::Public => "public",
+        }
+    }
+
+    /// Reads that word.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Private, Self::Public].into_iter().find(|visibility| visibility.as_str() == text)
+    }
+}
+
+/// The role that somebody really has in a project (decisions, section 3): the highest of the project's own role, owner
+/// for those who manage the organization's projects, and viewer for a member when the project is open to the
+/// organization (`public`, and public projects allowed).
+pub fn effective_project_role(
+    organization_role: Option<OrganizationRole>,
+    project_role: Option<ProjectRole>,
+    open_to_organization: bool,
+) -> Option<ProjectRole> {
+    let by_organization = match organization_role {
+        Some(role) if role.allows(OrganizationAction::ManageProjects) => Some(ProjectRole::Owner),
+        Some(_) if open_to_organization => Some(ProjectRole::Viewer),
+        _ => None,
+    };
+    project_role.max(by_organization)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_role_is_the_higher_of_the_two() {
+        use OrganizationRole as O;
+        use ProjectRole as P;
+        let cases = [
+            (None, None, true, None),
+            (None, Some(P::Viewer), false, Some(P::Viewer)),
+            (Some(O::Member), None, false, None),
+            (Some(O::Member), None, true, Some(P::Viewer)),
+            (Some(O::Member), Some(P::Admin), true, Some(P::Admin)),
+            (Some(O::Admin), None, false, Some(P::Owner)),
+            (Some(O::Owner), Some(P::Viewer), false, Some(P::Owner)),
+        ];
+        for (organization, project, open, expected) in cases {
+            assert_eq!(effective_project_role(organization, project, open), expected);
+        }
+    }
+
+    #[test]
+    fn every_word_reads_back() {
+        for role in [OrganizationRole::Member, OrganizationRole::Admin, OrganizationRole::Owner] {
+            assert_eq!(OrganizationRole::parse(role.as_str()), Some(role));
+        }
+        for role in [ProjectRole::Viewer, ProjectRole::Developer, ProjectRole::Admin, ProjectRole::Owner] {
+            assert_eq!(ProjectRole::parse(role.as_str()), Some(role));
+        }
+        assert_eq!(OrganizationRole::parse("Owner"), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! THE TABLE: one row an endpoint, in the order of section 4 of the interface.
+//!
+//! A row can't be written without its access, and the handler's scope is the one that this access makes, so a handler
+//! that needs more than its row asks for doesn't compile.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Method, Response};
+use schemars::SchemaGenerator;
+use serde_json::Value;
+
+use crate::access::{
+    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, Open, Org, Person, Project, Public, Service,
+    Session,
+};
+use crate::api::{auth, billing, models, organizations};
+use crate::app::App;
+use crate::error::Error;
+use crate::input::{Description, Input};
+use crate::reply::Reply;
+use crate::roles::{OrganizationAction, ProjectAction};
+use crate::service;
+
+/// Which of the two listeners a route is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listener {
+    /// For people and their programs.
+    Public,
+    /// For inference servers; its own port and bearer secret.
+    Service,
+    /// On both.
+    Both,
+}
+
+/// One endpoint.
+#[derive(Clone)]
+pub struct Route {
+    /// GET, POST …
+    pub method: Method,
+    /// With `{parameters}`.
+    pub path: &'static str,
+    /// What the gate asks for, in words.
+    pub access: AccessDoc,
+    /// Where it is served.
+    pub listener: Listener,
+    /// The handler's Rust path, from the crate's root: the law of the tree ties it to the path.
+    pub handler: &'static str,
+    /// What it takes, for the OpenAPI document.
+    pub input: fn() -> Description,
+    /// What it answers, for the OpenAPI document.
+    pub reply: fn(&mut SchemaGenerator) -> Value,
+    endpoint: Endpoint,
+}
+
+type Endpoint = Arc<dyn Fn(App, Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync>;
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The response, or the error to be rendered.
+    pub result: Result<Response<Body>, Error>,
+    /// Who called, for the log; empty when unknown.
+    pub who: String,
+}
+
+/// The whole table.
+pub fn table() -> Vec<Route> {
+    [public_routes(), service_routes(), shared_routes()].concat()
+}
+
+#[rustfmt::skip]
+fn public_routes() -> Vec<Route> {
+    use OrganizationAction::{ManageProjects, View, ViewBilling};
+    use ProjectAction::{ManageApiKeys, ViewUsage};
+    vec![
+        // 4.1 Authentication
+        post("/v1/auth/register",      Public::Register,      auth::register),
+        post("/v1/auth/verify-email",  Public::Login,         auth::verify_email),
+        post("/v1/auth/login",         Public::Login,         auth::login),
+        post("/v1/auth/refresh-token", Session::RefreshToken, auth::refresh_token),
+        get ("/v1/auth/me",            Session::AccessToken,  auth::me),
+        post("/v1/auth/logout",        Session::AccessToken,  auth::logout),
+        // 4.2 Organizations
+        post("/v1/organizations",                   Person,    organizations::create),
+        get ("/v1/organizations",                   Anyone,    organizations::list),
+        get ("/v1/organizations/{organization_id}", Org(View), organizations::read),
+        // 4.3 Projects
+        post("/v1/organizations/{organization_id}/projects", Org(ManageProjects), organizations::projects::create),
+        get ("/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),
+        get ("/v1/organizations/{organization_id}/projects/{project_id}",
+             Project(ProjectAction::View), organizations::projects::read),
+        // 4.4 API keys
+        post("/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
+             Project(ManageApiKeys), organizations::projects::api_keys::create),
+        get ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
+             Project(ManageApiKeys), organizations::projects::api_keys::list),
+        get ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
+             Key(ManageApiKeys), organizations::projects::api_keys::read),
+        // 4.5 Billing and usage
+        get ("/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),
+        get ("/v1/organizations/{organization_id}/projects/{project_id}/usage",
+             Project(ViewUsage), organizations::projects::usage::read),
+        get ("/v1/billing/pricing", Anyone, billing::pricing),
+        // 4.6 Model catalog. Ids may hold slashes.
+        get ("/v1/models",             Models,   models::list),
+        get ("/v1/models/{*model_id}", OneModel, models::read),
+        // Beyond section 4: documents for machines (decisions, section 8).
+        get ("/openapi.json",          Open,              crate::openapi::read),
+        get ("/.well-known/jwks.json", Public::Unlimited, crate::api::well_known::jwks),
+    ]
+}
+
+#[rustfmt::skip]
+fn service_routes() -> Vec<Route> {
+    let mut routes = vec![
+        // Decisions, section 6
+        post("/service/v1/authorize", Service, service::authorize),
+        post("/service/v1/usage",     Service, service::usage),
+    ];
+    for route in &mut routes {
+        route.listener = Listener::Service;
+    }
+    routes
+}
+
+#[rustfmt::skip]
+fn shared_routes() -> Vec<Route> {
+    let mut routes = vec![
+        get("/healthz", Open, service::healthz),
+        get("/readyz",  Open, service::readyz),
+    ];
+    for route in &mut routes {
+        route.listener = Listener::Both;
+    }
+    routes
+}
+
+impl Route {
+    /// Whether answers stand in the envelope: all of section 4 but the model catalog.
+    pub fn is_enveloped(&self) -> bool {
+        is_enveloped(self.path)
+    }
+
+    /// Lets the caller in, reads the input, runs the handler.
+    pub async fn call(&self, app: App, call: Call) -> Outcome {
+        (self.endpoint)(app, call).await
+    }
+}
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} ({})", self.method, self.path, self.access.text)
+    }
+}
+
+/// Whether answers under this path stand in the envelope.
+pub fn is_enveloped(path: &str) -> bool {
+    path.starts_with("/v1/") && path != "/v1/models" && !path.starts_with("/v1/models/")
+}
+
+fn get<A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+where
+    A: Access,
+    I: Input,
+    O: Reply,
+    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = Result<O, Error>> + Send,
+{
+    route(Method::GET, path, access, handler)
+}
+
+fn post<A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+where
+    A: Access,
+    I: Input,
+    O: Reply,
+    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = Result<O, Error>> + Send,
+{
+    route(Method::POST, path, access, handler)
+}
+
+fn route<A, I, O, F, R>(method: Method, path: &'static str, access: A, handler: F) -> Route
+where
+    A: Access,
+    I: Input,
+    O: Reply,
+    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = Result<O, Error>> + Send,
+{
+    let doc = access.describe();
+    let access = Arc::new(access);
+    Route {
+        method,
+        path,
+        access: doc,
+        listener: Listener::Public,
+        handler: std::any::type_name::<F>().trim_start_matches("tollkeeper::"),
+        input: I::describe,
+        reply: O::schema,
+        endpoint: Arc::new(move |app, mut call| {
+            let access = Arc::clone(&access);
+            Box::pin(async move {
+                let result = run(access.as_ref(), handler, app, &mut call).await;
+                Outcome { result, who: call.who }
+            })
+        }),
+    }
+}
+
+async fn run<A, I, O, F, R>(
+    access: &A,
+    handler: F,
+    app: App,
+    call: &mut Call,
+) -> Result<Response<Body>, Error>
+where
+    A: Access,
+    I: Input,
+    O: Reply,
+    F: Fn(App, A::Scope, I) -> R,
+    R: Future<Output = Result<O, Error>>,
+{
+    let scope = access.admit(&app, call).await?;
+    let input = I::read(&app, call).await?;
+    handler(app, scope, input).await?.into_response()
+}

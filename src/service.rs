@@ -1,0 +1,9 @@
+//! The service listener: what inference servers ask and report (decisions, section 6). Its answers have no envelope.
+
+pub mod authorize;
+pub mod health;
+pub mod usage;
+
+pub use authorize::authorize;
+pub use health::{healthz, readyz};
+pub use usage::usage;

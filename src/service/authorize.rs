@@ -1,0 +1,191 @@
+//! POST /service/v1/authorize: may this credential make this model call?
+//!
+//! The answer is always 200 with the decision in the body; only a wrong service token or a malformed call is an error of
+//! the call itself (decisions, section 8).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::access::ServiceScope;
+use crate::app::App;
+use crate::catalog::Kind;
+use crate::error::{Code, Error};
+use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::input::fields::{At, Field, Problems};
+use crate::input::json::Json;
+use crate::input::types::{Integer, Text, one_of, string};
+use crate::input::{Body, Fields, Record};
+use crate::live::keyring::ApiKey;
+use crate::reply::Bare;
+use crate::rules::restrictions::Permission;
+
+/// What is asked.
+#[derive(Debug)]
+pub struct Authorize {
+    credential: Text<4096>,
+    client_address: Option<IpAddr>,
+    operation: Permission,
+    model: Option<Text<128>>,
+    max_tokens: Option<Integer<0, 1_000_000_000>>,
+    /// For the reservation of the largest possible price; not looked at before there are reservations.
+    _estimated_prompt_tokens: Option<Integer<0, 1_000_000_000>>,
+}
+
+impl Record for Authorize {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let credential = fields.required("credential");
+        let client_address = fields.optional("client_address");
+        let operation = fields.required("operation");
+        let model = fields.optional("model");
+        let max_tokens = fields.optional("max_tokens");
+        let estimated_prompt_tokens = fields.optional("estimated_prompt_tokens");
+        if let (Some(operation), Some(None)) = (operation, &model)
+            && kind_of(operation).is_some()
+        {
+            fields.problem::<()>(
+                "model",
+                "required",
+                "`model` is required for the operations chat and embeddings.",
+            );
+        }
+        Some(Self {
+            credential: credential?,
+            client_address: client_address?,
+            operation: operation?,
+            model: model?,
+            max_tokens: max_tokens?,
+            _estimated_prompt_tokens: estimated_prompt_tokens?,
+        })
+    }
+}
+
+impl Field for Permission {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &Self::ALL, Self::as_str)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
+    }
+}
+
+impl Field for IpAddr {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match text.parse() {
+            Ok(address) => Some(address),
+            Err(_) => {
+                problems.add(at, "invalid_address", format!("`{}` must be an IPv4 or IPv6 address.", at.path))
+            }
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "examples": ["203.0.113.7"]})
+    }
+}
+
+/// Yes, and for whom; or no, and why.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Decision {
+    allowed: bool,
+    /// The HTTP status to answer the client with when it is refused.
+    status: u16,
+    /// The code of a refusal.
+    code: Option<&'static str>,
+    /// The sentence of a refusal.
+    message: Option<String>,
+    organization_id: Option<OrganizationId>,
+    project_id: Option<ProjectId>,
+    api_key_id: Option<ApiKeyId>,
+    /// Who made the key.
+    user_id: Option<UserId>,
+    model: Option<String>,
+    /// Milliseconds to wait, when a rate is used up.
+    retry_after_ms: Option<i64>,
+}
+
+/// Decides.
+pub async fn authorize(
+    app: App,
+    _: ServiceScope,
+    Body(body): Body<Authorize>,
+) -> Result<Bare<Decision>, Error> {
+    let key = match app.keyring.authenticate(&app, &body.credential.0, app.clock.now()).await {
+        Ok(key) => key,
+        Err(error) => return refusal(error, None, body.model),
+    };
+    match decide(&app, &body, &key) {
+        Ok(()) => Ok(Bare(Decision {
+            allowed: true,
+            status: 200,
+            model: body.model.map(|model| model.0),
+            ..about(Some(&key))
+        })),
+        Err(error) => refusal(error, Some(&key), body.model),
+    }
+}
+
+fn decide(app: &App, call: &Authorize, key: &ApiKey) -> Result<(), Error> {
+    key.admit_address(call.client_address)?;
+    key.admit_permission(call.operation)?;
+    if let Some(id) = &call.model {
+        let model = app.catalog.get(&id.0).ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?;
+        let right_kind = kind_of(call.operation).is_none_or(|kind| kind == model.kind);
+        if !right_kind || model.price_at(app.clock.now()).is_none() {
+            let message = format!("The model `{}` can't be used for {}.", model.id, call.operation.as_str());
+            return Err(Error::new(Code::ModelNotFound).param("model").message(message));
+        }
+        key.admit_model(&model.id)?;
+    }
+    if let Some(tokens) = call.max_tokens {
+        key.admit_tokens(tokens.0)?;
+    }
+    // Last, so that a refused call doesn't use the rate up.
+    key.admit_rate(app, app.clock.now())
+}
+
+/// Which kind of model an operation needs.
+const fn kind_of(operation: Permission) -> Option<Kind> {
+    match operation {
+        Permission::Chat => Some(Kind::Chat),
+        Permission::Embeddings => Some(Kind::Embeddings),
+        Permission::Models | Permission::Files => None,
+    }
+}
+
+fn about(key: Option<&Arc<ApiKey>>) -> Decision {
+    Decision {
+        allowed: false,
+        status: 0,
+        code: None,
+        message: None,
+        organization_id: key.map(|key| key.organization_id),
+        project_id: key.map(|key| key.project_id),
+        api_key_id: key.map(|key| key.id),
+        user_id: key.map(|key| key.created_by),
+        model: None,
+        retry_after_ms: None,
+    }
+}
+
+/// A refusal is an answer; what is our own trouble stays an error.
+fn refusal(
+    error: Error,
+    key: Option<&Arc<ApiKey>>,
+    model: Option<Text<128>>,
+) -> Result<Bare<Decision>, Error> {
+    if error.code.status().is_server_error() {
+        return Err(error);
+    }
+    Ok(Bare(Decision {
+        status: error.code.status().as_u16(),
+        code: Some(error.code.as_str()),
+        message: Some(error.public_message().to_owned()),
+        model: model.map(|model| model.0),
+        retry_after_ms: error.rate_limit.map(|limit| limit.retry_after_ms),
+        ..about(key)
+    }))
+}

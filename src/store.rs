@@ -1,0 +1,28 @@
+//! SQL only, one file a table family. Every function takes a transaction (or a read handle) first; the tenant comes from
+//! a scope, never from a path.
+
+pub mod api_keys;
+pub mod email_tokens;
+pub mod organization_members;
+pub mod organizations;
+pub mod project_members;
+pub mod projects;
+pub mod sessions;
+pub mod signing_keys;
+pub mod usage;
+pub mod users;
+
+/// A pattern for `LIKE … ESCAPE '\'` that finds this text anywhere. The text is folded like the column it is held
+/// against, because the databases disagree about case.
+pub fn contains_pattern(folded: &str) -> String {
+    let mut pattern = String::with_capacity(folded.len() + 2);
+    pattern.push('%');
+    for character in folded.chars() {
+        if matches!(character, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern.push('%');
+    pattern
+}

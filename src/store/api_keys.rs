@@ -1,0 +1,276 @@
+//! API keys and their secrets. A secret is looked up by its SHA-256; the sealed copy is for `previous_key` of a rotation.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::live::keyring;
+use crate::reply::Page;
+use crate::rules::restrictions::{AllowedIps, Permissions};
+use crate::store::contains_pattern;
+
+/// A row of `api_keys`, with who made it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApiKey {
+    /// Primary key.
+    pub id: ApiKeyId,
+    /// As given.
+    pub name: String,
+    /// As given.
+    pub description: Option<String>,
+    /// What it may be used for.
+    pub permissions: Permissions,
+    /// Addresses it may be used from.
+    pub allowed_ips: Option<AllowedIps>,
+    /// Requests a minute.
+    pub rate_limit: Option<i64>,
+    /// Most tokens of one request.
+    pub max_tokens: Option<i64>,
+    /// Models it may be used with.
+    pub models: Option<Vec<String>>,
+    /// Creation.
+    pub created_at: Time,
+    /// When it ends.
+    pub expires_at: Option<Time>,
+    /// Last use.
+    pub last_used_at: Option<Time>,
+    /// Where from.
+    pub last_used_ip: Option<String>,
+    /// Who made it.
+    pub created_by: UserId,
+    /// Their address.
+    pub created_by_email: String,
+    /// Their name.
+    pub created_by_username: String,
+}
+
+const COLUMNS: &str = "k.*, u.email AS created_by_email, u.username AS created_by_username";
+
+impl FromRow for ApiKey {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            description: row.get("description")?,
+            permissions: permissions(row)?,
+            allowed_ips: allowed_ips(row)?,
+            rate_limit: row.get("rate_limit")?,
+            max_tokens: row.get("max_tokens")?,
+            models: string_list(row, "models")?,
+            created_at: row.get("created_at")?,
+            expires_at: row.get("expires_at")?,
+            last_used_at: row.get("last_used_at")?,
+            last_used_ip: row.get("last_used_ip")?,
+            created_by: row.get("created_by")?,
+            created_by_email: row.get("created_by_email")?,
+            created_by_username: row.get("created_by_username")?,
+        })
+    }
+}
+
+fn permissions(row: &Row) -> Result<Permissions, db::Error> {
+    let words: String = row.get("permissions")?;
+    Permissions::parse(&words).ok_or_else(|| db::Error::Internal(format!("permissions are {words:?}")))
+}
+
+fn string_list(row: &Row, column: &str) -> Result<Option<Vec<String>>, db::Error> {
+    let json: Option<String> = row.get(column)?;
+    json.map(|json| serde_json::from_str(&json))
+        .transpose()
+        .map_err(|error| db::Error::Internal(format!("{column}: {error}")))
+}
+
+fn allowed_ips(row: &Row) -> Result<Option<AllowedIps>, db::Error> {
+    // A list that can't be read must not turn into no restriction.
+    string_list(row, "allowed_ips")?
+        .map(|texts| AllowedIps::parse(&texts, "allowed_ips"))
+        .transpose()
+        .map_err(|_| db::Error::Internal("allowed_ips can't be read".into()))
+}
+
+/// What creation writes.
+pub struct NewApiKey<'a> {
+    /// Primary key.
+    pub id: ApiKeyId,
+    /// The tenant.
+    pub organization_id: OrganizationId,
+    /// The project.
+    pub project_id: ProjectId,
+    /// As given.
+    pub name: &'a str,
+    /// Unique within the project.
+    pub name_folded: &'a str,
+    /// As given.
+    pub description: Option<&'a str>,
+    /// What it may be used for.
+    pub permissions: Permissions,
+    /// Addresses it may be used from.
+    pub allowed_ips: Option<&'a AllowedIps>,
+    /// Requests a minute.
+    pub rate_limit: Option<i64>,
+    /// Most tokens of one request.
+    pub max_tokens: Option<i64>,
+    /// Models it may be used with.
+    pub models: Option<&'a [String]>,
+    /// Who makes it.
+    pub created_by: UserId,
+    /// When it ends.
+    pub expires_at: Option<Time>,
+}
+
+/// Adds a key; its secret follows with [`insert_secret`].
+///
+/// # Errors
+/// `Unique` with `ApiKeyName`.
+pub async fn insert(tx: &mut Tx, new: &NewApiKey<'_>, now: Time) -> Result<(), db::Error> {
+    sql("INSERT INTO api_keys (id, organization_id, project_id, name, name_folded, description, permissions, allowed_ips,
+                               rate_limit, max_tokens, models, created_by, created_at, updated_at, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14)")
+    .bind(new.id)
+    .bind(new.organization_id)
+    .bind(new.project_id)
+    .bind(new.name)
+    .bind(new.name_folded)
+    .bind(new.description)
+    .bind(new.permissions.to_string())
+    .bind(new.allowed_ips.map(|list| json(&list.texts().collect::<Vec<_>>())).transpose()?)
+    .bind(new.rate_limit)
+    .bind(new.max_tokens)
+    .bind(new.models.map(|ids| json(&ids)).transpose()?)
+    .bind(new.created_by)
+    .bind(now)
+    .bind(new.expires_at)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
+    serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
+}
+
+/// Adds a secret to a key.
+pub async fn insert_secret(
+    tx: &mut Tx,
+    api_key_id: ApiKeyId,
+    secret_hash: [u8; 32],
+    sealed_secret: Option<&[u8]>,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO api_key_secrets (secret_hash, api_key_id, sealed_secret, created_at) VALUES ($1, $2, $3, $4)")
+        .bind(secret_hash)
+        .bind(api_key_id)
+        .bind(sealed_secret)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Whether this project has this key.
+pub async fn exists(tx: &mut Tx, project_id: ProjectId, api_key_id: ApiKeyId) -> Result<bool, db::Error> {
+    let (count,): (i64,) = sql("SELECT COUNT(*) AS value FROM api_keys WHERE id = $1 AND project_id = $2")
+        .bind(api_key_id)
+        .bind(project_id)
+        .one(tx)
+        .await?;
+    Ok(count > 0)
+}
+
+/// The key with this id in this project.
+pub async fn by_id(
+    tx: &mut Tx,
+    project_id: ProjectId,
+    api_key_id: ApiKeyId,
+) -> Result<Option<ApiKey>, db::Error> {
+    sql(format!("SELECT {COLUMNS} FROM api_keys k JOIN users u ON u.id = k.created_by WHERE k.id = $1 AND k.project_id = $2"))
+        .bind(api_key_id)
+        .bind(project_id)
+        .optional(tx)
+        .await
+}
+
+impl FromRow for keyring::ApiKey {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            organization_id: row.get("organization_id")?,
+            project_id: row.get("project_id")?,
+            created_by: row.get("created_by")?,
+            permissions: permissions(row)?,
+            allowed_ips: allowed_ips(row)?,
+            rate_limit: row.get("rate_limit")?,
+            max_tokens: row.get("max_tokens")?,
+            models: string_list(row, "models")?,
+            expires_at: row.get("expires_at")?,
+            secret_ends_at: row.get("secret_ends_at")?,
+        })
+    }
+}
+
+/// The key that this secret belongs to, as the fast path holds it.
+pub async fn by_secret_hash(
+    tx: &mut Tx,
+    secret_hash: [u8; 32],
+) -> Result<Option<keyring::ApiKey>, db::Error> {
+    sql("SELECT k.*, s.ends_at AS secret_ends_at FROM api_key_secrets s JOIN api_keys k ON k.id = s.api_key_id
+         WHERE s.secret_hash = $1")
+    .bind(secret_hash)
+    .optional(tx)
+    .await
+}
+
+/// A computed status: it never waits for a job (decisions, section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StatusFilter {
+    /// Not expired.
+    Active,
+    /// Expired.
+    Expired,
+}
+
+/// Which keys a list shows.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// The project.
+    pub project_id: ProjectId,
+    /// Only those whose folded name holds this.
+    pub search_folded: String,
+    /// Only those in this state.
+    pub status: Option<StatusFilter>,
+    /// The instant that decides the state.
+    pub now: Time,
+}
+
+const LISTED: &str = "FROM api_keys k JOIN users u ON u.id = k.created_by
+     WHERE k.project_id = $1 AND k.name_folded LIKE $2 ESCAPE '\\'
+       AND ($3 = '' OR CASE WHEN k.expires_at IS NOT NULL AND k.expires_at <= $4 THEN 'expired' ELSE 'active' END = $3)";
+
+/// One page of them, newest first.
+pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ApiKey>, db::Error> {
+    bind(
+        sql(format!("SELECT {COLUMNS} {LISTED} ORDER BY k.created_at DESC, k.id LIMIT $5 OFFSET $6")),
+        filter,
+    )
+    .bind(page.page_size)
+    .bind(page.offset())
+    .all(tx)
+    .await
+}
+
+/// How many there are.
+pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
+    let (count,): (i64,) = bind(sql(format!("SELECT COUNT(*) AS value {LISTED}")), filter).one(tx).await?;
+    Ok(count)
+}
+
+fn bind(statement: db::Statement, filter: &Filter) -> db::Statement {
+    statement
+        .bind(filter.project_id)
+        .bind(contains_pattern(&filter.search_folded))
+        .bind(match filter.status {
+            None => "",
+            Some(StatusFilter::Active) => "active",
+            Some(StatusFilter::Expired) => "expired",
+        })
+        .bind(filter.now)
+}

@@ -1,0 +1,70 @@
+//! Single-use tokens that travel by mail; only their SHA-256 is stored.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::UserId;
+
+/// What a token is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Proves that somebody reads the address's mail.
+    VerifyEmail,
+}
+
+impl Purpose {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::VerifyEmail => "verify_email",
+        }
+    }
+}
+
+struct TokenOwner {
+    user_id: UserId,
+}
+
+impl FromRow for TokenOwner {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { user_id: row.get("user_id")? })
+    }
+}
+
+/// Stores a token; an older one for the same purpose is void from now on.
+pub async fn replace(
+    tx: &mut Tx,
+    user_id: UserId,
+    purpose: Purpose,
+    token_hash: [u8; 32],
+    now: Time,
+    expires_at: Time,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO email_tokens (token_hash, user_id, purpose, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (user_id, purpose) DO UPDATE
+         SET token_hash = excluded.token_hash, created_at = excluded.created_at, expires_at = excluded.expires_at")
+    .bind(token_hash)
+    .bind(user_id)
+    .bind(purpose.as_str())
+    .bind(now)
+    .bind(expires_at)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Uses a token up and says whose it was; `None` when it is unknown, used or expired. Deleting and reading in one
+/// statement lets exactly one of two racing requests have it.
+pub async fn consume(
+    tx: &mut Tx,
+    purpose: Purpose,
+    token_hash: [u8; 32],
+    now: Time,
+) -> Result<Option<UserId>, db::Error> {
+    let owner: Option<TokenOwner> =
+        sql("DELETE FROM email_tokens WHERE token_hash = $1 AND purpose = $2 AND expires_at > $3 RETURNING user_id")
+            .bind(token_hash)
+            .bind(purpose.as_str())
+            .bind(now)
+            .optional(tx)
+            .await?;
+    Ok(owner.map(|owner| owner.user_id))
+}

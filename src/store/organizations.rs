@@ -1,0 +1,191 @@
+//! Organizations: the tenants.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{OrganizationId, UserId};
+use crate::money::Nano;
+use crate::reply::Page;
+use crate::roles::OrganizationRole;
+use crate::store::contains_pattern;
+
+/// A row of `organizations`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Organization {
+    /// Primary key.
+    pub id: OrganizationId,
+    /// As given.
+    pub name: String,
+    /// As given.
+    pub description: Option<String>,
+    /// What new members become.
+    pub default_role: OrganizationRole,
+    /// Whether projects may be public.
+    pub allow_public_projects: bool,
+    /// What its money is counted in.
+    pub currency: String,
+    /// Creation.
+    pub created_at: Time,
+    /// Last change.
+    pub updated_at: Time,
+}
+
+impl FromRow for Organization {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            description: row.get("description")?,
+            default_role: role(row, "default_role")?,
+            allow_public_projects: row.get("allow_public_projects")?,
+            currency: row.get("currency")?,
+            created_at: row.get("created_at")?,
+            updated_at: row.get("updated_at")?,
+        })
+    }
+}
+
+fn role(row: &Row, column: &str) -> Result<OrganizationRole, db::Error> {
+    let word: String = row.get(column)?;
+    OrganizationRole::parse(&word).ok_or_else(|| db::Error::Internal(format!("{column} is {word:?}")))
+}
+
+/// What creation writes.
+pub struct NewOrganization<'a> {
+    /// Primary key.
+    pub id: OrganizationId,
+    /// As given.
+    pub name: &'a str,
+    /// Unique among those with the same creator.
+    pub name_folded: &'a str,
+    /// As given.
+    pub description: Option<&'a str>,
+    /// What new members become.
+    pub default_role: OrganizationRole,
+    /// Whether projects may be public.
+    pub allow_public_projects: bool,
+    /// ISO 4217 code.
+    pub currency: &'a str,
+    /// How far its wallet may go below zero.
+    pub credit_limit: Nano,
+    /// Who makes it.
+    pub created_by: UserId,
+}
+
+/// Adds an organization on the plan `pay_as_you_go`.
+///
+/// # Errors
+/// `Unique` with `OrganizationName`.
+pub async fn insert(tx: &mut Tx, new: &NewOrganization<'_>, now: Time) -> Result<(), db::Error> {
+    let credit_limit_nano =
+        new.credit_limit.to_i64().ok_or_else(|| db::Error::Internal("credit limit".into()))?;
+    sql("INSERT INTO organizations (id, name, name_folded, description, default_role, allow_public_projects, plan,
+                                    currency, credit_limit_nano, created_by, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, 'pay_as_you_go', $7, $8, $9, $10, $10)")
+    .bind(new.id)
+    .bind(new.name)
+    .bind(new.name_folded)
+    .bind(new.description)
+    .bind(new.default_role.as_str())
+    .bind(new.allow_public_projects)
+    .bind(new.currency)
+    .bind(credit_limit_nano)
+    .bind(new.created_by)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// One organization with its counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrganizationDetail {
+    /// The row.
+    pub organization: Organization,
+    /// Members.
+    pub members_count: i64,
+    /// Projects.
+    pub projects_count: i64,
+}
+
+impl FromRow for OrganizationDetail {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            organization: Organization::from_row(row)?,
+            members_count: row.get("members_count")?,
+            projects_count: row.get("projects_count")?,
+        })
+    }
+}
+
+/// The organization with this id.
+pub async fn detail(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Option<OrganizationDetail>, db::Error> {
+    sql("SELECT o.*,
+                (SELECT COUNT(*) FROM organization_members m WHERE m.organization_id = o.id) AS members_count,
+                (SELECT COUNT(*) FROM projects p WHERE p.organization_id = o.id) AS projects_count
+         FROM organizations o WHERE o.id = $1")
+    .bind(organization_id)
+    .optional(tx)
+    .await
+}
+
+/// An organization and the caller's role in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListedOrganization {
+    /// The row.
+    pub organization: Organization,
+    /// The caller's role.
+    pub role: OrganizationRole,
+}
+
+impl FromRow for ListedOrganization {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { organization: Organization::from_row(row)?, role: role(row, "role")? })
+    }
+}
+
+/// Which organizations a list shows.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// Those that this person belongs to.
+    pub user_id: UserId,
+    /// Only this one, for an API key.
+    pub only: Option<OrganizationId>,
+    /// Only those whose folded name holds this.
+    pub search_folded: String,
+    /// Only those in which the person has this role.
+    pub role: Option<OrganizationRole>,
+}
+
+const LISTED: &str = "FROM organization_members m JOIN organizations o ON o.id = m.organization_id
+     WHERE m.user_id = $1 AND ($2 = '' OR o.id = $2) AND o.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR m.role = $4)";
+
+/// One page of them, newest first.
+pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ListedOrganization>, db::Error> {
+    bind(
+        sql(format!(
+            "SELECT o.*, m.role AS role {LISTED} ORDER BY o.created_at DESC, o.id LIMIT $5 OFFSET $6"
+        )),
+        filter,
+    )
+    .bind(page.page_size)
+    .bind(page.offset())
+    .all(tx)
+    .await
+}
+
+/// How many there are.
+pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
+    let (count,): (i64,) = bind(sql(format!("SELECT COUNT(*) AS value {LISTED}")), filter).one(tx).await?;
+    Ok(count)
+}
+
+fn bind(statement: db::Statement, filter: &Filter) -> db::Statement {
+    statement
+        .bind(filter.user_id)
+        .bind(filter.only.map(|id| id.to_string()).unwrap_or_default())
+        .bind(contains_pattern(&filter.search_folded))
+        .bind(filter.role.map_or("", OrganizationRole::as_str))
+}

@@ -1,0 +1,58 @@
+//! Login sessions: a token is as good as its session.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{SessionId, UserId};
+
+struct Live {
+    user_id: UserId,
+}
+
+impl FromRow for Live {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { user_id: row.get("user_id")? })
+    }
+}
+
+/// Opens a session.
+pub async fn insert(
+    tx: &mut Tx,
+    session_id: SessionId,
+    user_id: UserId,
+    remember_me: bool,
+    now: Time,
+    expires_at: Time,
+) -> Result<(), db::Error> {
+    sql(
+        "INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)",
+    )
+    .bind(session_id)
+    .bind(user_id)
+    .bind(remember_me)
+    .bind(now)
+    .bind(expires_at)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Whose session it is, while it is alive.
+pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<UserId>, db::Error> {
+    let live: Option<Live> =
+        sql("SELECT user_id FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
+            .bind(session_id)
+            .bind(now)
+            .optional(tx)
+            .await?;
+    Ok(live.map(|live| live.user_id))
+}
+
+/// Ends a session.
+pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE sessions SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL")
+        .bind(session_id)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

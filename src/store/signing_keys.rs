@@ -1,0 +1,53 @@
+//! The keys that sign tokens; the private halves sealed under the master key.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+
+/// A row of `signing_keys`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SigningKeyRow {
+    /// Primary key.
+    pub kid: String,
+    /// The public half.
+    pub public_key: [u8; 32],
+    /// The private key, sealed.
+    pub sealed_private_key: Vec<u8>,
+}
+
+impl FromRow for SigningKeyRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let public_key: Vec<u8> = row.get("public_key")?;
+        Ok(Self {
+            kid: row.get("kid")?,
+            public_key: public_key
+                .try_into()
+                .map_err(|_| db::Error::Internal("a public key has 32 bytes".into()))?,
+            sealed_private_key: row.get("sealed_private_key")?,
+        })
+    }
+}
+
+/// All keys, newest first.
+pub async fn all(tx: &mut Tx) -> Result<Vec<SigningKeyRow>, db::Error> {
+    sql("SELECT kid, public_key, sealed_private_key FROM signing_keys ORDER BY created_at DESC, kid")
+        .all(tx)
+        .await
+}
+
+/// Adds a key.
+pub async fn insert(
+    tx: &mut Tx,
+    kid: &str,
+    public_key: &[u8; 32],
+    sealed_private_key: &[u8],
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO signing_keys (kid, public_key, sealed_private_key, created_at) VALUES ($1, $2, $3, $4)")
+        .bind(kid)
+        .bind(public_key.as_slice())
+        .bind(sealed_private_key)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! Usage: events that count once, and the daily rows that every reading is made from.
+
+use crate::catalog::Kind;
+use crate::clock::{Day, Time};
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
+use crate::money::Pico;
+use crate::rules::periods::Range;
+
+/// Who pays for an event: found by the key that it names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Payer {
+    /// The tenant.
+    pub organization_id: OrganizationId,
+    /// The project.
+    pub project_id: ProjectId,
+}
+
+impl FromRow for Payer {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { organization_id: row.get("organization_id")?, project_id: row.get("project_id")? })
+    }
+}
+
+/// The tenant and project of a key; an expired key still pays for what it was used for.
+pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, db::Error> {
+    sql("SELECT organization_id, project_id FROM api_keys WHERE id = $1").bind(api_key_id).optional(tx).await
+}
+
+/// An event, rated.
+#[derive(Clone, Debug)]
+pub struct RatedEvent {
+    /// Who pays.
+    pub payer: Payer,
+    /// Who reports it.
+    pub source: String,
+    /// Unique within the source.
+    pub event_id: String,
+    /// SHA-256 of what it says.
+    pub payload_hash: [u8; 32],
+    /// Whose use it was.
+    pub api_key_id: ApiKeyId,
+    /// The model.
+    pub model: String,
+    /// Chat or embeddings.
+    pub kind: Kind,
+    /// When it happened: the day it counts on.
+    pub occurred_at: Time,
+    /// Tokens in.
+    pub prompt_tokens: i64,
+    /// Tokens out.
+    pub completion_tokens: i64,
+    /// Unix milliseconds from which its price is in force.
+    pub price_version: i64,
+    /// What it costs at list price.
+    pub amount: Pico,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recorded {
+    /// It is new and counts.
+    New,
+    /// The same event was there already.
+    Duplicate,
+    /// Another event has this id.
+    Conflict,
+}
+
+struct PayloadHash(Vec<u8>);
+
+impl FromRow for PayloadHash {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        row.get("payload_hash").map(Self)
+    }
+}
+
+/// Records an event and adds it to its day, or does neither. The primary key of `usage_events` is the gate that makes it
+/// count exactly once.
+pub async fn record(tx: &mut Tx, event: &RatedEvent, now: Time) -> Result<Recorded, db::Error> {
+    let amount_pico =
+        event.amount.to_i64().ok_or_else(|| db::Error::Internal("amount past 64 bits".into()))?;
+    let inserted = sql("INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id,
+                model, kind, occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+             ON CONFLICT (organization_id, source, event_id) DO NOTHING")
+    .bind(event.payer.organization_id)
+    .bind(event.source.as_str())
+    .bind(event.event_id.as_str())
+    .bind(event.payload_hash)
+    .bind(event.payer.project_id)
+    .bind(event.api_key_id)
+    .bind(event.model.as_str())
+    .bind(event.kind.as_str())
+    .bind(event.occurred_at)
+    .bind(now)
+    .bind(event.prompt_tokens)
+    .bind(event.completion_tokens)
+    .bind(event.price_version)
+    .bind(amount_pico)
+    .execute(tx)
+    .await?;
+    if inserted == 0 {
+        return compare(tx, event).await;
+    }
+    add_to_day(tx, event, amount_pico).await?;
+    Ok(Recorded::New)
+}
+
+async fn compare(tx: &mut Tx, event: &RatedEvent) -> Result<Recorded, db::Error> {
+    let stored: PayloadHash = sql(
+        "SELECT payload_hash FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3",
+    )
+    .bind(event.payer.organization_id)
+    .bind(event.source.as_str())
+    .bind(event.event_id.as_str())
+    .one(tx)
+    .await?;
+    Ok(if stored.0 == event.payload_hash { Recorded::Duplicate } else { Recorded::Conflict })
+}
+
+async fn add_to_day(tx: &mut Tx, event: &RatedEvent, amount_pico: i64) -> Result<(), db::Error> {
+    sql("INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day,
+                                  requests, prompt_tokens, completion_tokens, amount_pico)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10)
+         ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind) DO UPDATE
+         SET requests = usage_daily.requests + 1,
+             prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
+             completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
+             amount_pico = usage_daily.amount_pico + excluded.amount_pico")
+    .bind(event.payer.organization_id)
+    .bind(event.payer.project_id)
+    .bind(event.api_key_id)
+    .bind(event.model.as_str())
+    .bind(event.price_version)
+    .bind(event.kind.as_str())
+    .bind(event.occurred_at.day().unix_days())
+    .bind(event.prompt_tokens)
+    .bind(event.completion_tokens)
+    .bind(amount_pico)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The usage of one day and kind, of the whole organization or of one key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DayUsage {
+    /// UTC.
+    pub day: Day,
+    /// Chat or embeddings.
+    pub kind: Kind,
+    /// Events.
+    pub requests: i64,
+    /// Tokens in.
+    pub prompt_tokens: i64,
+    /// Tokens out.
+    pub completion_tokens: i64,
+    /// At list price.
+    pub amount: Pico,
+}
+
+impl FromRow for DayUsage {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let kind: String = row.get("kind")?;
+        let whole: i64 = row.get("amount_whole")?;
+        let rest_pico: i64 = row.get("amount_rest_pico")?;
+        Ok(Self {
+            day: Day::from_unix_days(row.get("day")?),
+            kind: Kind::parse(&kind).ok_or_else(|| db::Error::Internal(format!("kind is {kind:?}")))?,
+            requests: row.get("requests")?,
+            prompt_tokens: row.get("prompt_tokens")?,
+            completion_tokens: row.get("completion_tokens")?,
+            amount: Pico::from_units(i128::from(whole) * PICO_PER_PART + i128::from(rest_pico)),
+        })
+    }
+}
+
+/// Amounts are summed in two parts, so that a sum past 64 bits of pico stays exact on both databases.
+const PICO_PER_PART: i128 = 1_000_000_000_000;
+
+const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
+     CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
+     CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
+     CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
+     CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
+
+/// The days of an organization on which something was used, oldest first.
+pub async fn by_day(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    range: Range,
+) -> Result<Vec<DayUsage>, db::Error> {
+    sql(format!(
+        "SELECT day, kind, {SUMS} FROM usage_daily
+         WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY day, kind ORDER BY day, kind"
+    ))
+    .bind(organization_id)
+    .bind(range.start.unix_days())
+    .bind(range.end_exclusive.unix_days())
+    .heavy()
+    .all(tx)
+    .await
+}
+
+/// The usage of one key on one day.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyDayUsage {
+    /// Which key.
+    pub api_key_id: ApiKeyId,
+    /// Its name.
+    pub api_key_name: String,
+    /// What it used.
+    pub usage: DayUsage,
+}
+
+impl FromRow for KeyDayUsage {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            api_key_id: row.get("api_key_id")?,
+            api_key_name: row.get("api_key_name")?,
+            usage: DayUsage::from_row(row)?,
+        })
+    }
+}
+
+/// The days of a project on which something was used, key by key, oldest first.
+pub async fn by_key_and_day(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+    range: Range,
+) -> Result<Vec<KeyDayUsage>, db::Error> {
+    sql(format!(
+        "SELECT d.day AS day, d.kind AS kind, d.api_key_id AS api_key_id, k.name AS api_key_name,
+                requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico
+         FROM (SELECT day, kind, api_key_id, {SUMS} FROM usage_daily
+               WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4
+               GROUP BY day, kind, api_key_id) d
+         JOIN api_keys k ON k.id = d.api_key_id
+         ORDER BY d.day, k.name_folded, d.api_key_id, d.kind"
+    ))
+    .bind(organization_id)
+    .bind(project_id)
+    .bind(range.start.unix_days())
+    .bind(range.end_exclusive.unix_days())
+    .heavy()
+    .all(tx)
+    .await
+}
+
+/// Everything that was ever used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Totals {
+    /// Events.
+    pub requests: i64,
+    /// Tokens in and out.
+    pub tokens: i64,
+}
+
+impl FromRow for Totals {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { requests: row.get("requests")?, tokens: row.get("tokens")? })
+    }
+}
+
+const TOTALS: &str = "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS requests,
+     CAST(COALESCE(SUM(prompt_tokens + completion_tokens), 0) AS BIGINT) AS tokens FROM usage_daily";
+
+/// Of a project.
+pub async fn project_totals(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+) -> Result<Totals, db::Error> {
+    sql(format!("{TOTALS} WHERE organization_id = $1 AND project_id = $2"))
+        .bind(organization_id)
+        .bind(project_id)
+        .heavy()
+        .one(tx)
+        .await
+}
+
+/// Of a key.
+pub async fn key_totals(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Totals, db::Error> {
+    sql(format!("{TOTALS} WHERE api_key_id = $1")).bind(api_key_id).heavy().one(tx).await
+}

@@ -1,0 +1,124 @@
+//! Accounts.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::UserId;
+
+/// A row of `users`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct User {
+    /// Primary key.
+    pub id: UserId,
+    /// As given.
+    pub email: String,
+    /// As given.
+    pub username: String,
+    /// As given.
+    pub full_name: Option<String>,
+    /// E.164.
+    pub phone: Option<String>,
+    /// PHC string.
+    pub password_hash: String,
+    /// Registration.
+    pub created_at: Time,
+    /// When the address was verified.
+    pub email_verified_at: Option<Time>,
+    /// When the number was verified.
+    pub phone_verified_at: Option<Time>,
+    /// The last login.
+    pub last_login_at: Option<Time>,
+}
+
+impl FromRow for User {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            email: row.get("email")?,
+            username: row.get("username")?,
+            full_name: row.get("full_name")?,
+            phone: row.get("phone")?,
+            password_hash: row.get("password_hash")?,
+            created_at: row.get("created_at")?,
+            email_verified_at: row.get("email_verified_at")?,
+            phone_verified_at: row.get("phone_verified_at")?,
+            last_login_at: row.get("last_login_at")?,
+        })
+    }
+}
+
+/// What a registration writes.
+pub struct NewUser<'a> {
+    /// Primary key.
+    pub id: UserId,
+    /// As given.
+    pub email: &'a str,
+    /// Unique.
+    pub email_folded: &'a str,
+    /// As given.
+    pub username: &'a str,
+    /// Unique.
+    pub username_folded: &'a str,
+    /// As given.
+    pub full_name: Option<&'a str>,
+    /// E.164.
+    pub phone: Option<&'a str>,
+    /// PHC string.
+    pub password_hash: &'a str,
+}
+
+/// Adds an account.
+///
+/// # Errors
+/// `Unique` with `UserEmail` or `UserUsername`: the constraints decide races.
+pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Time) -> Result<(), db::Error> {
+    sql("INSERT INTO users (id, email, email_folded, username, username_folded, full_name, phone, password_hash, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+    .bind(user.id)
+    .bind(user.email)
+    .bind(user.email_folded)
+    .bind(user.username)
+    .bind(user.username_folded)
+    .bind(user.full_name)
+    .bind(user.phone)
+    .bind(user.password_hash)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The account with this address, compared without regard to case.
+pub async fn by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<User>, db::Error> {
+    sql("SELECT * FROM users WHERE email_folded = $1").bind(email_folded).optional(tx).await
+}
+
+/// The account with this id.
+pub async fn by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<User>, db::Error> {
+    sql("SELECT * FROM users WHERE id = $1").bind(user_id).optional(tx).await
+}
+
+/// Notes a login.
+pub async fn set_last_login(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE users SET last_login_at = $2 WHERE id = $1").bind(user_id).bind(now).execute(tx).await?;
+    Ok(())
+}
+
+/// Replaces the stored hash by one with today's parameters.
+pub async fn set_password_hash(tx: &mut Tx, user_id: UserId, password_hash: &str) -> Result<(), db::Error> {
+    sql("UPDATE users SET password_hash = $2 WHERE id = $1")
+        .bind(user_id)
+        .bind(password_hash)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Marks the address as verified; the first time counts.
+pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL")
+        .bind(user_id)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! The endpoints, laid out like `src/api`.
+
+mod api_keys;
+mod auth;
+mod models;
+mod organizations;
+mod usage;

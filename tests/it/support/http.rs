@@ -1,0 +1,118 @@
+//! Calls in process: a request built in words, an answer read as JSON.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Method, Request, header};
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// A request being built.
+pub struct Call {
+    router: Router,
+    request: axum::http::request::Builder,
+    body: Vec<u8>,
+    peer: IpAddr,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Call {
+    pub fn new(router: &Router, method: Method, path: &str) -> Self {
+        let request = Request::builder().method(method).uri(path);
+        Self { router: router.clone(), request, body: Vec::new(), peer: IpAddr::from([127, 0, 0, 1]) }
+    }
+
+    pub fn bearer(self, token: &str) -> Self {
+        if token.is_empty() { self } else { self.header("authorization", &format!("Bearer {token}")) }
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.request = self.request.header(name, value);
+        self
+    }
+
+    pub fn from(mut self, peer: &str) -> Self {
+        self.peer = peer.parse().unwrap();
+        self
+    }
+
+    pub fn json(self, body: &Value) -> Self {
+        self.header(header::CONTENT_TYPE.as_str(), "application/json").raw(body.to_string().into_bytes())
+    }
+
+    pub fn raw(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    pub async fn send(self) -> Answer {
+        let mut request = self.request.body(Body::from(self.body)).unwrap();
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::new(self.peer, 40_000)));
+        let response = self.router.oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    /// Sends it and takes the envelope's `data`; anything but success fails the test.
+    pub async fn data(self) -> Value {
+        let answer = self.send().await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let mut body = answer.json();
+        assert_eq!(body["status_code"], 200);
+        assert_eq!(body["status_message"], "SUCCESS");
+        body["data"].take()
+    }
+
+    /// Sends it and takes the bare body; anything but success fails the test.
+    pub async fn bare(self) -> Value {
+        let answer = self.send().await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.json()
+    }
+
+    /// Sends it and takes status and `error.code`; success fails the test.
+    pub async fn refused(self) -> (u16, String) {
+        let answer = self.send().await;
+        assert_ne!(answer.status, 200, "{}", answer.text);
+        (answer.status, answer.code())
+    }
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// `error.code`.
+    pub fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// `error.details` as `param code` lines.
+    pub fn details(&self) -> Vec<String> {
+        let body = self.json();
+        let details = body["error"]["details"].as_array().cloned().unwrap_or_default();
+        details
+            .iter()
+            .map(|d| format!("{} {}", d["param"].as_str().unwrap(), d["code"].as_str().unwrap()))
+            .collect()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}

@@ -1,0 +1,262 @@
+//! A whole server in process, on a fresh database, with a clock that stands still; and the people in it.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use axum::Router;
+use axum::http::Method;
+use serde_json::{Value, json};
+use tollkeeper::app::App;
+use tollkeeper::clock::{Clock, Time};
+use tollkeeper::config::Config;
+use tollkeeper::ids::{OrganizationId, ProjectId, SessionId, UserId};
+use tollkeeper::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::routes::Listener;
+use tollkeeper::secrets::jwt::{Claims, TokenKind};
+use tollkeeper::server;
+use tollkeeper::store;
+
+use super::http::Call;
+use super::postgres::Cluster;
+
+/// When every test begins.
+pub const START: &str = "2026-03-10T12:00:00.000Z";
+
+/// The password of everybody.
+pub const PASSWORD: &str = "Correct-Horse-7-Staple";
+
+/// A server, its clock and its folder.
+pub struct World {
+    pub app: App,
+    pub clock: Clock,
+    pub public: Router,
+    pub service: Router,
+    pub data_dir: PathBuf,
+    pub backend: &'static str,
+    _folder: Folder,
+}
+
+/// Somebody with an account and a session.
+#[derive(Clone, Debug)]
+pub struct Somebody {
+    pub id: UserId,
+    pub access_token: String,
+    pub refresh_token: String,
+    pub session_id: SessionId,
+}
+
+/// An organization or a project.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub organization: String,
+    pub project: String,
+}
+
+impl Place {
+    pub fn organization_path(&self) -> String {
+        format!("/v1/organizations/{}", self.organization)
+    }
+    pub fn project_path(&self) -> String {
+        format!("/v1/organizations/{}/projects/{}", self.organization, self.project)
+    }
+}
+
+/// A folder that goes when the test does.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("tollkeeper-test-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::fs::remove_dir_all(&self.0).is_err() {
+            // A test may have removed it already.
+        }
+    }
+}
+
+/// Runs a test on SQLite, and on PostgreSQL when it is to be had.
+pub fn on_each_database(test: impl AsyncFn(World)) {
+    on_each_database_with(&[], test);
+}
+
+/// The same, with some of the configuration set: pairs of environment variables.
+pub fn on_each_database_with(settings: &[(&str, &str)], test: impl AsyncFn(World)) {
+    runtime().block_on(async {
+        test(World::new("sqlite", None, settings).await).await;
+        if let Some(cluster) = Cluster::shared() {
+            let url = cluster.new_database().await;
+            test(World::new("postgres", Some(url), settings).await).await;
+        }
+    });
+}
+
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+impl World {
+    pub async fn new(backend: &'static str, database_url: Option<String>, settings: &[(&str, &str)]) -> Self {
+        let folder = Folder::new();
+        let clock = Clock::fixed(Time::parse(START).unwrap());
+        let app = App::new(config(&folder.0, database_url, settings), clock.clone()).unwrap();
+        app.boot().await.unwrap();
+        Self {
+            public: server::router(&app, Listener::Public),
+            service: server::router(&app, Listener::Service),
+            data_dir: folder.0.clone(),
+            app,
+            clock,
+            backend,
+            _folder: folder,
+        }
+    }
+
+    pub fn get(&self, path: &str) -> Call {
+        Call::new(&self.public, Method::GET, path)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Call {
+        Call::new(&self.public, Method::POST, path).json(body)
+    }
+
+    pub fn call(&self, method: Method, path: &str) -> Call {
+        Call::new(&self.public, method, path)
+    }
+
+    /// A call of the service listener with its token.
+    pub fn ask(&self, path: &str, body: &Value) -> Call {
+        Call::new(&self.service, Method::POST, path).bearer(self.app.service_token.expose()).json(body)
+    }
+
+    /// Somebody with a verified account and a session, straight from the store: password hashing has tests of its own.
+    pub async fn somebody(&self, name: &str) -> Somebody {
+        let (now, random) = (self.clock.now(), &self.app.random);
+        let (id, session_id) = (UserId::new(now, random), SessionId::new(now, random));
+        let email = format!("{name}@example.com");
+        let new = store::users::NewUser {
+            id,
+            email: &email,
+            email_folded: &email,
+            username: name,
+            username_folded: name,
+            full_name: None,
+            phone: None,
+            password_hash: password_hash(&self.app).await,
+        };
+        let mut tx = self.app.db.write().await.unwrap();
+        store::users::insert(&mut tx, &new, now).await.unwrap();
+        store::users::set_email_verified(&mut tx, id, now).await.unwrap();
+        let ends = now.plus_ms(30 * tollkeeper::clock::DAY_MS);
+        store::sessions::insert(&mut tx, session_id, id, false, now, ends).await.unwrap();
+        tx.commit().await.unwrap();
+        let access_token = self.token(TokenKind::Access, id, session_id, 3600).await;
+        let refresh_token = self.token(TokenKind::Refresh, id, session_id, 30 * 86_400).await;
+        Somebody { id, access_token, refresh_token, session_id }
+    }
+
+    /// A token as the server would sign it.
+    pub async fn token(&self, kind: TokenKind, user: UserId, session: SessionId, lives_s: i64) -> String {
+        let iat = self.clock.now().unix_seconds();
+        let claims = Claims {
+            iss: self.app.public_url.clone(),
+            aud: self.app.public_url.clone(),
+            sub: user,
+            sid: session,
+            jti: "jti_test".into(),
+            iat,
+            exp: iat + lives_s,
+        };
+        self.app.signing_keys.keyset(&self.app).await.unwrap().sign(kind, &claims)
+    }
+
+    pub async fn organization(&self, owner: &Somebody, name: &str) -> String {
+        let body = json!({"name": name, "settings": {"allow_public_projects": true}});
+        id(&self.post("/v1/organizations", &body).bearer(&owner.access_token).data().await)
+    }
+
+    pub async fn project(&self, owner: &Somebody, organization: &str, name: &str) -> String {
+        let path = format!("/v1/organizations/{organization}/projects");
+        id(&self.post(&path, &json!({ "name": name })).bearer(&owner.access_token).data().await)
+    }
+
+    /// An organization with one project.
+    pub async fn place(&self, owner: &Somebody, name: &str) -> Place {
+        let organization = self.organization(owner, name).await;
+        let project = self.project(owner, &organization, &format!("{name} project")).await;
+        Place { organization, project }
+    }
+
+    /// A key: its id and its secret.
+    pub async fn key(&self, maker: &Somebody, place: &Place, body: &Value) -> (String, String) {
+        let path = format!("{}/api-keys", place.project_path());
+        let data = self.post(&path, body).bearer(&maker.access_token).data().await;
+        (id(&data), data["key"].as_str().unwrap().to_owned())
+    }
+
+    pub async fn join_organization(&self, place: &Place, who: &Somebody, role: OrganizationRole) {
+        let organization = OrganizationId::parse(&place.organization).unwrap();
+        let mut tx = self.app.db.write().await.unwrap();
+        store::organization_members::insert(&mut tx, organization, who.id, role, self.clock.now())
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    pub async fn join_project(&self, place: &Place, who: &Somebody, role: ProjectRole) {
+        let project = ProjectId::parse(&place.project).unwrap();
+        let mut tx = self.app.db.write().await.unwrap();
+        store::project_members::insert(&mut tx, project, who.id, role, self.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// The token in the newest mail to this address.
+    pub fn mailed_token(&self, address: &str) -> String {
+        let mut mails: Vec<_> = std::fs::read_dir(self.data_dir.join("mail"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "eml"))
+            .filter(|path| std::fs::read_to_string(path).unwrap().contains(address))
+            .collect();
+        mails.sort();
+        let mail = std::fs::read_to_string(mails.last().expect("no mail")).unwrap();
+        let is_token = |line: &&str| {
+            line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+        };
+        mail.lines().map(str::trim_end).find(is_token).expect("no token in the mail").to_owned()
+    }
+}
+
+/// The `id` of a reply.
+pub fn id(data: &Value) -> String {
+    data["id"].as_str().unwrap().to_owned()
+}
+
+pub fn config(folder: &std::path::Path, database_url: Option<String>, settings: &[(&str, &str)]) -> Config {
+    let mut environment = vec![
+        ("TOLLKEEPER_DATA_DIR".to_owned(), folder.to_str().unwrap().to_owned()),
+        ("TOLLKEEPER_LOG__ACCESS".to_owned(), "false".to_owned()),
+    ];
+    environment.extend(database_url.map(|url| ("TOLLKEEPER_DATABASE_URL".to_owned(), url)));
+    environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    Config::load(None, environment).unwrap()
+}
+
+/// One hash for everybody: argon2 takes its time.
+async fn password_hash(app: &App) -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    if let Some(hash) = HASH.get() {
+        return hash;
+    }
+    let hash = app.hasher.hash(PASSWORD).await.unwrap();
+    HASH.get_or_init(|| hash)
+}
