@@ -106,14 +106,31 @@ pub fn error_response(error: &Error, enveloped: bool) -> Response<Body> {
         details: &error.details,
     };
     let body = if enveloped {
-        let word = error.code.as_str().to_uppercase();
-        to_json(&json!({"status_code": status.as_u16(), "status_message": word, "data": {}, "error": object}))
+        to_json(&ErrorEnvelope {
+            status_code: status.as_u16(),
+            status_message: error.code.as_str().to_uppercase(),
+            data: serde_json::Map::new(),
+            error: object,
+        })
     } else {
-        to_json(&json!({ "error": object }))
+        to_json(&BareError { error: object })
     };
     let mut response = json_response(status, body.unwrap_or_default());
     error_headers(error, response.headers_mut());
     response
+}
+
+#[derive(Serialize)]
+struct ErrorEnvelope<'a> {
+    status_code: u16,
+    status_message: String,
+    data: serde_json::Map<String, serde_json::Value>,
+    error: ErrorObject<'a>,
+}
+
+#[derive(Serialize)]
+struct BareError<'a> {
+    error: ErrorObject<'a>,
 }
 
 /// The `error` object of every failure.

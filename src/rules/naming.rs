@@ -88,7 +88,10 @@ pub fn username(text: &str) -> Result<Name, Problem> {
     for form in [&name.display, &name.folded] {
         let starts_well = form.chars().next().is_none_or(|c| !is_combining_mark(c));
         if !starts_well || !form.chars().all(is_username_char) {
-            return Err(Problem::new("invalid_characters", "use letters, digits and `.`, `_`, `-` only"));
+            return Err(Problem::new(
+                "invalid_characters",
+                "must have only letters, digits and `.`, `_`, `-`",
+            ));
         }
         at_most(form, USERNAME_MAX)?;
         if form.chars().count() < USERNAME_MIN {
@@ -125,7 +128,7 @@ pub fn phone(text: &str) -> Result<String, Problem> {
         Ok(canonical)
     } else {
         let message =
-            "write the number with its country code, `+` and 7 to 15 digits, for instance +14155550123";
+            "must begin with `+` and its country code, 7 to 15 digits in all, for instance +14155550123";
         Err(Problem::new("invalid_phone", message))
     }
 }
@@ -138,7 +141,7 @@ pub fn phone(text: &str) -> Result<String, Problem> {
 /// # Errors
 /// `too_long` or `invalid_email`.
 pub fn email(text: &str) -> Result<Name, Problem> {
-    let invalid = || Problem::new("invalid_email", "write one address, for instance ada@example.org");
+    let invalid = || Problem::new("invalid_email", "must be one address, for instance ada@example.org");
     if text.len() > EMAIL_MAX_BYTES {
         return Err(Problem::new("too_long", format!("must be at most {EMAIL_MAX_BYTES} bytes")));
     }

@@ -37,33 +37,25 @@ pub fn check(password: &str, about: &About<'_>) -> Vec<Problem> {
     let normal: String = password.nfc().take(LONGEST + 1).collect();
     let length = normal.chars().count();
     if length > LONGEST {
-        let message = format!("the password must be at most {LONGEST} characters");
+        let message = format!("must be at most {LONGEST} characters");
         return vec![Problem::new("password_too_long", message)];
     }
     let lower = lowercase(&normal);
     let words = personal_words(about);
     let rules = [
-        (length < SHORTEST, "password_too_short", "the password must be at least 8 characters"),
-        (
-            !normal.chars().any(char::is_uppercase),
-            "password_needs_uppercase",
-            "the password needs an upper-case letter",
-        ),
-        (
-            !normal.chars().any(char::is_lowercase),
-            "password_needs_lowercase",
-            "the password needs a lower-case letter",
-        ),
-        (!normal.chars().any(is_digit), "password_needs_digit", "the password needs a digit"),
+        (length < SHORTEST, "password_too_short", "must be at least 8 characters"),
+        (!normal.chars().any(char::is_uppercase), "password_needs_uppercase", "needs an upper-case letter"),
+        (!normal.chars().any(char::is_lowercase), "password_needs_lowercase", "needs a lower-case letter"),
+        (!normal.chars().any(is_digit), "password_needs_digit", "needs a digit"),
         (
             is_common(&normal, about, &words),
             "password_common",
-            "the password is too easy to guess: add words or characters that nobody would expect",
+            "is too easy to guess: add words or characters that nobody would expect",
         ),
         (
             words.iter().any(|word| leans_on(&lower, word)),
             "password_personal",
-            "the password must have 8 characters beside your username, e-mail address and name",
+            "must have 8 characters beside your username, e-mail address and name",
         ),
     ];
     rules

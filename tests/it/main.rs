@@ -24,4 +24,5 @@ mod api;
 mod bad_input;
 mod db;
 mod layout;
+mod readme;
 mod support;

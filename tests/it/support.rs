@@ -2,4 +2,5 @@
 
 pub mod http;
 pub mod postgres;
+pub mod python;
 pub mod world;

@@ -46,7 +46,7 @@ impl Record for Register {
                 full_name: full_name.as_ref().and_then(Option::as_ref).map(|f| f.0.as_str()),
             };
             for problem in password::check(&password.0, &about) {
-                fields.problem::<()>("password", problem.code, problem.message);
+                fields.problem::<()>("password", problem.code, format!("`password` {}.", problem.message));
             }
         }
         Some(Self {
