@@ -277,6 +277,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     };
     tracing::info!(public = %app.config.listen, service = %app.config.service_listen, "listening");
     let (stop, stopped) = tokio::sync::watch::channel(false);
+    let _sweeper = AbortOnDrop(tokio::spawn(sweep(app.clone())));
     let mut public = tokio::spawn(serve_listener(public, router(&app, Listener::Public), stopped.clone()));
     let mut service = tokio::spawn(serve_listener(service, router(&app, Listener::Service), stopped));
     tokio::pin!(shutdown);
@@ -302,6 +303,24 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Gives the memory of limits that nobody uses any more back, once a minute.
+async fn sweep(app: App) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(60));
+    loop {
+        ticks.tick().await;
+        app.limiter.sweep(app.clock.now());
+    }
+}
+
+/// A task that ends with what it serves.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {

@@ -3,7 +3,7 @@
 //! Events succeed or fail one by one, results come in the order of the events, and the answer is sent only after what it
 //! says is durable (decisions, sections 5 and 8).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,9 +13,10 @@ use crate::access::ServiceScope;
 use crate::app::App;
 use crate::catalog::Kind;
 use crate::clock::Time;
+use crate::db::Tx;
 use crate::error::{Detail, Error};
 use crate::ids::ApiKeyId;
-use crate::input::fields::{At, Entry, Field, Origin, Problems};
+use crate::input::fields::{At, Entry as FieldEntry, Field, Origin, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, one_of};
 use crate::input::{Body, Fields, Record, fields};
@@ -24,7 +25,7 @@ use crate::rules::events::{self, Refusal};
 use crate::rules::rating;
 use crate::secrets::sha256;
 use crate::store;
-use crate::store::usage::{Payer, RatedEvent, Recorded};
+use crate::store::usage::{DailyKey, DailySums, Payer, RatedEvent, Recorded};
 
 /// Events as they came; each is looked at on its own.
 #[derive(Debug)]
@@ -184,45 +185,80 @@ pub struct DetailText {
     message: String,
 }
 
-/// Records the events in one transaction.
-pub async fn usage(app: App, _: ServiceScope, Body(body): Body<Batch>) -> Result<Bare<Results>, Error> {
-    let now = app.clock.now();
-    let events: Vec<_> = body.events.into_iter().map(|event| read_event(&app, event)).collect();
-    let mut tx = app.db.write().await?;
-    let mut payers: HashMap<ApiKeyId, Option<Payer>> = HashMap::new();
-    let mut results = Vec::with_capacity(events.len());
-    for event in events {
-        let (id, event) = event;
-        let outcome = match event {
-            Err(error) => Err(Problem::Unreadable(error)),
-            Ok(event) => {
-                let payer = match payers.get(&event.api_key_id) {
-                    Some(payer) => *payer,
-                    None => {
-                        let payer = store::usage::payer(&mut tx, event.api_key_id).await?;
-                        payers.insert(event.api_key_id, payer);
-                        payer
-                    }
-                };
-                match rate(&app, event, payer, now) {
-                    Ok(rated) => match store::usage::record(&mut tx, &rated, now).await? {
-                        Recorded::New => Ok(EventStatus::Accepted),
-                        Recorded::Duplicate => Ok(EventStatus::Duplicate),
-                        Recorded::Conflict => Err(Problem::Refused(events::conflict())),
-                    },
-                    Err(refusal) => Err(Problem::Refused(refusal)),
-                }
-            }
-        };
-        results.push(result(id, outcome));
-    }
-    tx.commit().await?;
-    Ok(Bare(Results { results }))
+/// An event on its way: who to answer about, and what is known of it so far.
+struct Entry {
+    id: Option<String>,
+    event: Result<RatedEvent, Problem>,
 }
 
 enum Problem {
     Unreadable(Error),
     Refused(Refusal),
+}
+
+/// Records the events in one transaction.
+pub async fn usage(app: App, _: ServiceScope, Body(body): Body<Batch>) -> Result<Bare<Results>, Error> {
+    let now = app.clock.now();
+    let mut tx = app.db.write().await?;
+    let entries = rate_all(&app, &mut tx, body.events, now).await?;
+    let recorded = record_all(&mut tx, &entries, now).await?;
+    tx.commit().await?;
+    let results = entries.into_iter().zip(recorded).map(|(entry, recorded)| result(entry, recorded));
+    Ok(Bare(Results { results: results.collect() }))
+}
+
+/// Reads and rates every event; what is wrong with one is its own matter.
+async fn rate_all(app: &App, tx: &mut Tx, events: Vec<Json>, now: Time) -> Result<Vec<Entry>, Error> {
+    let mut payers: HashMap<ApiKeyId, Option<Payer>> = HashMap::new();
+    let mut entries = Vec::with_capacity(events.len());
+    for event in events {
+        let (id, event) = read_event(app, event);
+        let event = match event {
+            Err(error) => Err(Problem::Unreadable(error)),
+            Ok(event) => {
+                let payer = match payers.get(&event.api_key_id) {
+                    Some(payer) => *payer,
+                    None => {
+                        let payer = store::usage::payer(tx, event.api_key_id).await?;
+                        payers.insert(event.api_key_id, payer);
+                        payer
+                    }
+                };
+                rate(app, event, payer, now).map_err(Problem::Refused)
+            }
+        };
+        entries.push(Entry { id, event });
+    }
+    Ok(entries)
+}
+
+/// Records what can be, and says of each entry what became of it. Rows are written in one order whatever the order of the
+/// events, so that two batches never wait for each other in a circle.
+async fn record_all(tx: &mut Tx, entries: &[Entry], now: Time) -> Result<Vec<Option<Recorded>>, Error> {
+    let mut good: Vec<_> = entries
+        .iter()
+        .enumerate()
+        .filter_map(|(index, entry)| entry.event.as_ref().ok().map(|event| (index, event)))
+        .collect();
+    good.sort_by_cached_key(|(_, event)| {
+        (event.payer.organization_id.as_u128(), event.source.clone(), event.event_id.clone())
+    });
+    let mut recorded = vec![None; entries.len()];
+    let mut days: BTreeMap<DailyKey, DailySums> = BTreeMap::new();
+    for (index, event) in good {
+        let outcome = store::usage::record(tx, event, now).await?;
+        if outcome == Recorded::New {
+            let sums = days.entry(DailyKey::of(event)).or_default();
+            *sums = sums.plus(event).ok_or_else(|| Error::internal("a day's usage passed 64 bits"))?;
+        }
+        if let Some(slot) = recorded.get_mut(index) {
+            *slot = Some(outcome);
+        }
+    }
+    for (key, sums) in &days {
+        store::usage::add_to_day(tx, key, sums).await?;
+    }
+    Ok(recorded)
 }
 
 /// An event and its id; the id also of one that can't be read otherwise.
@@ -237,7 +273,7 @@ fn read_event(app: &App, event: Json) -> (Option<String>, Result<Event, Error>) 
         _ => None,
     });
     let entries =
-        members.into_iter().map(|(name, value)| Entry { name, value, origin: Origin::Body }).collect();
+        members.into_iter().map(|(name, value)| FieldEntry { name, value, origin: Origin::Body }).collect();
     (id, fields::read(app, entries))
 }
 
@@ -266,19 +302,15 @@ fn rate(app: &App, event: Event, payer: Option<Payer>, now: Time) -> Result<Rate
     })
 }
 
-fn result(id: Option<String>, outcome: Result<EventStatus, Problem>) -> EventResult {
-    match outcome {
-        Ok(status) => EventResult { id, status, code: None, message: None, details: Vec::new() },
-        Err(Problem::Refused(refusal)) => EventResult {
-            id,
-            status: EventStatus::Refused,
-            code: Some(refusal.code),
-            message: Some(refusal.message),
-            details: Vec::new(),
-        },
-        Err(Problem::Unreadable(error)) => EventResult {
-            id,
-            status: EventStatus::Refused,
+fn result(entry: Entry, recorded: Option<Recorded>) -> EventResult {
+    let good = |status| EventResult { id: None, status, code: None, message: None, details: Vec::new() };
+    let refused = |refusal: Refusal| EventResult {
+        code: Some(refusal.code),
+        message: Some(refusal.message),
+        ..good(EventStatus::Refused)
+    };
+    let result = match (entry.event, recorded) {
+        (Err(Problem::Unreadable(error)), _) => EventResult {
             code: Some("invalid_event"),
             message: Some(error.public_message().to_owned()),
             details: error
@@ -286,6 +318,12 @@ fn result(id: Option<String>, outcome: Result<EventStatus, Problem>) -> EventRes
                 .into_iter()
                 .map(|d| DetailText { param: d.param, code: d.code, message: d.message })
                 .collect(),
+            ..good(EventStatus::Refused)
         },
-    }
+        (Err(Problem::Refused(refusal)), _) => refused(refusal),
+        (Ok(_), Some(Recorded::New)) => good(EventStatus::Accepted),
+        (Ok(_), Some(Recorded::Duplicate)) => good(EventStatus::Duplicate),
+        (Ok(_), Some(Recorded::Conflict) | None) => refused(events::conflict()),
+    };
+    EventResult { id: entry.id, ..result }
 }

@@ -75,8 +75,8 @@ impl FromRow for PayloadHash {
     }
 }
 
-/// Records an event and adds it to its day, or does neither. The primary key of `usage_events` is the gate that makes it
-/// count exactly once.
+/// Records an event unless it is there. The primary key of `usage_events` is the gate that makes it count exactly once;
+/// what is new has to be added to its day in the same transaction.
 pub async fn record(tx: &mut Tx, event: &RatedEvent, now: Time) -> Result<Recorded, db::Error> {
     let amount_pico =
         event.amount.to_i64().ok_or_else(|| db::Error::Internal("amount past 64 bits".into()))?;
@@ -100,11 +100,7 @@ pub async fn record(tx: &mut Tx, event: &RatedEvent, now: Time) -> Result<Record
     .bind(amount_pico)
     .execute(tx)
     .await?;
-    if inserted == 0 {
-        return compare(tx, event).await;
-    }
-    add_to_day(tx, event, amount_pico).await?;
-    Ok(Recorded::New)
+    if inserted == 1 { Ok(Recorded::New) } else { compare(tx, event).await }
 }
 
 async fn compare(tx: &mut Tx, event: &RatedEvent) -> Result<Recorded, db::Error> {
@@ -119,24 +115,76 @@ async fn compare(tx: &mut Tx, event: &RatedEvent) -> Result<Recorded, db::Error>
     Ok(if stored.0 == event.payload_hash { Recorded::Duplicate } else { Recorded::Conflict })
 }
 
-async fn add_to_day(tx: &mut Tx, event: &RatedEvent, amount_pico: i64) -> Result<(), db::Error> {
+/// What a daily row is for. Rows are written in this order, so that two batches never wait for each other in a circle.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DailyKey {
+    organization_id: String,
+    project_id: String,
+    day: Day,
+    api_key_id: String,
+    model: String,
+    price_version: i64,
+    kind: &'static str,
+}
+
+impl DailyKey {
+    /// The row that this event belongs to.
+    pub fn of(event: &RatedEvent) -> Self {
+        Self {
+            organization_id: event.payer.organization_id.to_string(),
+            project_id: event.payer.project_id.to_string(),
+            day: event.occurred_at.day(),
+            api_key_id: event.api_key_id.to_string(),
+            model: event.model.clone(),
+            price_version: event.price_version,
+            kind: event.kind.as_str(),
+        }
+    }
+}
+
+/// What events add to a daily row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DailySums {
+    requests: i64,
+    prompt_tokens: i64,
+    completion_tokens: i64,
+    amount: Pico,
+}
+
+impl DailySums {
+    /// The sums with this event; `None` past 64 bits of tokens.
+    pub fn plus(self, event: &RatedEvent) -> Option<Self> {
+        Some(Self {
+            requests: self.requests.checked_add(1)?,
+            prompt_tokens: self.prompt_tokens.checked_add(event.prompt_tokens)?,
+            completion_tokens: self.completion_tokens.checked_add(event.completion_tokens)?,
+            amount: self.amount.checked_add(event.amount)?,
+        })
+    }
+}
+
+/// Adds to a daily row.
+pub async fn add_to_day(tx: &mut Tx, key: &DailyKey, sums: &DailySums) -> Result<(), db::Error> {
+    let amount_pico =
+        sums.amount.to_i64().ok_or_else(|| db::Error::Internal("amount past 64 bits".into()))?;
     sql("INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day,
                                   requests, prompt_tokens, completion_tokens, amount_pico)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
          ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind) DO UPDATE
-         SET requests = usage_daily.requests + 1,
+         SET requests = usage_daily.requests + excluded.requests,
              prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
              completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
              amount_pico = usage_daily.amount_pico + excluded.amount_pico")
-    .bind(event.payer.organization_id)
-    .bind(event.payer.project_id)
-    .bind(event.api_key_id)
-    .bind(event.model.as_str())
-    .bind(event.price_version)
-    .bind(event.kind.as_str())
-    .bind(event.occurred_at.day().unix_days())
-    .bind(event.prompt_tokens)
-    .bind(event.completion_tokens)
+    .bind(key.organization_id.as_str())
+    .bind(key.project_id.as_str())
+    .bind(key.api_key_id.as_str())
+    .bind(key.model.as_str())
+    .bind(key.price_version)
+    .bind(key.kind)
+    .bind(key.day)
+    .bind(sums.requests)
+    .bind(sums.prompt_tokens)
+    .bind(sums.completion_tokens)
     .bind(amount_pico)
     .execute(tx)
     .await?;
