@@ -15,7 +15,6 @@ use crate::catalog::Model;
 use crate::config::Management;
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, RequestId, SessionId, UserId};
-use crate::live::keyring::ApiKey;
 use crate::live::limiter::{self, Who};
 use crate::roles::{
     OrganizationAction, OrganizationRole, ProjectAction, ProjectRole, effective_project_role,
@@ -24,6 +23,7 @@ use crate::rules::restrictions::{self, Permission};
 use crate::secrets::Secret;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
+use crate::store::api_keys::LiveKey;
 
 /// One request on its way to a handler.
 #[derive(Debug)]
@@ -223,7 +223,7 @@ async fn live_session(app: &App, token: &str, kind: TokenKind) -> Result<Session
 #[derive(Clone, Debug)]
 enum Caller {
     Person(UserId),
-    Key(Arc<ApiKey>),
+    Key(Arc<LiveKey>),
 }
 
 impl Caller {

@@ -1,9 +1,11 @@
 //! The application: everything a handler can reach, built once and shared.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use serde_json::value::RawValue;
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
@@ -52,6 +54,8 @@ pub struct Parts {
     pub limiter: Limiter,
     /// The keys that sign tokens.
     pub signing_keys: SigningKeys,
+    /// The OpenAPI document, made at its first reading.
+    pub openapi: OnceLock<Box<RawValue>>,
     ready: AtomicBool,
 }
 
@@ -103,6 +107,7 @@ impl App {
             keyring: Keyring::new(),
             limiter: Limiter::new(),
             signing_keys: SigningKeys::new(),
+            openapi: OnceLock::new(),
             ready: AtomicBool::new(false),
             config,
             clock,

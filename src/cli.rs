@@ -19,7 +19,7 @@ use crate::config::Config;
 #[derive(Debug, Parser)]
 #[command(name = "tollkeeper", version, max_term_width = 100)]
 struct Arguments {
-    /// The TOML file; without this, `tollkeeper.toml` in the working folder when there is one
+    /// The TOML file, also by TOLLKEEPER_CONFIG; without it, `tollkeeper.toml` in the working folder when there is one
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -62,7 +62,8 @@ pub fn run() -> ExitCode {
 fn execute(arguments: Arguments) -> Result<(), String> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let config = Config::load(arguments.config.as_deref(), environment).map_err(|error| error.to_string())?;
+    let named = arguments.config.or_else(|| std::env::var_os("TOLLKEEPER_CONFIG").map(PathBuf::from));
+    let config = Config::load(named.as_deref(), environment).map_err(|error| error.to_string())?;
     match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(config),
         Command::Migrate { json } => migrate::run(&config, json),

@@ -35,6 +35,8 @@ pub mod kind {
     pub enum Session {}
     /// One request to this service.
     pub enum Request {}
+    /// An access or refresh token.
+    pub enum Token {}
 
     impl Kind for User {
         const PREFIX: &'static str = "user";
@@ -54,6 +56,9 @@ pub mod kind {
     impl Kind for Request {
         const PREFIX: &'static str = "req";
     }
+    impl Kind for Token {
+        const PREFIX: &'static str = "jti";
+    }
 }
 
 /// The id of a person's account, `user_…`.
@@ -68,6 +73,9 @@ pub type ApiKeyId = Id<kind::ApiKey>;
 pub type SessionId = Id<kind::Session>;
 /// The id of one request to this service, `req_…`: the header `x-request-id`.
 pub type RequestId = Id<kind::Request>;
+
+/// The id of an access or refresh token, `jti_…`.
+pub type TokenId = Id<kind::Token>;
 
 /// An identifier of kind `K`.
 pub struct Id<K> {

@@ -116,7 +116,9 @@ async fn read_body(call: &mut Call) -> Result<Vec<u8>, Error> {
     match axum::body::to_bytes(body, MAX_BODY_BYTES).await {
         Ok(bytes) => Ok(bytes.to_vec()),
         Err(error) if is_length_limit(&error) => Err(Code::PayloadTooLarge.into()),
-        Err(_) => Err(Error::new(Code::InvalidJson).message("The body ended before it was complete.")),
+        Err(_) => {
+            Err(Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete."))
+        }
     }
 }
 
@@ -149,6 +151,7 @@ pub fn object_entries(bytes: &[u8], origin: Origin) -> Result<Vec<Entry>, Error>
             Ok(members.into_iter().map(|(name, value)| Entry { name, value, origin }).collect())
         }
         other => Err(Error::new(Code::InvalidJson)
+            .param("body")
             .message(format!("The body must be a JSON object, not {}.", other.type_name()))),
     }
 }
@@ -175,8 +178,7 @@ fn query_entries(query: &str) -> Result<Vec<Entry>, Error> {
 /// Undoes percent-encoding and `+` of a query (application/x-www-form-urlencoded).
 fn decode(text: &str) -> Result<String, Error> {
     let spaced = text.replace('+', " ");
-    percent_encoding::percent_decode_str(&spaced)
-        .decode_utf8()
-        .map(std::borrow::Cow::into_owned)
-        .map_err(|_| Error::new(Code::InvalidRequest).message("The query string is not valid UTF-8."))
+    percent_encoding::percent_decode_str(&spaced).decode_utf8().map(std::borrow::Cow::into_owned).map_err(
+        |_| Error::new(Code::InvalidRequest).param("query").message("The query string is not valid UTF-8."),
+    )
 }

@@ -3,6 +3,7 @@
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -15,7 +16,7 @@ use crate::routes::{self, Listener, Route};
 /// The document as a reply: the one body whose shape is somebody else's standard.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub struct Document(Value);
+pub struct Document(Box<RawValue>);
 
 impl JsonSchema for Document {
     fn inline_schema() -> bool {
@@ -31,7 +32,15 @@ impl JsonSchema for Document {
 
 /// GET /openapi.json
 pub async fn read(app: App, (): (), _: Nothing) -> Result<Bare<Document>, Error> {
-    Ok(Bare(Document(document(&app.public_url))))
+    let text = match app.openapi.get() {
+        Some(text) => text.clone(),
+        None => {
+            let text =
+                serde_json::value::to_raw_value(&document(&app.public_url)).map_err(Error::internal)?;
+            app.openapi.get_or_init(|| text).clone()
+        }
+    };
+    Ok(Bare(Document(text)))
 }
 
 /// The document of every route on both listeners.
@@ -185,8 +194,9 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     let takes_fields = input.body.is_some() || input.query.is_some();
     let in_path = path_parameters(route.path).next().is_some();
     let has_access = route.access.scheme.is_some();
-    let writes = route.method != axum::http::Method::GET;
-    let may_conflict = writes && route.listener == Listener::Public;
+    // What is made can be there already.
+    let makes = route.handler.ends_with("::create") || route.handler.ends_with("::register");
+    let may_conflict = makes && route.listener == Listener::Public;
     let limited = !route.access.before_ready && route.listener == Listener::Public;
     let rows = [
         (400, takes_fields),

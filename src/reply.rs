@@ -1,5 +1,7 @@
 //! What goes back: the envelope, a page of a list, a bare object; and the same for errors.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -78,32 +80,25 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Bare<T> {
     }
 }
 
-/// One page of a list, as every list of the interface has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Page {
-    /// Counted from 1.
-    pub page: i64,
-    /// Entries a page.
-    pub page_size: i64,
-}
-
-impl Page {
-    /// How many entries come before this page.
-    pub fn offset(self) -> i64 {
-        self.page.saturating_sub(1).saturating_mul(self.page_size)
-    }
-}
-
 /// Renders an error. The enveloped endpoints put it in the envelope, the others send `error` alone
 /// (decisions, section 1).
 pub fn error_response(error: &Error, enveloped: bool) -> Response<Body> {
     let status = error.code.status();
+    // A single field at fault is a list of one.
+    let details: Cow<'_, [Detail]> = match (&error.param, error.details.as_slice()) {
+        (Some(param), []) => Cow::Owned(vec![Detail {
+            param: param.clone().into_owned(),
+            code: error.code.as_str(),
+            message: error.public_message().to_owned(),
+        }]),
+        (_, details) => Cow::Borrowed(details),
+    };
     let object = ErrorObject {
         message: error.public_message(),
         r#type: error.code.error_type().as_str(),
         param: error.param.as_deref(),
         code: error.code.as_str(),
-        details: &error.details,
+        details: &details,
     };
     let body = if enveloped {
         to_json(&ErrorEnvelope {
@@ -148,8 +143,8 @@ fn error_headers(error: &Error, headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if status == StatusCode::UNAUTHORIZED {
         // RFC 9110, section 11.6.1, and RFC 6750, section 3.
-        let challenge =
-            if error.code == Code::MissingCredentials { "Bearer" } else { "Bearer error=\"invalid_token\"" };
+        let no_token = matches!(error.code, Code::MissingCredentials | Code::InvalidCredentials);
+        let challenge = if no_token { "Bearer" } else { "Bearer error=\"invalid_token\"" };
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
     if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT {

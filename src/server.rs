@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use axum::routing::MethodFilter;
 use futures_util::FutureExt;
 use tokio::net::TcpListener;
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::access::{Call, client_address};
 use crate::app::App;
@@ -74,6 +74,17 @@ fn allow_headers(methods: BTreeMap<&'static str, Vec<Method>>) -> BTreeMap<&'sta
     methods.into_iter().map(|(path, methods)| (path, text(methods))).collect()
 }
 
+/// What a page of an allowed origin may read besides the body.
+const EXPOSED_HEADERS: [&str; 7] = [
+    "x-request-id",
+    "x-should-retry",
+    "retry-after",
+    "retry-after-ms",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+];
+
 /// Cross-origin calls are off unless the configuration names origins (decisions, section 1).
 fn cors(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
@@ -81,8 +92,9 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     }
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE])
-        .expose_headers([header::HeaderName::from_static("x-request-id"), header::RETRY_AFTER])
+        // Browser SDKs send headers of their own, and none of them is a danger: what counts is the bearer.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(EXPOSED_HEADERS.map(header::HeaderName::from_static))
         .max_age(Duration::from_secs(600));
     let list = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
     Some(layer.allow_origin(AllowOrigin::list(list)))

@@ -12,6 +12,22 @@ pub mod signing_keys;
 pub mod usage;
 pub mod users;
 
+/// One page of a list, as every list of the interface has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// Counted from 1.
+    pub page: i64,
+    /// Entries a page.
+    pub page_size: i64,
+}
+
+impl Page {
+    /// How many entries come before this page.
+    pub fn offset(self) -> i64 {
+        self.page.saturating_sub(1).saturating_mul(self.page_size)
+    }
+}
+
 /// A pattern for `LIKE … ESCAPE '\'` that finds this text anywhere. The text is folded like the column it is held
 /// against, because the databases disagree about case.
 pub fn contains_pattern(folded: &str) -> String {

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
 use crate::error::Error;
-use crate::ids::{SessionId, UserId};
+use crate::ids::{SessionId, TokenId, UserId};
 use crate::secrets::jwt::{Claims, TokenKind};
 
 /// How long an access token lives, in milliseconds (interface, section 8).
@@ -53,7 +53,7 @@ async fn sign(
         aud: app.public_url.clone(),
         sub: user_id,
         sid: session_id,
-        jti: crate::ids::RequestId::new(now, &app.random).to_string().replacen("req_", "jti_", 1),
+        jti: TokenId::new(now, &app.random).to_string(),
         iat: now.unix_seconds(),
         exp: now.plus_ms(lifetime_ms).unix_seconds(),
     };

@@ -57,7 +57,6 @@ pub enum Capabilities {
 pub struct Model {
     #[serde(flatten)]
     listed: ListedModel,
-    description: String,
     limits: Limits,
     pricing: Option<Pricing>,
 }
@@ -92,7 +91,6 @@ pub async fn read(app: App, scope: ModelScope, _: Nothing) -> Result<Bare<Model>
     let pricing = model.price_at(app.clock.now());
     Ok(Bare(Model {
         listed: listed(model),
-        description: model.description.clone(),
         limits: Limits {
             max_tokens: model.max_tokens,
             max_requests_per_min: model.max_requests_per_min,

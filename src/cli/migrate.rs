@@ -1,5 +1,8 @@
 //! `tollkeeper migrate`
 
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
 use serde_json::json;
 
 use crate::app::database;
@@ -8,8 +11,10 @@ use crate::db::Db;
 
 pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
     super::runtime()?.block_on(async {
-        std::fs::create_dir_all(&config.data_dir)
-            .map_err(|error| format!("{}: {error}", config.data_dir.display()))?;
+        if config.database_url.is_none() {
+            make_folder(&config.data_dir)
+                .map_err(|error| format!("{}: {error}", config.data_dir.display()))?;
+        }
         let db = Db::open(&database(config)).map_err(|error| error.to_string())?;
         let done = db.migrate().await.map_err(|error| error.to_string())?;
         if as_json {
@@ -25,4 +30,9 @@ pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
         }
         Ok(())
     })
+}
+
+/// As private as the server makes it.
+fn make_folder(path: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -4,19 +4,15 @@ use std::fmt;
 use std::path::PathBuf;
 
 use axum::http::Uri;
-use base64::Engine;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use crate::secrets::files;
 
 /// What is shown in the place of a secret.
 pub const HIDDEN: &str = "***";
 
 /// 32 bytes in base64, standard or URL-safe, with or without padding.
 pub fn decode_master_key(text: &str) -> Option<[u8; 32]> {
-    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    let alphabets = [&alphabet::STANDARD, &alphabet::URL_SAFE];
-    let bytes = alphabets.iter().find_map(|a| GeneralPurpose::new(a, config).decode(text).ok())?;
-    bytes.try_into().ok()
+    files::key_from_base64(text.as_bytes())
 }
 
 /// Which database, and where.
@@ -104,9 +100,12 @@ fn redacted(url: &str) -> String {
 pub struct PublicUrl(String);
 
 impl PublicUrl {
+    /// The longest one, in bytes: it stands twice in every token, and tokens have a longest length too.
+    pub const LONGEST: usize = 256;
+
     /// Reads a URL with a host and maybe a path, but no login, query or fragment.
     pub fn parse(text: &str) -> Option<Self> {
-        let uri = http_uri(text)?;
+        let uri = http_uri(text).filter(|_| text.len() <= Self::LONGEST)?;
         uri.query().is_none().then(|| Self(text.trim_end_matches('/').to_owned()))
     }
 

@@ -45,10 +45,11 @@ impl Json {
 pub fn parse(bytes: &[u8]) -> Result<Json, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         Error::new(Code::InvalidJson)
+            .param("body")
             .message(format!("The body is not valid UTF-8 at byte {}.", error.valid_up_to()))
     })?;
     serde_json::from_str(text).map_err(|error| {
-        Error::new(Code::InvalidJson).message(format!("The body is not valid JSON: {error}."))
+        Error::new(Code::InvalidJson).param("body").message(format!("The body is not valid JSON: {error}."))
     })
 }
 

@@ -29,6 +29,10 @@ impl<const MAX: usize> Field for Text<MAX> {
         if text.chars().count() > MAX {
             return problems.add(at, "too_long", format!("`{}` may have at most {MAX} characters.", at.path));
         }
+        if text.contains('\0') {
+            // PostgreSQL has no NUL in texts, and nobody types one.
+            return problems.add(at, "invalid_characters", format!("`{}` must not contain NUL.", at.path));
+        }
         Some(Self(text))
     }
     fn schema() -> Value {
@@ -58,7 +62,10 @@ impl<const MIN: i64, const MAX: i64> Field for Integer<MIN, MAX> {
             Json::Integer(number) => Some(*number),
             // JSON has one kind of number: 3.0 is as whole as 3.
             Json::Float(number) => whole(*number),
-            Json::Text(text) if at.origin == super::fields::Origin::Query => text.parse().ok(),
+            Json::Text(text) if at.origin == super::fields::Origin::Query => match text.parse() {
+                Ok(number) => Some(number),
+                Err(_) => return problems.wrong_type(at, "an integer", &value),
+            },
             _ => return problems.wrong_type(at, "an integer", &value),
         };
         match number {
@@ -352,9 +359,10 @@ impl Field for ModelIds {
             Text::<128>::read(item, at, problems).map(|text| text.0)
         })?;
         if ids.is_empty() || ids.len() > 100 {
+            let code = if ids.is_empty() { "empty" } else { "too_many" };
             return problems.add(
                 at,
-                "wrong_length",
+                code,
                 format!("`{}` must name 1 to 100 models: null removes the restriction.", at.path),
             );
         }

@@ -12,11 +12,11 @@ use quick_cache::sync::Cache;
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::{Code, Error};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::live::limiter::{self, Who};
-use crate::rules::restrictions::{self, AllowedIps, Permission, Permissions};
+use crate::rules::restrictions::{self, Permission};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
+use crate::store::api_keys::LiveKey;
 
 /// How long a snapshot is trusted, in milliseconds.
 pub const TRUST_MS: i64 = 1_000;
@@ -24,34 +24,7 @@ pub const TRUST_MS: i64 = 1_000;
 /// How many keys are held at most; beyond it the ones least used make room.
 const CAPACITY: usize = 100_000;
 
-/// A key as it was read from the database.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ApiKey {
-    /// The key's id.
-    pub id: ApiKeyId,
-    /// The tenant.
-    pub organization_id: OrganizationId,
-    /// The project it belongs to.
-    pub project_id: ProjectId,
-    /// Who made it: it acts with this person's roles.
-    pub created_by: UserId,
-    /// What it may be used for.
-    pub permissions: Permissions,
-    /// Addresses it may be used from.
-    pub allowed_ips: Option<AllowedIps>,
-    /// Requests a minute.
-    pub rate_limit: Option<u32>,
-    /// Most tokens of one request.
-    pub max_tokens: Option<i64>,
-    /// Models it may be used with.
-    pub models: Option<Vec<String>>,
-    /// When the key ends.
-    pub expires_at: Option<Time>,
-    /// When this secret of the key ends (after a rotation).
-    pub secret_ends_at: Option<Time>,
-}
-
-impl ApiKey {
+impl LiveKey {
     /// Refuses an address that isn't allowed; an unknown one isn't where there is a list.
     pub fn admit_address(&self, address: Option<IpAddr>) -> Result<(), Error> {
         if restrictions::ip_allowed(self.allowed_ips.as_ref(), address) {
@@ -105,7 +78,7 @@ impl ApiKey {
 
 #[derive(Clone)]
 struct Snapshot {
-    key: Option<Arc<ApiKey>>,
+    key: Option<Arc<LiveKey>>,
     read_at: Time,
 }
 
@@ -124,17 +97,14 @@ impl Keyring {
     ///
     /// # Errors
     /// 401 when there is none, with a code of its own when it has expired; 503 when the database can't say.
-    pub async fn authenticate(&self, app: &App, secret: &str, now: Time) -> Result<Arc<ApiKey>, Error> {
+    pub async fn authenticate(&self, app: &App, secret: &str, now: Time) -> Result<Arc<LiveKey>, Error> {
         // The checksum refuses a typo, and random garbage, without a look-up.
         let secret = ApiKeySecret::parse(&app.config.api_keys.prefix, secret).ok_or(Code::InvalidApiKey)?;
         let hash = secret.hash();
+        // What is too old makes way, so that of a burst one reads it again and the others wait for that.
+        self.cache.remove_if(&hash, |snapshot| !is_trusted(snapshot, now));
         let key = match self.cache.get_value_or_guard_async(&hash).await {
-            Ok(snapshot) if is_trusted(&snapshot, now) => snapshot.key,
-            Ok(_) => {
-                let key = load(app, hash).await?;
-                self.cache.insert(hash, Snapshot { key: key.clone(), read_at: now });
-                key
-            }
+            Ok(snapshot) => snapshot.key,
             Err(guard) => {
                 let key = load(app, hash).await?;
                 // The guard is lost only when somebody inserted meanwhile, which is as good.
@@ -163,7 +133,7 @@ fn is_trusted(snapshot: &Snapshot, now: Time) -> bool {
     (0..TRUST_MS).contains(&(now.unix_ms() - snapshot.read_at.unix_ms()))
 }
 
-async fn load(app: &App, hash: [u8; 32]) -> Result<Option<Arc<ApiKey>>, Error> {
+async fn load(app: &App, hash: [u8; 32]) -> Result<Option<Arc<LiveKey>>, Error> {
     let mut tx = app.db.read().await?;
     Ok(store::api_keys::by_secret_hash(&mut tx, hash).await?.map(Arc::new))
 }

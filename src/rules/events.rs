@@ -3,11 +3,15 @@
 use crate::catalog::{Kind, Model};
 use crate::clock::{DAY_MS, MINUTE_MS, Time};
 use crate::ids::ApiKeyId;
+use crate::money::Pico;
 
 /// How far ahead of our clock an event may be, in milliseconds.
 const FUTURE_MS: i64 = 5 * MINUTE_MS;
 /// How old an event may be: 13 months of at most 31 days, in milliseconds; ids are kept for longer.
 const OLDEST_MS: i64 = 13 * 31 * DAY_MS;
+
+/// The most that one event may cost: 1,000 of the currency. A day's row then has room for thousands of the dearest ones.
+pub const MOST_EXPENSIVE: Pico = Pico::from_units(1_000_000_000_000_000);
 
 /// Why an event doesn't count.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,7 +51,7 @@ pub fn no_price(model: &str) -> Refusal {
 
 /// The price doesn't fit the books.
 pub fn too_expensive() -> Refusal {
-    refusal("amount_out_of_range", "The price of this event is larger than the books can hold.")
+    refusal("amount_out_of_range", format!("One event may cost at most {MOST_EXPENSIVE} of the currency."))
 }
 
 /// Neither from the future nor from the distant past.

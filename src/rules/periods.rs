@@ -78,7 +78,7 @@ pub fn range(start: Option<DateBound>, end: Option<DateBound>, now: Time) -> Res
 }
 
 fn end_date(code: &'static str, message: String) -> Detail {
-    Detail { param: "end_date".to_owned(), code, message }
+    Detail { param: "end_date".to_owned(), code, message: format!("`end_date` {message}.") }
 }
 
 #[cfg(test)]

@@ -25,15 +25,15 @@ impl AllowedIps {
     /// Reads a list; `param` is its JSON path, for instance `restrictions.allowed_ips`.
     ///
     /// # Errors
-    /// One detail for each bad entry (`…[2]`, code `invalid_ip`), or one for the list (`too_short`, `too_long`).
+    /// One detail for each bad entry (`…[2]`, code `invalid_ip`), or one for the list (`empty`, `too_many`).
     pub fn parse<S: AsRef<str>>(entries: &[S], param: &str) -> Result<Self, Vec<Detail>> {
         let whole = |code, message: String| Err(vec![Detail { param: param.to_owned(), code, message }]);
         if entries.is_empty() {
             let message = "must name at least one address; null removes the restriction".to_owned();
-            return whole("too_short", message);
+            return whole("empty", message);
         }
         if entries.len() > MAX_ALLOWED_IPS {
-            return whole("too_long", format!("must have at most {MAX_ALLOWED_IPS} entries"));
+            return whole("too_many", format!("must have at most {MAX_ALLOWED_IPS} entries"));
         }
         let mut good = Vec::with_capacity(entries.len());
         let mut bad = Vec::new();
@@ -298,9 +298,9 @@ mod tests {
     #[test]
     fn a_list_has_one_to_a_hundred_entries() {
         let code = |entries: &[&str]| AllowedIps::parse(entries, "p").map_err(|details| details[0].code);
-        assert_eq!(code(&[]), Err("too_short"));
+        assert_eq!(code(&[]), Err("empty"));
         assert!(code(&["10.0.0.1"; 100]).is_ok());
-        assert_eq!(code(&["10.0.0.1"; 101]), Err("too_long"));
+        assert_eq!(code(&["10.0.0.1"; 101]), Err("too_many"));
     }
 
     #[test]

@@ -20,12 +20,6 @@ const LONGEST_FILE: u64 = 4_096;
 /// A shorter configured service token gets a warning.
 const GOOD_TOKEN_CHARS: usize = 20;
 
-/// Standard base64, with or without padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
-
 /// The master key: from the environment (`env_base64`, the value of `TOLLKEEPER_MASTER_KEY`), else from `file`, else
 /// made and written there.
 ///
@@ -86,9 +80,12 @@ fn service_token(text: &str) -> Result<Secret, &'static str> {
     Ok(Secret::new(text))
 }
 
-fn key_from_base64(text: &[u8]) -> Option<[u8; SECRET_BYTES]> {
-    let bytes = BASE64.decode(text.trim_ascii()).ok()?;
-    bytes.try_into().ok()
+/// 32 bytes in base64, standard or URL-safe, with or without padding.
+pub fn key_from_base64(text: &[u8]) -> Option<[u8; SECRET_BYTES]> {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let alphabets = [&alphabet::STANDARD, &alphabet::URL_SAFE];
+    let decode = |alphabet| GeneralPurpose::new(alphabet, config).decode(text.trim_ascii()).ok();
+    alphabets.into_iter().find_map(decode)?.try_into().ok()
 }
 
 /// The content of `file`, which is written with `new` first when it isn't there.

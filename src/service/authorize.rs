@@ -19,9 +19,9 @@ use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of, string};
 use crate::input::{Body, Fields, Record};
-use crate::live::keyring::ApiKey;
 use crate::reply::Bare;
 use crate::rules::restrictions::Permission;
+use crate::store::api_keys::LiveKey;
 
 /// What is asked.
 #[derive(Debug)]
@@ -103,6 +103,8 @@ pub struct Decision {
     /// Who made the key.
     user_id: Option<UserId>,
     model: Option<String>,
+    /// The most tokens that the call may use: the least of what it asks for, the key's limit and the model's.
+    max_tokens: Option<i64>,
     /// Milliseconds to wait, when a rate is used up.
     retry_after_ms: Option<i64>,
 }
@@ -118,9 +120,10 @@ pub async fn authorize(
         Err(error) => return refusal(error, None, body.model),
     };
     match decide(&app, &body, &key) {
-        Ok(()) => Ok(Bare(Decision {
+        Ok(max_tokens) => Ok(Bare(Decision {
             allowed: true,
             status: 200,
+            max_tokens,
             model: body.model.map(|model| model.0),
             ..about(Some(&key))
         })),
@@ -128,9 +131,11 @@ pub async fn authorize(
     }
 }
 
-fn decide(app: &App, call: &Authorize, key: &ApiKey) -> Result<(), Error> {
+/// Returns the most tokens that the call may use, where something limits them.
+fn decide(app: &App, call: &Authorize, key: &LiveKey) -> Result<Option<i64>, Error> {
     key.admit_address(call.client_address)?;
     key.admit_permission(call.operation)?;
+    let mut max_tokens = key.max_tokens;
     if let Some(id) = &call.model {
         let model = app.catalog.get(&id.0).ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?;
         let right_kind = kind_of(call.operation).is_none_or(|kind| kind == model.kind);
@@ -139,12 +144,19 @@ fn decide(app: &App, call: &Authorize, key: &ApiKey) -> Result<(), Error> {
             return Err(Error::new(Code::ModelNotFound).param("model").message(message));
         }
         key.admit_model(&model.id)?;
+        max_tokens = Some(key.max_tokens.map_or(model.max_tokens, |most| most.min(model.max_tokens)));
     }
     if let Some(tokens) = call.max_tokens {
         key.admit_tokens(tokens.0)?;
+        if let Some(most) = max_tokens.filter(|most| tokens.0 > *most) {
+            let message = format!("This model allows at most {most} tokens for one request.");
+            return Err(Error::new(Code::MaxTokensExceeded).param("max_tokens").message(message));
+        }
+        max_tokens = Some(tokens.0);
     }
     // Last, so that a refused call doesn't use the rate up.
-    key.admit_rate(app, app.clock.now())
+    key.admit_rate(app, app.clock.now())?;
+    Ok(max_tokens)
 }
 
 /// Which kind of model an operation needs.
@@ -156,7 +168,7 @@ const fn kind_of(operation: Permission) -> Option<Kind> {
     }
 }
 
-fn about(key: Option<&Arc<ApiKey>>) -> Decision {
+fn about(key: Option<&Arc<LiveKey>>) -> Decision {
     Decision {
         allowed: false,
         status: 0,
@@ -167,6 +179,7 @@ fn about(key: Option<&Arc<ApiKey>>) -> Decision {
         api_key_id: key.map(|key| key.id),
         user_id: key.map(|key| key.created_by),
         model: None,
+        max_tokens: None,
         retry_after_ms: None,
     }
 }
@@ -174,7 +187,7 @@ fn about(key: Option<&Arc<ApiKey>>) -> Decision {
 /// A refusal is an answer; what is our own trouble stays an error.
 fn refusal(
     error: Error,
-    key: Option<&Arc<ApiKey>>,
+    key: Option<&Arc<LiveKey>>,
     model: Option<Text<128>>,
 ) -> Result<Bare<Decision>, Error> {
     if error.code.status().is_server_error() {
@@ -183,7 +196,10 @@ fn refusal(
     Ok(Bare(Decision {
         status: error.code.status().as_u16(),
         code: Some(error.code.as_str()),
-        message: Some(error.public_message().to_owned()),
+        message: Some(match error.rate_limit {
+            Some(_) => "Too many requests: wait as long as `retry_after_ms` says.".to_owned(),
+            None => error.public_message().to_owned(),
+        }),
         model: model.map(|model| model.0),
         retry_after_ms: error.rate_limit.map(|limit| limit.retry_after_ms),
         ..about(key)

@@ -50,8 +50,9 @@ impl Field for EventList {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
         match value {
             Json::Array(events) if (1..=MAX_EVENTS).contains(&events.len()) => Some(Self(events)),
-            Json::Array(_) => {
-                problems.add(at, "wrong_length", format!("`{}` must hold 1 to {MAX_EVENTS} events.", at.path))
+            Json::Array(events) => {
+                let code = if events.is_empty() { "empty" } else { "too_many" };
+                problems.add(at, code, format!("`{}` must hold 1 to {MAX_EVENTS} events.", at.path))
             }
             other => problems.wrong_type(at, "an array", &other),
         }
@@ -194,6 +195,7 @@ struct Entry {
 enum Problem {
     Unreadable(Error),
     Refused(Refusal),
+    Duplicate,
 }
 
 /// Records the events in one transaction.
@@ -224,7 +226,10 @@ async fn rate_all(app: &App, tx: &mut Tx, events: Vec<Json>, now: Time) -> Resul
                         payer
                     }
                 };
-                rate(app, event, payer, now).map_err(Problem::Refused)
+                match rate(app, &event, payer, now) {
+                    Ok(rated) => Ok(rated),
+                    Err(refusal) => Err(look_again(tx, &event, payer, refusal).await?),
+                }
             }
         };
         entries.push(Entry { id, event });
@@ -277,7 +282,25 @@ fn read_event(app: &App, event: Json) -> (Option<String>, Result<Event, Error>) 
     (id, fields::read(app, entries))
 }
 
-fn rate(app: &App, event: Event, payer: Option<Payer>, now: Time) -> Result<RatedEvent, Refusal> {
+/// What can't be rated now may have counted long ago, when its model was still there: then it is a duplicate.
+async fn look_again(
+    tx: &mut Tx,
+    event: &Event,
+    payer: Option<Payer>,
+    refusal: Refusal,
+) -> Result<Problem, Error> {
+    let Some(payer) = payer else {
+        return Ok(Problem::Refused(refusal));
+    };
+    let (source, id) = (&event.source.0, &event.id.0);
+    Ok(match store::usage::payload_hash(tx, payer.organization_id, source, id).await? {
+        Some(hash) if hash == event.payload_hash() => Problem::Duplicate,
+        Some(_) => Problem::Refused(events::conflict()),
+        None => Problem::Refused(refusal),
+    })
+}
+
+fn rate(app: &App, event: &Event, payer: Option<Payer>, now: Time) -> Result<RatedEvent, Refusal> {
     let payload_hash = event.payload_hash();
     let payer = payer.ok_or_else(|| events::unknown_api_key(event.api_key_id))?;
     events::check_time(event.time, now)?;
@@ -285,14 +308,15 @@ fn rate(app: &App, event: Event, payer: Option<Payer>, now: Time) -> Result<Rate
     events::check_kind(model, event.kind, event.completion_tokens.0)?;
     let price = model.price_at(event.time).ok_or_else(|| events::no_price(&model.id))?;
     let amount = rating::rate(price, event.prompt_tokens.0, event.completion_tokens.0)
+        .filter(|amount| *amount <= events::MOST_EXPENSIVE)
         .ok_or_else(events::too_expensive)?;
     Ok(RatedEvent {
         payer,
-        source: event.source.0,
-        event_id: event.id.0,
+        source: event.source.0.clone(),
+        event_id: event.id.0.clone(),
         payload_hash,
         api_key_id: event.api_key_id,
-        model: event.model.0,
+        model: event.model.0.clone(),
         kind: event.kind,
         occurred_at: event.time,
         prompt_tokens: event.prompt_tokens.0,
@@ -322,7 +346,7 @@ fn result(entry: Entry, recorded: Option<Recorded>) -> EventResult {
         },
         (Err(Problem::Refused(refusal)), _) => refused(refusal),
         (Ok(_), Some(Recorded::New)) => good(EventStatus::Accepted),
-        (Ok(_), Some(Recorded::Duplicate)) => good(EventStatus::Duplicate),
+        (Ok(_), Some(Recorded::Duplicate)) | (Err(Problem::Duplicate), _) => good(EventStatus::Duplicate),
         (Ok(_), Some(Recorded::Conflict) | None) => refused(events::conflict()),
     };
     EventResult { id: entry.id, ..result }

@@ -3,10 +3,8 @@
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
-use crate::live::keyring;
-use crate::reply::Page;
 use crate::rules::restrictions::{AllowedIps, Permissions};
-use crate::store::contains_pattern;
+use crate::store::{Page, contains_pattern};
 
 /// A row of `api_keys`, with who made it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -189,7 +187,34 @@ pub async fn by_id(
         .await
 }
 
-impl FromRow for keyring::ApiKey {
+/// A key as the fast path holds it: what decides over a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveKey {
+    /// The key's id.
+    pub id: ApiKeyId,
+    /// The tenant.
+    pub organization_id: OrganizationId,
+    /// The project it belongs to.
+    pub project_id: ProjectId,
+    /// Who made it: it acts with this person's roles.
+    pub created_by: UserId,
+    /// What it may be used for.
+    pub permissions: Permissions,
+    /// Addresses it may be used from.
+    pub allowed_ips: Option<AllowedIps>,
+    /// Requests a minute.
+    pub rate_limit: Option<u32>,
+    /// Most tokens of one request.
+    pub max_tokens: Option<i64>,
+    /// Models it may be used with.
+    pub models: Option<Vec<String>>,
+    /// When the key ends.
+    pub expires_at: Option<Time>,
+    /// When this secret of the key ends (after a rotation).
+    pub secret_ends_at: Option<Time>,
+}
+
+impl FromRow for LiveKey {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             id: row.get("id")?,
@@ -208,10 +233,7 @@ impl FromRow for keyring::ApiKey {
 }
 
 /// The key that this secret belongs to, as the fast path holds it.
-pub async fn by_secret_hash(
-    tx: &mut Tx,
-    secret_hash: [u8; 32],
-) -> Result<Option<keyring::ApiKey>, db::Error> {
+pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option<LiveKey>, db::Error> {
     sql("SELECT k.*, s.ends_at AS secret_ends_at FROM api_key_secrets s JOIN api_keys k ON k.id = s.api_key_id
          WHERE s.secret_hash = $1")
     .bind(secret_hash)

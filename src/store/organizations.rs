@@ -4,9 +4,8 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
 use crate::money::Nano;
-use crate::reply::Page;
 use crate::roles::OrganizationRole;
-use crate::store::contains_pattern;
+use crate::store::{Page, contains_pattern};
 
 /// A row of `organizations`.
 #[derive(Clone, PartialEq, Eq, Debug)]

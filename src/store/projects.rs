@@ -4,9 +4,8 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::money::Ppm;
-use crate::reply::Page;
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole, Visibility};
-use crate::store::contains_pattern;
+use crate::store::{Page, contains_pattern};
 
 /// A row of `projects`.
 #[derive(Clone, PartialEq, Eq, Debug)]

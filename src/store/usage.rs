@@ -67,12 +67,22 @@ pub enum Recorded {
     Conflict,
 }
 
-struct PayloadHash(Vec<u8>);
-
-impl FromRow for PayloadHash {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        row.get("payload_hash").map(Self)
-    }
+/// What was stored under this id, if anything was: the SHA-256 of what the event says.
+pub async fn payload_hash(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    source: &str,
+    event_id: &str,
+) -> Result<Option<[u8; 32]>, db::Error> {
+    let stored: Option<([u8; 32],)> = sql(
+        "SELECT payload_hash FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3",
+    )
+    .bind(organization_id)
+    .bind(source)
+    .bind(event_id)
+    .optional(tx)
+    .await?;
+    Ok(stored.map(|(hash,)| hash))
 }
 
 /// Records an event unless it is there. The primary key of `usage_events` is the gate that makes it count exactly once;
@@ -100,19 +110,11 @@ pub async fn record(tx: &mut Tx, event: &RatedEvent, now: Time) -> Result<Record
     .bind(amount_pico)
     .execute(tx)
     .await?;
-    if inserted == 1 { Ok(Recorded::New) } else { compare(tx, event).await }
-}
-
-async fn compare(tx: &mut Tx, event: &RatedEvent) -> Result<Recorded, db::Error> {
-    let stored: PayloadHash = sql(
-        "SELECT payload_hash FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3",
-    )
-    .bind(event.payer.organization_id)
-    .bind(event.source.as_str())
-    .bind(event.event_id.as_str())
-    .one(tx)
-    .await?;
-    Ok(if stored.0 == event.payload_hash { Recorded::Duplicate } else { Recorded::Conflict })
+    if inserted == 1 {
+        return Ok(Recorded::New);
+    }
+    let stored = payload_hash(tx, event.payer.organization_id, &event.source, &event.event_id).await?;
+    Ok(if stored == Some(event.payload_hash) { Recorded::Duplicate } else { Recorded::Conflict })
 }
 
 /// What a daily row is for. Rows are written in this order, so that two batches never wait for each other in a circle.

@@ -123,6 +123,20 @@ fn wrong_types_and_texts() {
 }
 
 #[test]
+fn nul_characters_outside_of_names() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let search = world.get("/v1/organizations?search=%00").bearer(&ada.access_token).send().await;
+        check(&search, 400, "invalid_request");
+        assert_eq!(search.details(), ["search invalid_characters"]);
+        let body = json!({"email": "ada\u{0}@example.com", "password": "x\u{0}"});
+        let login = world.call(Method::POST, "/v1/auth/login").json(&body).send().await;
+        check(&login, 400, "invalid_request");
+        assert_eq!(login.details(), ["email invalid_characters", "password invalid_characters"]);
+    });
+}
+
+#[test]
 fn bodies_that_are_too_large() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;

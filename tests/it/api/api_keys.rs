@@ -91,7 +91,7 @@ fn what_a_key_can_not_be() {
             (json!({"restrictions": {"rate_limit": 0}}), "restrictions.rate_limit out_of_range"),
             (json!({"restrictions": {"rate_limit": 1_000_001}}), "restrictions.rate_limit out_of_range"),
             (json!({"restrictions": {"rate_limit": "60"}}), "restrictions.rate_limit wrong_type"),
-            (json!({"restrictions": {"models": []}}), "restrictions.models wrong_length"),
+            (json!({"restrictions": {"models": []}}), "restrictions.models empty"),
             (json!({"restrictions": {"models": ["svc-1", "gpt-9"]}}), "restrictions.models[1] unknown_model"),
             (json!({"restrictions": {"rate_limits": 5}}), "restrictions.rate_limits unknown_field"),
             (json!({"restriction": {"rate_limit": 5}}), "restriction unknown_field"),

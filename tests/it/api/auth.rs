@@ -103,7 +103,7 @@ fn a_verification_token_works_once_and_for_a_day() {
         let answer = world.post("/v1/auth/verify-email", &body).send().await;
         assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_token"));
         assert_eq!(answer.json()["error"]["param"], "token");
-        for token in ["", "x", &"A".repeat(43), "\u{0}"] {
+        for token in ["", "x", &"A".repeat(43)] {
             let refused = world.post("/v1/auth/verify-email", &json!({ "token": token })).refused().await;
             assert_eq!(refused, (400, "invalid_token".into()));
         }

@@ -39,6 +39,7 @@ fn a_name_is_unique_among_those_with_the_same_creator() {
             world.post("/v1/organizations", &json!({"name": "ACME"})).bearer(&ada.access_token).send().await;
         assert_eq!((again.status, again.code().as_str()), (409, "name_taken"));
         assert_eq!(again.json()["error"]["param"], "name");
+        assert_eq!(again.details(), ["name name_taken"]);
         world.organization(&bob, "Acme").await;
     });
 }

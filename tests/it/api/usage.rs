@@ -178,6 +178,7 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
             with("wrong-kind", "kind", json!("embeddings")),
             with("future", "time", json!("2026-03-10T12:05:00.001Z")),
             with("old", "time", json!("2024-03-10T12:00:00Z")),
+            with("dear", "prompt_tokens", json!(1_000_000_000)),
             with("negative", "prompt_tokens", json!(-1)),
             with("fraction", "prompt_tokens", json!(1.5)),
             with("misspelt", "promt_tokens", json!(1)),
@@ -207,6 +208,7 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
             "wrong-kind wrong_kind",
             "future event_in_future",
             "old event_too_old",
+            "dear amount_out_of_range",
             "negative invalid_event",
             "fraction invalid_event",
             "misspelt invalid_event",
@@ -219,6 +221,29 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
         assert_eq!(
             world.get(&place.project_path()).bearer(&ada.access_token).data().await["usage"]["requests"],
             2
+        );
+    });
+}
+
+#[test]
+fn a_counted_event_stays_a_duplicate_when_it_could_not_be_counted_any_more() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let body = json!({"events": [event("e1", &key, "2026-03-09")]});
+        world.ask("/service/v1/usage", &body).bare().await;
+        world.clock.advance_ms(500 * tollkeeper::clock::DAY_MS);
+        let again = world.ask("/service/v1/usage", &body).bare().await;
+        assert_eq!(again["results"][0]["status"], "duplicate");
+        let mut changed = event("e1", &key, "2026-03-09");
+        changed["prompt_tokens"] = json!(1);
+        let conflict = world.ask("/service/v1/usage", &json!({ "events": [changed] })).bare().await;
+        assert_eq!(conflict["results"][0]["code"], "event_conflict");
+        let unknown = json!({"events": [event("e2", &key, "2026-03-09")]});
+        assert_eq!(
+            world.ask("/service/v1/usage", &unknown).bare().await["results"][0]["code"],
+            "event_too_old"
         );
     });
 }
@@ -326,7 +351,7 @@ fn authorize_answers_with_a_decision() {
         )
         .await;
         let expected = json!({"allowed": true, "status": 200, "code": null, "message": null, "organization_id": place.organization,
-            "project_id": place.project, "api_key_id": id, "user_id": ada.id.to_string(), "model": "svc-1", "retry_after_ms": null});
+            "project_id": place.project, "api_key_id": id, "user_id": ada.id.to_string(), "model": "svc-1", "max_tokens": 4096, "retry_after_ms": null});
         assert_eq!(yes, expected);
 
         let call = json!({"credential": narrow, "client_address": "192.0.2.1", "operation": "chat", "model": "svc-1", "max_tokens": 100});
@@ -354,7 +379,16 @@ fn authorize_answers_with_a_decision() {
                 "{body}"
             );
         }
-        assert_eq!(ask(call.clone()).await["allowed"], true, "refusals did not use the rate up");
+        let all = |tokens: Value| json!({"credential": key, "operation": "chat", "model": "svc-1", "max_tokens": tokens});
+        assert_eq!(ask(all(json!(4_097))).await["code"], "max_tokens_exceeded", "the model's own limit");
+        assert_eq!(ask(all(json!(null))).await["max_tokens"], 4_096);
+        assert_eq!(ask(all(json!(7))).await["max_tokens"], 7);
+        let unsaid = ask(with("max_tokens", json!(null))).await;
+        assert_eq!(
+            (&unsaid["allowed"], &unsaid["max_tokens"]),
+            (&json!(true), &json!(100)),
+            "refusals did not use the rate up"
+        );
         let no = ask(call.clone()).await;
         assert_eq!(
             (&no["status"], &no["code"], &no["retry_after_ms"]),
