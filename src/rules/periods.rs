@@ -68,16 +68,16 @@ pub fn range(start: Option<DateBound>, end: Option<DateBound>, now: Time) -> Res
     let days = end_exclusive.unix_days().saturating_sub(start.unix_days());
     if days < 0 {
         let message = format!("must not lie before `start_date` ({start}); it ends at {end_exclusive}");
-        return Err(vec![end_date("end_before_start", message)]);
+        return Err(vec![end_date("end_before_start", &message)]);
     }
     if days > MAX_DAYS {
         let message = format!("must lie at most {MAX_DAYS} days after `start_date`; it is {days} days after");
-        return Err(vec![end_date("range_too_long", message)]);
+        return Err(vec![end_date("range_too_long", &message)]);
     }
     Ok(Range { start, end_exclusive })
 }
 
-fn end_date(code: &'static str, message: String) -> Detail {
+fn end_date(code: &'static str, message: &str) -> Detail {
     Detail { param: "end_date".to_owned(), code, message: format!("`end_date` {message}.") }
 }
 
