@@ -19,7 +19,9 @@ pub struct SigningKeys {
 #[derive(Clone)]
 struct Loaded {
     keyset: Arc<Keyset>,
-    read_at: Time,
+    /// When an unknown `kid` last caused a look at the database; none did since the start. What the start itself read
+    /// doesn't count: another replica may have made its key a moment after.
+    looked_at: Option<Time>,
 }
 
 impl SigningKeys {
@@ -39,7 +41,7 @@ impl SigningKeys {
             store::signing_keys::insert(&mut tx, key.kid(), &key.public_key(), &sealed, now).await?;
         }
         tx.commit().await?;
-        self.load(app).await?;
+        self.load(app, None).await?;
         Ok(())
     }
 
@@ -47,7 +49,7 @@ impl SigningKeys {
     pub async fn keyset(&self, app: &App) -> Result<Arc<Keyset>, Error> {
         match self.current() {
             Some(loaded) => Ok(loaded.keyset),
-            None => self.load(app).await,
+            None => self.load(app, None).await,
         }
     }
 
@@ -64,8 +66,8 @@ impl SigningKeys {
         match keyset.verify(token, kind, url, url, now) {
             Ok(claims) => Ok(Some(claims)),
             // Another replica may have made a key since; a flood of made-up kids reads the table once a second.
-            Err(JwtError::UnknownKey) if self.is_stale(now) => {
-                Ok(self.load(app).await?.verify(token, kind, url, url, now).ok())
+            Err(JwtError::UnknownKey) if self.may_look(now) => {
+                Ok(self.load(app, Some(now)).await?.verify(token, kind, url, url, now).ok())
             }
             Err(_) => Ok(None),
         }
@@ -75,12 +77,12 @@ impl SigningKeys {
         self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn is_stale(&self, now: Time) -> bool {
-        self.current().is_none_or(|loaded| now.unix_ms() - loaded.read_at.unix_ms() >= RELOAD_MS)
+    fn may_look(&self, now: Time) -> bool {
+        let looked_at = self.current().and_then(|loaded| loaded.looked_at);
+        looked_at.is_none_or(|at| now.unix_ms() - at.unix_ms() >= RELOAD_MS)
     }
 
-    async fn load(&self, app: &App) -> Result<Arc<Keyset>, Error> {
-        let now = app.clock.now();
+    async fn load(&self, app: &App, looked_at: Option<Time>) -> Result<Arc<Keyset>, Error> {
         let mut tx = app.db.read().await?;
         let rows = store::signing_keys::all(&mut tx).await?;
         // Newest first: the newest signs, all verify.
@@ -94,7 +96,7 @@ impl SigningKeys {
         let active = SigningKey::from_private(&newest.kid, &private).map_err(Error::internal)?;
         let public: Vec<_> = rows.iter().map(|row| row.public_key).collect();
         let keyset = Arc::new(Keyset::new(Arc::new(active), &public));
-        let loaded = Loaded { keyset: Arc::clone(&keyset), read_at: now };
+        let loaded = Loaded { keyset: Arc::clone(&keyset), looked_at };
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
         Ok(keyset)
     }
