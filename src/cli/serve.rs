@@ -1,5 +1,7 @@
 //! `tollkeeper serve`
 
+use std::time::Duration;
+
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
@@ -7,13 +9,20 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::{log, server};
 
+/// How long blocking work, such as a commit that waits for the disk, may go on after everything else has ended.
+const THREADS_GRACE: Duration = Duration::from_secs(1);
+
 pub fn run(config: Config) -> Result<(), String> {
     let _guard = log::init(&config.log);
-    super::runtime()?.block_on(async {
+    let runtime = super::runtime()?;
+    let outcome = runtime.block_on(async {
         let stop = stop_signal()?;
         let app = App::new(config, Clock::System)?;
         server::run_until(app, stop).await
-    })
+    });
+    // A thread may wait for a lock that another process holds; the end doesn't wait for that thread.
+    runtime.shutdown_timeout(THREADS_GRACE);
+    outcome
 }
 
 /// Resolves at the first SIGTERM or SIGINT.
