@@ -1,6 +1,8 @@
 //! The application: everything a handler can reach, built once and shared.
 
+use std::fs::DirBuilder;
 use std::ops::Deref;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -83,6 +85,7 @@ impl App {
     /// A sentence for the operator.
     pub fn new(config: Config, clock: Clock) -> Result<Self, String> {
         let random = Random::system();
+        make_data_dir(&config)?;
         let data = &config.data_dir;
         let master_key_file = config.master_key_file_or_default();
         let master_key =
@@ -167,6 +170,20 @@ impl App {
         Err(Error::new(Code::DatabaseUnavailable)
             .message("The server is starting and waits for its database."))
     }
+}
+
+/// Makes the data folder where it is missing, for its owner only.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn make_data_dir(config: &Config) -> Result<(), String> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir);
+    made.map_err(|error| {
+        format!(
+            "data folder {}: {error}; set `data_dir` to a folder that is there or can be made (TOLLKEEPER_DATA_DIR)",
+            config.data_dir.display()
+        )
+    })
 }
 
 /// The database that the configuration names.
