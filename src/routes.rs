@@ -228,3 +228,22 @@ where
     let input = I::read(&app, call).await?;
     handler(app, scope, input).await?.into_response()
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    //! A route for the tests of others.
+    use super::{App, Error, Open, Route, get};
+    use crate::input::Nothing;
+    use crate::reply::Bare;
+
+    /// A route that is in no table, for the test of what becomes of a panic.
+    pub fn panicking() -> Route {
+        get("/v1/panicking", Open, panics)
+    }
+
+    async fn panics(_: App, (): (), _: Nothing) -> Result<Bare<String>, Error> {
+        // Not at once: a handler has done something by then.
+        tokio::task::yield_now().await;
+        panic!("on purpose");
+    }
+}

@@ -100,7 +100,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     Some(layer.allow_origin(AllowOrigin::list(list)))
 }
 
-/// One request, whatever becomes of it: exactly one response with a request id and one line in the access log.
+/// One request, whatever becomes of it: at most one response, with a request id, and one line in the access log.
 async fn serve(app: App, route: Option<&Route>, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let enveloped = route.map_or_else(|| routes::is_enveloped(parts.uri.path()), Route::is_enveloped);
@@ -111,11 +111,28 @@ async fn serve(app: App, route: Option<&Route>, request: Request) -> Response<Bo
         request_id: call.request_id,
         address: call.address,
     };
+    let mut given_up = GivenUp { line: app.config.log.access.then_some(&line), watch: &watch };
     let outcome = match route {
         None => Outcome { result: Err(Code::UnknownPath.into()), who: String::new() },
         Some(route) => run(app.clone(), route, call).await,
     };
+    given_up.line = None;
     respond(&app, outcome, enveloped, &line, &watch)
+}
+
+/// Leaves the line of a request that is dropped where it stands, because the client has hung up or the stop cuts it off.
+struct GivenUp<'a> {
+    line: Option<&'a LogLine<'a>>,
+    watch: &'a Stopwatch,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        // No status was sent; 499 is how nginx and its kin log this.
+        if let (Some(line), Ok(status)) = (self.line, StatusCode::from_u16(499)) {
+            log_access(line, &line.request_id.to_string(), "", status, "given_up", self.watch);
+        }
+    }
 }
 
 async fn serve_wrong_method(
@@ -356,4 +373,87 @@ async fn serve_listener(
             drop(stopped.wait_for(|stop| *stop).await);
         })
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::path::PathBuf;
+    use std::sync::Mutex;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::random::Random;
+
+    /// Where the log of a test goes.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A folder that goes away with the test.
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).ok();
+        }
+    }
+
+    async fn answer(app: &App, route: &Route) -> (StatusCode, String, Value) {
+        let response = serve(app.clone(), Some(route), Request::new(Body::empty())).await;
+        let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, id, serde_json::from_slice(&body).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer_and_a_line_and_the_server_goes_on() {
+        let name = format!("tollkeeper-server-{:032x}", u128::from_be_bytes(Random::system().bytes()));
+        let folder = Folder(std::env::temp_dir().join(name));
+        let data_dir = folder.0.to_str().unwrap().to_owned();
+        let config = Config::load(None, [("TOLLKEEPER_DATA_DIR".to_owned(), data_dir)]).unwrap();
+        let app = App::new(config, Clock::System).unwrap();
+        let (lines, healthy) =
+            (Lines::default(), routes::table().into_iter().find(|r| r.path == "/healthz").unwrap());
+        let writer = lines.clone();
+        let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
+        let _log = tracing::subscriber::set_default(log.finish());
+        for _ in 0..2 {
+            let (status, id, body) = answer(&app, &routes::tests::panicking()).await;
+            assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+            let error = json!({"message": Code::Internal.message(), "type": "api_error", "param": null,
+                               "code": "internal_error", "details": []});
+            let expected =
+                json!({"status_code": 500, "status_message": "INTERNAL_ERROR", "data": {}, "error": error});
+            assert_eq!(body, expected);
+            let written = String::from_utf8(std::mem::take(&mut *lines.0.lock().unwrap())).unwrap();
+            let written: Vec<Value> =
+                written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let of = |level: &str| written.iter().filter(|line| line["level"] == level).collect::<Vec<_>>();
+            let (errors, access) = (of("ERROR"), of("INFO"));
+            assert_eq!((errors.len(), access.len()), (1, 1), "{written:?}");
+            assert!(errors[0]["message"].as_str().unwrap().contains("panicked"), "{errors:?}");
+            for line in [errors[0], access[0]] {
+                assert_eq!((&line["request_id"], &line["route"]), (&json!(id), &json!("/v1/panicking")));
+            }
+            assert_eq!((&access[0]["status"], &access[0]["code"]), (&json!(500), &json!("internal_error")));
+
+            let (status, _, body) = answer(&app, &healthy).await;
+            assert_eq!((status, &body["status"]), (StatusCode::OK, &json!("ok")));
+            lines.0.lock().unwrap().clear();
+        }
+    }
 }
