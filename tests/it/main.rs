@@ -23,6 +23,8 @@ mod access_matrix;
 mod api;
 mod bad_input;
 mod db;
+mod faults;
 mod layout;
 mod readme;
+mod serve;
 mod support;

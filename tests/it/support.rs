@@ -3,4 +3,5 @@
 pub mod http;
 pub mod postgres;
 pub mod python;
+pub mod process;
 pub mod world;

@@ -221,19 +221,24 @@ impl World {
 
     /// The token in the newest mail to this address.
     pub fn mailed_token(&self, address: &str) -> String {
-        let mut mails: Vec<_> = std::fs::read_dir(self.data_dir.join("mail"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "eml"))
-            .filter(|path| std::fs::read_to_string(path).unwrap().contains(address))
-            .collect();
-        mails.sort();
-        let mail = std::fs::read_to_string(mails.last().expect("no mail")).unwrap();
-        let is_token = |line: &&str| {
-            line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
-        };
-        mail.lines().map(str::trim_end).find(is_token).expect("no token in the mail").to_owned()
+        mailed_token(&self.data_dir, address)
     }
+}
+
+/// The token in the newest mail to this address.
+pub fn mailed_token(data_dir: &std::path::Path, address: &str) -> String {
+    let mut mails: Vec<_> = std::fs::read_dir(data_dir.join("mail"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "eml"))
+        .filter(|path| std::fs::read_to_string(path).unwrap().contains(address))
+        .collect();
+    mails.sort();
+    let mail = std::fs::read_to_string(mails.last().expect("no mail")).unwrap();
+    let is_token = |line: &&str| {
+        line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    mail.lines().map(str::trim_end).find(is_token).expect("no token in the mail").to_owned()
 }
 
 /// The `id` of a reply.

@@ -1,0 +1,494 @@
+//! The real binary as a process of its own, and calls to it over TCP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::http::Answer;
+use super::postgres::Cluster;
+use super::world::{Folder, PASSWORD, mailed_token, runtime};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tollkeeper");
+
+/// Only a hang lasts this long; no test waits for it to pass.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What every server of these tests calls itself: tokens name it, and ports change.
+pub const PUBLIC_URL: &str = "http://tollkeeper.test";
+
+/// How to start the binary: in which folder, and with which variables.
+#[derive(Clone)]
+pub struct Start {
+    folder: PathBuf,
+    environment: Vec<(String, String)>,
+    wrapper: Vec<String>,
+}
+
+impl Start {
+    /// With the folder `data` of `folder` as its data folder, and nothing of this process's environment.
+    pub fn new(folder: &Path) -> Self {
+        let start = Self { folder: folder.to_owned(), environment: Vec::new(), wrapper: Vec::new() };
+        let data = start.data_dir();
+        start
+            .set("TOLLKEEPER_DATA_DIR", data.to_str().unwrap())
+            .set("TOLLKEEPER_PUBLIC_URL", PUBLIC_URL)
+            .set("PATH", &std::env::var("PATH").unwrap_or_default())
+    }
+
+    pub fn set(mut self, name: &str, value: &str) -> Self {
+        self.environment.retain(|(other, _)| other != name);
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn database(self, url: Option<&str>) -> Self {
+        match url {
+            Some(url) => self.set("TOLLKEEPER_DATABASE_URL", url),
+            None => self,
+        }
+    }
+
+    /// A program and its arguments that become the binary by `exec`.
+    pub fn through(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Runs a command to its end.
+    pub fn command(&self, arguments: &[&str]) -> Ended {
+        run_to_end(self.prepared(arguments))
+    }
+
+    /// Starts the server and waits until it is ready.
+    pub fn run(&self) -> Server {
+        let server = self.listening();
+        server.wait_until_ready();
+        server
+    }
+
+    /// Starts the server and waits until it listens; its database may not be there.
+    pub fn listening(&self) -> Server {
+        for _ in 0..10 {
+            let mut server = self.launch();
+            let up = until(|| server.log().contains("listening") || server.has_ended());
+            assert!(up, "it neither listens nor ends:\n{}", server.log());
+            if !server.has_ended() {
+                return server;
+            }
+            let ended = server.wait();
+            // Somebody else took the port between our finding it free and its use.
+            assert!(ended.log.contains("can't listen on"), "it ended with {:?}:\n{}", ended.code, ended.log);
+        }
+        panic!("no free port");
+    }
+
+    /// Starts the server without waiting for anything.
+    pub fn launch(&self) -> Server {
+        let (public, service) = free_addresses();
+        let addressed = self
+            .clone()
+            .set("TOLLKEEPER_LISTEN", &public.to_string())
+            .set("TOLLKEEPER_SERVICE_LISTEN", &service.to_string());
+        let mut command = addressed.prepared(&["serve"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let log = collect(child.stderr.take().unwrap());
+        let token = self.environment.iter().find(|(name, _)| name == "TOLLKEEPER_SERVICE_TOKEN");
+        let service_token = token.map(|(_, value)| value.clone());
+        Server { child, log, public, service, data_dir: self.data_dir(), service_token }
+    }
+
+    /// Starts the server with a start that must fail by itself.
+    pub fn refused(&self) -> Ended {
+        self.launch().wait()
+    }
+
+    fn prepared(&self, arguments: &[&str]) -> Command {
+        let mut words = self.wrapper.iter().map(String::as_str).chain([BINARY]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).args(arguments).env_clear().current_dir(&self.folder);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// Runs a program to its end, without input.
+pub fn run_to_end(mut command: Command) -> Ended {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let stdout = collect(child.stdout.take().unwrap());
+    let stderr = collect(child.stderr.take().unwrap());
+    let code = wait(&mut child);
+    Ended { code, stdout: stdout.join(), log: stderr.join() }
+}
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// `None`: by a signal.
+    pub code: Option<i32>,
+    pub stdout: String,
+    /// What it wrote to stderr.
+    pub log: String,
+}
+
+/// A running server. It is killed when this is dropped.
+pub struct Server {
+    child: Child,
+    log: Collected,
+    pub public: SocketAddr,
+    pub service: SocketAddr,
+    pub data_dir: PathBuf,
+    /// The configured one; none: it is in the data folder.
+    service_token: Option<String>,
+}
+
+impl Server {
+    pub fn wait_until_ready(&self) {
+        let ready = || self.get("/readyz").try_send().is_ok_and(|answer| answer.status == 200);
+        assert!(until(ready), "not ready:\n{}", self.log());
+    }
+
+    /// What it has written to stderr so far.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    pub fn wait_for_log(&self, text: &str) {
+        assert!(until(|| self.log().contains(text)), "no {text:?} in:\n{}", self.log());
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to end, as a supervisor does.
+    pub fn terminate(&self) {
+        let order = format!("kill -TERM {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &order]).status().unwrap().success());
+    }
+
+    /// Asks it to end and waits for that.
+    pub fn stop(self) -> Ended {
+        self.terminate();
+        self.wait()
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn kill(mut self) -> Ended {
+        self.child.kill().unwrap();
+        self.wait()
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(mut self) -> Ended {
+        let code = wait(&mut self.child);
+        Ended { code, stdout: String::new(), log: self.log.join() }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    pub fn get(&self, path: &str) -> Wire {
+        Wire::new(self.public, "GET", path)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Wire {
+        Wire::new(self.public, "POST", path).json(body)
+    }
+
+    /// A call of the service listener with its token.
+    pub fn ask(&self, path: &str, body: &Value) -> Wire {
+        Wire::new(self.service, "POST", path).bearer(&self.service_token()).json(body)
+    }
+
+    pub fn service_token(&self) -> String {
+        if let Some(token) = &self.service_token {
+            return token.clone();
+        }
+        std::fs::read_to_string(self.data_dir.join("service.token")).unwrap().trim().to_owned()
+    }
+
+    /// Registers, verifies by the token in the mail, and logs in.
+    pub fn sign_up(&self, name: &str) -> Account {
+        let email = format!("{name}@example.com");
+        let body = json!({"email": email, "password": PASSWORD, "username": name});
+        let registered = self.post("/v1/auth/register", &body).data();
+        assert_eq!(registered["verification_email_sent"], true);
+        let token = mailed_token(&self.data_dir, &email);
+        self.post("/v1/auth/verify-email", &json!({ "token": token })).data();
+        self.log_in(name)
+    }
+
+    pub fn log_in(&self, name: &str) -> Account {
+        let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD});
+        let data = self.post("/v1/auth/login", &body).data();
+        let text = |name: &str| data[name].as_str().unwrap().to_owned();
+        Account { access_token: text("access_token"), refresh_token: text("refresh_token") }
+    }
+
+    /// An organization, a project and a key.
+    pub fn settle(&self, owner: &Account) -> Place {
+        let text = |data: &Value, name: &str| data[name].as_str().unwrap().to_owned();
+        let post = |path: &str, body: Value| self.post(path, &body).bearer(&owner.access_token).data();
+        let organization = text(&post("/v1/organizations", json!({"name": "Acme"})), "id");
+        let projects = format!("/v1/organizations/{organization}/projects");
+        let project = text(&post(&projects, json!({"name": "Bot"})), "id");
+        let project_path = format!("{projects}/{project}");
+        let key = post(&format!("{project_path}/api-keys"), json!({"name": "Prod"}));
+        Place { project_path, key_id: text(&key, "id"), key: text(&key, "key") }
+    }
+
+    /// Reports one event and returns its result's status.
+    pub fn report(&self, place: &Place, event: &str) -> String {
+        let answer = self.ask("/service/v1/usage", &usage_event(place, event)).bare();
+        answer["results"][0]["status"].as_str().unwrap().to_owned()
+    }
+
+    /// How many requests the project has made.
+    pub fn requests(&self, place: &Place, reader: &Account) -> i64 {
+        let data = self.get(&place.project_path).bearer(&reader.access_token).data();
+        data["usage"]["requests"].as_i64().unwrap()
+    }
+}
+
+/// A batch of one event that happens now.
+pub fn usage_event(place: &Place, id: &str) -> Value {
+    // Of the same content each time: midnight is never in the future, and always within this month.
+    let today = &tollkeeper::clock::Clock::System.now().to_string()[..10];
+    json!({"events": [{"id": id, "source": "test", "time": format!("{today}T00:00:00Z"), "api_key_id": place.key_id,
+                       "model": "svc-1", "kind": "chat", "prompt_tokens": 1_000, "completion_tokens": 500}]})
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.child.kill().is_ok() {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Somebody with a session.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub access_token: String,
+    pub refresh_token: String,
+}
+
+/// An organization with a project and a key.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub project_path: String,
+    pub key_id: String,
+    pub key: String,
+}
+
+/// A request over TCP, on a connection of its own.
+#[derive(Clone)]
+pub struct Wire {
+    address: SocketAddr,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Wire {
+    pub fn new(address: SocketAddr, method: &str, path: &str) -> Self {
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
+        Self { address, head, body: Vec::new() }
+    }
+
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.head.push_str(&format!("{name}: {value}\r\n"));
+        self
+    }
+
+    pub fn json(self, body: &Value) -> Self {
+        self.header("content-type", "application/json").raw(body.to_string().as_bytes())
+    }
+
+    pub fn raw(mut self, body: &[u8]) -> Self {
+        self.body = body.to_vec();
+        self.header("content-length", &body.len().to_string())
+    }
+
+    /// Sends it; `Err` when there is no server or it hangs up.
+    pub fn try_send(&self) -> std::io::Result<Answer> {
+        let mut stream = self.connect()?;
+        stream.write_all(format!("{}\r\n", self.head).as_bytes())?;
+        stream.write_all(&self.body)?;
+        read_answer(&mut BufReader::new(stream), !self.head.starts_with("HEAD "))
+    }
+
+    pub fn send(&self) -> Answer {
+        self.try_send().unwrap_or_else(|error| panic!("{}: {error}", self.head))
+    }
+
+    /// Sends it and takes the envelope's `data`; anything but success fails the test.
+    pub fn data(&self) -> Value {
+        let mut body = self.bare();
+        assert_eq!(body["status_message"], "SUCCESS");
+        body["data"].take()
+    }
+
+    /// Sends it and takes the bare body; anything but success fails the test.
+    pub fn bare(&self) -> Value {
+        let answer = self.send();
+        assert_eq!(answer.status, 200, "{}\n{}", self.head, answer.text);
+        answer.json()
+    }
+
+    /// Sends the head only, and waits until the handler asks for the body.
+    pub fn begin(&self) -> InFlight {
+        let mut stream = self.connect().unwrap();
+        stream.write_all(format!("{}expect: 100-continue\r\n\r\n", self.head).as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
+        stream.read_line(&mut line).unwrap();
+        InFlight { stream, body: self.body.clone() }
+    }
+
+    fn connect(&self) -> std::io::Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+}
+
+/// A request whose handler waits for the body.
+pub struct InFlight {
+    stream: BufReader<TcpStream>,
+    body: Vec<u8>,
+}
+
+impl InFlight {
+    pub fn finish(mut self) -> Answer {
+        self.send_body();
+        read_answer(&mut self.stream, true).unwrap()
+    }
+
+    /// Sends the body too, but doesn't wait for the answer.
+    pub fn hang_up(mut self) {
+        self.send_body();
+    }
+
+    fn send_body(&mut self) {
+        self.stream.get_mut().write_all(&self.body).unwrap();
+    }
+}
+
+fn read_answer(stream: &mut BufReader<TcpStream>, with_body: bool) -> std::io::Result<Answer> {
+    let cut = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let status = line.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(cut)?;
+    let mut headers = HeaderMap::new();
+    loop {
+        line.clear();
+        stream.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        headers.append(name, HeaderValue::from_str(value).unwrap());
+    }
+    let length: usize =
+        headers.get("content-length").map_or(0, |value| value.to_str().unwrap().parse().unwrap());
+    let mut body = vec![0; if with_body { length } else { 0 }];
+    stream.read_exact(&mut body)?;
+    Ok(Answer { status, headers, text: String::from_utf8(body).unwrap() })
+}
+
+/// Runs a test on SQLite, and on a fresh PostgreSQL database when there is one to be had: the URL, and a folder.
+pub fn on_each_database_url(test: impl Fn(Option<&str>, &Folder)) {
+    test(None, &Folder::new());
+    if let Some(cluster) = Cluster::shared() {
+        let url = runtime().block_on(cluster.empty_database());
+        test(Some(&url), &Folder::new());
+    }
+}
+
+/// Whether something comes true before the patience ends.
+pub fn until(mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+/// Says that something wasn't tested. Not by `eprintln!`, which the test harness would swallow.
+pub fn skipped(what: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED: {what}: {why}\n");
+}
+
+/// Two addresses that nobody listens on right now.
+fn free_addresses() -> (SocketAddr, SocketAddr) {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (one, other) = (bind(), bind());
+    (one.local_addr().unwrap(), other.local_addr().unwrap())
+}
+
+fn wait(child: &mut Child) -> Option<i32> {
+    let mut status = None;
+    let ended = until(|| {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    if !ended {
+        child.kill().unwrap();
+        panic!("process {} does not end", child.id());
+    }
+    status.unwrap().code()
+}
+
+/// What a process writes, read by a thread so that it never blocks.
+struct Collected {
+    text: Arc<Mutex<String>>,
+    thread: JoinHandle<()>,
+}
+
+impl Collected {
+    fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    /// All of it, once the process has ended.
+    fn join(&self) -> String {
+        assert!(until(|| self.thread.is_finished()), "somebody else holds the pipe:\n{}", self.text());
+        self.text()
+    }
+}
+
+fn collect(source: impl Read + Send + 'static) -> Collected {
+    let text = Arc::new(Mutex::new(String::new()));
+    let shared = Arc::clone(&text);
+    let thread = std::thread::spawn(move || {
+        let mut source = BufReader::new(source);
+        let mut line = Vec::new();
+        while source.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            shared.lock().unwrap().push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    });
+    Collected { text, thread }
+}
