@@ -22,6 +22,7 @@
 mod access_matrix;
 mod api;
 mod bad_input;
+mod cli;
 mod db;
 mod faults;
 mod layout;

@@ -1,0 +1,202 @@
+//! The commands as somebody at a terminal meets them.
+
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use crate::support::postgres::Cluster;
+use crate::support::process::{Ended, PUBLIC_URL, Start, on_each_database_url};
+use crate::support::world::{Folder, runtime};
+
+const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+#[test]
+fn every_command_helps() {
+    let folder = Folder::new();
+    let start = Start::new(&folder.0);
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["--help"], &["serve", "migrate", "openapi", "config", "--config", "--version", "TOLLKEEPER_"]),
+        (&["serve", "--help"], &["--config", "listeners"]),
+        (&["migrate", "--help"], &["--config", "--json", "schema"]),
+        (&["openapi", "--help"], &["--config", "OpenAPI"]),
+        (&["config", "--help"], &["--config", "--json", "secrets hidden"]),
+    ];
+    for (arguments, words) in cases {
+        let ended = start.command(arguments);
+        assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
+        for word in words {
+            assert!(ended.stdout.contains(word), "{arguments:?} without {word}:\n{}", ended.stdout);
+        }
+    }
+    let version = start.command(&["--version"]);
+    assert_eq!(version.stdout.trim(), format!("tollkeeper {}", env!("CARGO_PKG_VERSION")));
+    for wrong in [["frobnicate"], ["--frobnicate"]] {
+        let ended = start.command(&wrong);
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.log.contains("frobnicate") && ended.stdout.is_empty(), "{}", ended.log);
+    }
+    assert!(!start.data_dir().exists(), "none of this made anything");
+}
+
+#[test]
+fn config_shows_everything_but_secrets() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join("tollkeeper.toml"), "[billing]\ncurrency = \"EUR\"\n").unwrap();
+    let start = Start::new(&folder.0)
+        .set("TOLLKEEPER_SERVICE_TOKEN", "hunter2-of-the-service-listener")
+        .set("TOLLKEEPER_MASTER_KEY", KEY)
+        .set("TOLLKEEPER_DATABASE_URL", "postgres://me:hunter2-of-the-database@db.example/keeper");
+    for arguments in [&["config"][..], &["config", "--json"]] {
+        let ended = start.command(arguments);
+        assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
+        let shown = ended.stdout;
+        assert!(!shown.contains("hunter2") && !shown.contains(KEY), "{shown}");
+        let database = "postgres://me:***@db.example/keeper";
+        for word in ["EUR", PUBLIC_URL, database] {
+            assert!(shown.contains(&format!("\"{word}\"")), "{shown}");
+        }
+        if arguments.len() == 2 {
+            let json: Value = serde_json::from_str(&shown).unwrap();
+            assert_eq!([&json["service_token"], &json["master_key"]], [&json!("***"), &json!("***")]);
+        } else {
+            let lines: Vec<_> = shown.lines().collect();
+            assert!(lines.contains(&"service_token = \"***\"") && lines.contains(&"master_key = \"***\""));
+        }
+    }
+    assert!(!start.data_dir().exists(), "looking made nothing");
+}
+
+#[test]
+fn mistakes_in_the_configuration_are_told_with_their_place() {
+    let folder = Folder::new();
+    let file = folder.0.join("keeper.toml");
+    std::fs::write(&file, "# first line\n\n[limits]\nenabeld = true\n").unwrap();
+    let path = file.to_str().unwrap();
+    let start = Start::new(&folder.0);
+    let expected =
+        format!("tollkeeper: {path}:4: there is no key `limits.enabeld` (did you mean `limits.enabled`?)");
+    for command in ["serve", "migrate", "openapi", "config"] {
+        let ended = start.command(&[command, "--config", path]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+        assert_eq!(ended.log.trim_end(), expected);
+    }
+    let missing = start.command(&["config", "--config", "nowhere.toml"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.log.contains("nowhere.toml"), "{}", missing.log);
+
+    let ended = start.clone().set("TOLLKEEPER_LISTN", "127.0.0.1:1").command(&["config"]);
+    assert_eq!(ended.code, Some(1));
+    let words = ["environment variable TOLLKEEPER_LISTN:", "`TOLLKEEPER_LISTEN`"];
+    assert!(words.iter().all(|word| ended.log.contains(word)), "{}", ended.log);
+
+    let ended = start.set("TOLLKEEPER_MASTER_KEY", "hunter2").command(&["serve"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.log.contains("environment variable TOLLKEEPER_MASTER_KEY:"), "{}", ended.log);
+    assert!(!ended.log.contains("hunter2"), "{}", ended.log);
+}
+
+#[test]
+fn an_occupied_port_names_its_setting() {
+    let folder = Folder::new();
+    let (taken, other) =
+        (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = taken.local_addr().unwrap().to_string();
+    // Never bound: the first listener that can't be had ends the start.
+    let free = other.local_addr().unwrap().to_string();
+    for (variable, key) in [("TOLLKEEPER_LISTEN", "listen"), ("TOLLKEEPER_SERVICE_LISTEN", "service_listen")]
+    {
+        let start = Start::new(&folder.0)
+            .set("TOLLKEEPER_LISTEN", "127.0.0.1:0")
+            .set("TOLLKEEPER_SERVICE_LISTEN", &free)
+            .set(variable, &address);
+        let ended = start.command(&["serve"]);
+        assert_eq!(ended.code, Some(1));
+        let complaint = ended.log.lines().find(|line| line.starts_with("tollkeeper: ")).unwrap();
+        for word in [address.as_str(), &format!("`{key}`"), variable, "in use"] {
+            assert!(complaint.contains(word), "no {word} in {complaint}");
+        }
+    }
+}
+
+#[test]
+fn migrate_says_what_it_did() {
+    on_each_database_url(|url, folder| {
+        let start = Start::new(&folder.0).database(url);
+        let first = start.command(&["migrate", "--json"]);
+        assert_eq!((first.code, first.log.as_str()), (Some(0), ""));
+        let first: Value = serde_json::from_str(&first.stdout).unwrap();
+        assert_eq!(first["from"], 0);
+        let to = first["to"].as_i64().unwrap();
+        assert_eq!(first["applied"].as_array().unwrap().len(), usize::try_from(to).unwrap());
+        let again = start.command(&["migrate", "--json"]);
+        let again: Value = serde_json::from_str(&again.stdout).unwrap();
+        assert_eq!(again, json!({"from": to, "to": to, "applied": []}));
+        let again = start.command(&["migrate"]);
+        assert_eq!(again.code, Some(0));
+        assert_eq!(again.stdout.trim_end(), format!("The database has schema {to} already."));
+        // What it made is what the server starts on.
+        assert!(start.run().stop().log.contains("database is ready"));
+    });
+    let folder = Folder::new();
+    let fresh = Start::new(&folder.0).command(&["migrate"]);
+    assert_eq!(fresh.code, Some(0));
+    assert!(fresh.stdout.contains("applied: V1__"), "{}", fresh.stdout);
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    const FUTURE: &str = "INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
+                          VALUES (9999, 'future', '2099-01-01T00:00:00Z', '0')";
+    let assert_refused = |start: &Start| {
+        for ended in [start.refused(), start.command(&["migrate"]), start.command(&["migrate", "--json"])] {
+            let Ended { code, stdout, log } = ended;
+            assert_eq!((code, stdout.as_str()), (Some(1), ""));
+            let complaint = log.lines().find(|line| line.starts_with("tollkeeper: ")).unwrap();
+            let words = ["schema 9999", "newer tollkeeper", "nothing was changed"];
+            assert!(words.iter().all(|word| complaint.contains(word)), "{log}");
+        }
+    };
+    let folder = Folder::new();
+    let start = Start::new(&folder.0);
+    assert_eq!(start.command(&["migrate"]).code, Some(0));
+    let file = rusqlite::Connection::open(start.data_dir().join("tollkeeper.db")).unwrap();
+    file.execute(FUTURE, []).unwrap();
+    drop(file);
+    assert_refused(&start);
+
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = runtime().block_on(async {
+        let url = cluster.new_database().await;
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        client.execute(FUTURE, &[]).await.unwrap();
+        drop(client);
+        connection.await.unwrap().unwrap();
+        url
+    });
+    assert_refused(&Start::new(&Folder::new().0).database(Some(&url)));
+}
+
+#[test]
+fn openapi_prints_what_the_server_serves() {
+    let folder = Folder::new();
+    let start = Start::new(&folder.0);
+    let printed = start.clone().set("TOLLKEEPER_PUBLIC_URL", "https://other.example").command(&["openapi"]);
+    assert_eq!((printed.code, printed.log.as_str()), (Some(0), ""));
+    let mut printed: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert!(!start.data_dir().exists(), "it needs no data folder");
+    let mut served = start.run().get("/openapi.json").bare();
+    let url = |document: &mut Value| document["servers"][0]["url"].take();
+    assert_eq!(url(&mut printed), "https://other.example");
+    assert_eq!(url(&mut served), PUBLIC_URL);
+    assert_eq!(printed, served);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let folder = Folder::new();
+    let start =
+        Start::new(&folder.0).through(&["sh", "-c", "\"$0\" openapi | head -c 1; exec \"$0\" config"]);
+    let ended = start.command(&[]);
+    assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
+}
