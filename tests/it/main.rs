@@ -27,5 +27,6 @@ mod db;
 mod faults;
 mod layout;
 mod readme;
+mod log;
 mod serve;
 mod support;
