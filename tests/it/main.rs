@@ -28,5 +28,6 @@ mod faults;
 mod layout;
 mod readme;
 mod log;
+mod openapi;
 mod serve;
 mod support;

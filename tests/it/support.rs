@@ -4,4 +4,5 @@ pub mod http;
 pub mod postgres;
 pub mod python;
 pub mod process;
+pub mod python;
 pub mod world;

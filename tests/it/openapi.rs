@@ -1,0 +1,600 @@
+//! The OpenAPI document against the routes, against itself, and against what the server really takes and sends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::http::Method;
+use serde_json::{Map, Value, json};
+use tollkeeper::clock::Time;
+use tollkeeper::openapi;
+use tollkeeper::routes::{self, Listener, Route};
+
+use crate::support::http::{Answer, Call};
+use crate::support::process::run_to_end;
+use crate::support::python::python;
+use crate::support::world::{Folder, PASSWORD, Place, Somebody, World, on_each_database};
+
+/// Answers whose shape is a standard of somebody else's.
+const FOREIGN: [&str; 2] = ["/openapi.json", "/.well-known/jwks.json"];
+
+fn document() -> Value {
+    openapi::document("http://127.0.0.1:8080")
+}
+
+/// Method, path and operation of everything in the document.
+fn operations(document: &Value) -> Vec<(String, String, &Map<String, Value>)> {
+    let paths = document["paths"].as_object().unwrap();
+    let operations = paths.iter().flat_map(|(path, item)| {
+        let item = item.as_object().unwrap();
+        item.iter().map(move |(method, one)| (method.to_uppercase(), path.clone(), one.as_object().unwrap()))
+    });
+    operations.collect()
+}
+
+fn documented_path(route: &Route) -> String {
+    route.path.replace("{*", "{")
+}
+
+fn operation<'a>(document: &'a Value, route: &Route) -> &'a Value {
+    &document["paths"][documented_path(route)][route.method.as_str().to_lowercase()]
+}
+
+#[test]
+fn every_route_is_there_and_nothing_else() {
+    let document = document();
+    let routes: BTreeSet<_> =
+        routes::table().iter().map(|route| (route.method.to_string(), documented_path(route))).collect();
+    let documented: BTreeSet<_> =
+        operations(&document).into_iter().map(|(method, path, _)| (method, path)).collect();
+    assert_eq!(routes, documented);
+    assert_eq!(routes.len(), routes::table().len());
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    let document = document();
+    let mut used = BTreeSet::new();
+    walk(&document, "", &mut |value, place| {
+        if let Some(reference) = value.get("$ref") {
+            let reference = reference.as_str().unwrap();
+            let pointer = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} in {place}"));
+            assert!(document.pointer(pointer).is_some_and(Value::is_object), "{reference} in {place}");
+            used.insert(pointer.rsplit('/').next().unwrap().to_owned());
+        }
+    });
+    let made: BTreeSet<_> = document["components"]["schemas"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(used, made, "and no schema is there for nothing");
+}
+
+/// Absent values are null, never missing: who generates a client from the document may rely on every property.
+#[test]
+fn every_property_of_an_answer_is_required() {
+    let document = document();
+    walk(&document["components"]["schemas"], "", &mut |value, place| {
+        if let Some(properties) = value.get("properties").and_then(Value::as_object) {
+            let required = value.get("required").and_then(Value::as_array).into_iter().flatten();
+            let required: BTreeSet<_> = required.map(|name| name.as_str().unwrap()).collect();
+            let named: BTreeSet<_> = properties.keys().map(String::as_str).collect();
+            // A property may itself be called `properties`; none is so far.
+            assert_eq!(required, named, "{place}");
+        }
+    });
+}
+
+#[test]
+fn every_operation_is_whole() {
+    let document = document();
+    let mut ids = BTreeSet::new();
+    for route in routes::table() {
+        let operation = operation(&document, &route);
+        let id = operation["operationId"].as_str().unwrap();
+        assert!(ids.insert(id.to_owned()), "{id} is there twice");
+        for text in ["summary", "description"] {
+            assert!(operation[text].as_str().is_some_and(|text| text.len() > 3), "{id} without {text}");
+        }
+        let security = match route.access.scheme {
+            None => json!([]),
+            Some(scheme) => {
+                assert!(document["components"]["securitySchemes"][scheme]["type"].is_string(), "{scheme}");
+                json!([{scheme: []}])
+            }
+        };
+        assert_eq!(operation["security"], security, "{id}");
+        let is_service = route.listener == Listener::Service;
+        assert_eq!(operation.get("servers").is_some(), is_service, "{id}");
+
+        let parameters = operation["parameters"].as_array().unwrap();
+        let in_path = parameters.iter().filter(|one| one["in"] == "path");
+        let in_path: Vec<_> = in_path.map(|one| (one["name"].as_str().unwrap(), &one["required"])).collect();
+        let named: Vec<_> =
+            openapi::path_parameters(route.path).map(|name| (name, &Value::Bool(true))).collect();
+        assert_eq!(in_path, named, "{id}");
+
+        let responses = operation["responses"].as_object().unwrap();
+        let mut due = vec![200, 500, 503];
+        due.extend(route.access.scheme.iter().flat_map(|_| [401, 403]));
+        due.extend(named.first().map(|_| 404));
+        if operation.get("requestBody").is_some() {
+            due.extend([400, 413]);
+        }
+        if parameters.iter().any(|one| one["in"] == "query") {
+            due.push(400);
+        }
+        for status in due {
+            assert!(responses.contains_key(&status.to_string()), "{id} without {status}");
+        }
+        let kind = if route.is_enveloped() { "EnvelopedError" } else { "BareError" };
+        let error = json!({"$ref": format!("#/components/schemas/{kind}")});
+        for (status, response) in responses {
+            let schema = &response["content"]["application/json"]["schema"];
+            assert!(schema.is_object() || FOREIGN.contains(&route.path), "{id} {status}");
+            assert_eq!(status != "200", *schema == error, "{id} {status}");
+            assert!(response["headers"]["x-request-id"].is_object(), "{id} {status}");
+        }
+    }
+}
+
+#[test]
+fn every_example_is_what_its_schema_says() {
+    let document = document();
+    let mut count = 0;
+    walk(&document, "", &mut |value, place| {
+        for example in value.get("examples").and_then(Value::as_array).into_iter().flatten() {
+            count += 1;
+            valid(&document, value, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
+        }
+        // Of a body and of a parameter.
+        if let (Some(schema), Some(example)) = (value.get("schema"), value.get("example")) {
+            count += 1;
+            valid(&document, schema, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
+        }
+    });
+    assert!(count > 100, "only {count} examples");
+}
+
+/// Calls `look` with every object and its place.
+fn walk(value: &Value, place: &str, look: &mut impl FnMut(&Map<String, Value>, &str)) {
+    match value {
+        Value::Object(members) => {
+            look(members, place);
+            for (name, member) in members {
+                // An example is data, whatever its members are called.
+                if name != "example" && name != "examples" {
+                    walk(member, &format!("{place}/{name}"), look);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                walk(item, &format!("{place}/{index}"), look);
+            }
+        }
+        _ => {}
+    }
+}
+
+// ---- A value against a schema ----------------------------------------------------------------------------------------
+
+/// Whether the schema allows the value. It knows the keywords that the document uses, and refuses any other, so that
+/// nothing is passed over in silence.
+fn valid<'a>(document: &'a Value, schema: impl Into<Schema<'a>>, value: &Value) -> Result<(), String> {
+    check(document, schema.into(), value, false)
+}
+
+/// The same, and objects have exactly the properties that are documented.
+fn exact<'a>(document: &'a Value, schema: &'a Value, value: &Value) -> Result<(), String> {
+    check(document, schema.into(), value, true)
+}
+
+/// An object with keywords, or one of the two schemas that are a word.
+enum Schema<'a> {
+    Word(bool),
+    Object(&'a Map<String, Value>),
+}
+
+impl<'a> From<&'a Value> for Schema<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Bool(word) => Self::Word(*word),
+            other => Self::Object(other.as_object().unwrap()),
+        }
+    }
+}
+
+impl<'a> From<&'a Map<String, Value>> for Schema<'a> {
+    fn from(members: &'a Map<String, Value>) -> Self {
+        Self::Object(members)
+    }
+}
+
+fn check(document: &Value, schema: Schema<'_>, value: &Value, is_exact: bool) -> Result<(), String> {
+    let schema = match schema {
+        Schema::Word(true) => return Ok(()),
+        Schema::Word(false) => return Err("nothing is allowed here".into()),
+        Schema::Object(schema) => schema,
+    };
+    for (keyword, rule) in schema {
+        let holds = match keyword.as_str() {
+            "description" | "examples" | "title" | "default" => true,
+            "$ref" => {
+                let target = document.pointer(rule.as_str().unwrap().trim_start_matches('#')).unwrap();
+                check(document, target.into(), value, is_exact)?;
+                true
+            }
+            "anyOf" | "oneOf" => {
+                let fits = |one: &&Value| check(document, (*one).into(), value, is_exact).is_ok();
+                let count = rule.as_array().unwrap().iter().filter(fits).count();
+                if keyword == "anyOf" { count >= 1 } else { count == 1 }
+            }
+            "type" => match rule {
+                Value::Array(words) => words.iter().any(|word| is_type(word, value)),
+                word => is_type(word, value),
+            },
+            "enum" => rule.as_array().unwrap().contains(value),
+            "const" => rule == value,
+            "minLength" => length(value).is_none_or(|length| length >= rule.as_u64().unwrap()),
+            "maxLength" => length(value).is_none_or(|length| length <= rule.as_u64().unwrap()),
+            "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= rule.as_u64().unwrap()),
+            "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= rule.as_u64().unwrap()),
+            "minimum" => value.as_f64().is_none_or(|number| number >= rule.as_f64().unwrap()),
+            "maximum" => value.as_f64().is_none_or(|number| number <= rule.as_f64().unwrap()),
+            "uniqueItems" => true,
+            "format" => is_format(rule.as_str().unwrap(), value),
+            "pattern" => panic!("teach this check the keyword `pattern`"),
+            "items" => {
+                for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+                    check(document, rule.into(), item, is_exact)
+                        .map_err(|what| format!("[{index}] {what}"))?;
+                }
+                true
+            }
+            "properties" => {
+                for (name, member) in value.as_object().into_iter().flatten() {
+                    if let Some(rule) = rule.get(name) {
+                        check(document, rule.into(), member, is_exact)
+                            .map_err(|what| format!(".{name} {what}"))?;
+                    }
+                }
+                let names = |map: &Map<String, Value>| map.keys().cloned().collect::<BTreeSet<_>>();
+                let (due, found) = (rule.as_object().map(names), value.as_object().map(names));
+                if is_exact && found.is_some() && due != found {
+                    return Err(format!("documented are {due:?}, there are {found:?}"));
+                }
+                true
+            }
+            "required" => value.as_object().is_none_or(|members| {
+                rule.as_array().unwrap().iter().all(|name| members.contains_key(name.as_str().unwrap()))
+            }),
+            "additionalProperties" => {
+                let known = schema.get("properties").and_then(Value::as_object);
+                for (name, member) in value.as_object().into_iter().flatten() {
+                    if known.is_none_or(|known| !known.contains_key(name)) {
+                        check(document, rule.into(), member, is_exact)
+                            .map_err(|what| format!(".{name} {what}"))?;
+                    }
+                }
+                true
+            }
+            other => panic!("teach this check the keyword `{other}`"),
+        };
+        if !holds {
+            return Err(format!("{value} breaks {keyword}: {rule}"));
+        }
+    }
+    Ok(())
+}
+
+fn is_type(word: &Value, value: &Value) -> bool {
+    match word.as_str().unwrap() {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        other => panic!("no type is called {other}"),
+    }
+}
+
+fn is_format(format: &str, value: &Value) -> bool {
+    let text = value.as_str();
+    match format {
+        "date-time" => text.is_none_or(|text| Time::parse(text).is_some()),
+        "date" => text.is_none_or(|text| Time::parse(&format!("{text}T00:00:00Z")).is_some()),
+        "email" => text.is_none_or(|text| text.contains('@')),
+        "int64" | "uint16" | "uint32" => value.is_null() || value.is_i64() || value.is_u64(),
+        other => panic!("teach this check the format `{other}`"),
+    }
+}
+
+fn length(value: &Value) -> Option<u64> {
+    value.as_str().map(|text| text.chars().count() as u64)
+}
+
+// ---- The document against the server ---------------------------------------------------------------------------------
+
+/// Somebody with an organization in which there is something of everything.
+struct Scene {
+    ada: Somebody,
+    place: Place,
+    key_id: String,
+}
+
+async fn scene(world: &World) -> Scene {
+    let ada = world.somebody("scenic").await;
+    let place = world.place(&ada, "Scene").await;
+    let restrictions =
+        json!({"allowed_ips": ["10.0.0.0/8"], "rate_limit": 5, "max_tokens": 7, "models": ["svc-1"]});
+    let body = json!({"name": "Prod", "restrictions": restrictions, "expires_at": "2030-01-01T00:00:00Z"});
+    let (key_id, _) = world.key(&ada, &place, &body).await;
+    world.key(&ada, &place, &json!({"name": "Plain"})).await;
+    let event = |id: &str, model: &str, kind: &str, completion: i64| {
+        json!({"id": id, "source": "test", "time": "2026-03-09T10:00:00Z", "api_key_id": key_id, "model": model,
+               "kind": kind, "prompt_tokens": 1_000, "completion_tokens": completion})
+    };
+    let events =
+        [event("1", "svc-1", "chat", 5), event("2", "svc-embedding-1", "embeddings", 0), json!({"id": 1})];
+    world.ask("/service/v1/usage", &json!({ "events": events })).bare().await;
+    Scene { ada, place, key_id }
+}
+
+/// A call of the route, with nothing in it but the path.
+fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
+    let mut path = route.path.to_owned();
+    for (name, id) in ids {
+        path = path.replace(&format!("{{{name}}}"), id);
+    }
+    assert!(!path.contains('{'), "{path}");
+    let router = if route.listener == Listener::Service { &world.service } else { &world.public };
+    Call::new(router, route.method.clone(), &path)
+}
+
+fn ids(scene: &Scene) -> [(&'static str, &str); 4] {
+    [
+        ("organization_id", &scene.place.organization),
+        ("project_id", &scene.place.project),
+        ("key_id", &scene.key_id),
+        ("*model_id", "svc-1"),
+    ]
+}
+
+fn bearer<'a>(world: &'a World, scene: &'a Scene, route: &Route) -> &'a str {
+    match route.access.scheme {
+        Some("serviceToken") => world.app.service_token.expose(),
+        Some("refreshToken") => &scene.ada.refresh_token,
+        _ => &scene.ada.access_token,
+    }
+}
+
+/// The answer is documented: its status, and exactly its properties.
+fn assert_documented(document: &Value, route: &Route, answer: &Answer) {
+    let responses = &operation(document, route)["responses"];
+    let response = responses.get(answer.status.to_string());
+    let response =
+        response.unwrap_or_else(|| panic!("{route:?} answers {}, which isn't documented", answer.status));
+    assert_eq!(answer.header("content-type"), "application/json");
+    let schema = &response["content"]["application/json"]["schema"];
+    exact(document, schema, &answer.json())
+        .unwrap_or_else(|what| panic!("{route:?} {}: {what}\n{}", answer.status, answer.text));
+}
+
+#[test]
+fn what_is_read_is_what_is_documented() {
+    on_each_database(async |world| {
+        let document = document();
+        let scene = scene(&world).await;
+        for route in routes::table().iter().filter(|route| route.method == Method::GET) {
+            let answer = call(&world, route, &ids(&scene)).bearer(bearer(&world, &scene, route)).send().await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            assert_documented(&document, route, &answer);
+        }
+        // The same in other states: an empty list, other rows, a model of another kind.
+        let bob = world.somebody("bob").await;
+        let empty = world.place(&bob, "Empty").await;
+        let project = &scene.place.project_path();
+        let cases = [
+            (
+                "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
+                format!("{}/api-keys", empty.project_path()),
+                &bob,
+            ),
+            (
+                "/v1/organizations/{organization_id}/projects/{project_id}/usage",
+                format!("{}/usage", empty.project_path()),
+                &bob,
+            ),
+            (
+                "/v1/organizations/{organization_id}/projects/{project_id}/usage",
+                format!("{project}/usage?group_by=day"),
+                &scene.ada,
+            ),
+            ("/v1/models/{*model_id}", "/v1/models/svc-embedding-1".to_owned(), &bob),
+        ];
+        for (template, path, who) in cases {
+            let table = routes::table();
+            let route = table.iter().find(|one| one.path == template && one.method == Method::GET).unwrap();
+            let answer = world.get(&path).bearer(&who.access_token).send().await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            assert_documented(&document, route, &answer);
+        }
+    });
+}
+
+/// Every example of a body is sent as it is: the server takes it, and what it answers is documented.
+#[test]
+fn what_is_written_is_what_is_documented() {
+    on_each_database(async |world| {
+        let document = document();
+        let scene = scene(&world).await;
+        let register = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
+        world.post("/v1/auth/register", &register).data().await;
+        let good: BTreeMap<_, _> = [
+            ("/v1/auth/login", json!({"email": "eve@example.com", "password": PASSWORD})),
+            ("/v1/auth/verify-email", json!({"token": world.mailed_token("eve@example.com")})),
+            (
+                "/v1/auth/register",
+                json!({"email": "joe@example.com", "password": PASSWORD, "username": "joe"}),
+            ),
+        ]
+        .into();
+        let table = routes::table();
+        let (logout, writes): (Vec<_>, Vec<_>) =
+            table.iter().filter(|route| route.method == Method::POST).partition(|route| ends_session(route));
+        for route in writes {
+            let body = &operation(&document, route)["requestBody"]["content"]["application/json"];
+            let example = body.get("example").unwrap_or(&Value::Null);
+            let send = async |body: &Value| {
+                let call = call(&world, route, &ids(&scene)).bearer(bearer(&world, &scene, route));
+                let answer = if body.is_null() { call.send().await } else { call.json(body).send().await };
+                assert_documented(&document, route, &answer);
+                answer
+            };
+            let answer = send(example).await;
+            // Only what is secret in it is nobody's.
+            let allowed = ["", "invalid_token", "invalid_credentials"];
+            assert!(allowed.contains(&answer.code().as_str()), "{route:?} {example}: {}", answer.text);
+            let answer = send(good.get(route.path).unwrap_or(example)).await;
+            assert!([200, 409].contains(&answer.status), "{route:?}: {}", answer.text);
+        }
+        // Last, because it ends the session.
+        let answer = call(&world, logout[0], &[]).bearer(&scene.ada.access_token).send().await;
+        assert_eq!(answer.status, 200);
+        assert_documented(&document, logout[0], &answer);
+    });
+}
+
+/// What a reader says it knows, when it is sent what nobody knows, is what is documented.
+#[test]
+fn bodies_have_the_documented_fields() {
+    on_each_database(async |world| {
+        let document = document();
+        let scene = scene(&world).await;
+        let mut count = 0;
+        for route in routes::table().iter() {
+            let Some(body) = operation(&document, route).get("requestBody") else { continue };
+            let schema = &body["content"]["application/json"]["schema"];
+            for (place, schema) in objects("", schema) {
+                count += 1;
+                let mut sent = json!({"qqqqqqqqqqqq": 1});
+                for name in place.split('.').rev().filter(|name| !name.is_empty()) {
+                    sent = json!({ name: sent });
+                }
+                let call = call(&world, route, &ids(&scene)).bearer(bearer(&world, &scene, route));
+                let answer = call.json(&sent).send().await;
+                assert_documented(&document, route, &answer);
+                let details = answer.json()["error"]["details"].as_array().unwrap().clone();
+                let unknown = details.iter().find(|detail| detail["code"] == "unknown_field").unwrap();
+                let message = unknown["message"].as_str().unwrap();
+                let names = message.split("the fields here are: ").nth(1).unwrap().trim_end_matches('.');
+                let names: BTreeSet<_> = names.split(", ").collect();
+                let documented: BTreeSet<_> =
+                    schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+                assert_eq!(names, documented, "{route:?} {place}");
+                assert_eq!(schema["additionalProperties"], false);
+                // The required ones are those that are missed.
+                let missed = details.iter().filter(|detail| detail["code"] == "required");
+                let missed: BTreeSet<_> = missed
+                    .filter_map(|detail| {
+                        detail["param"].as_str().unwrap().strip_prefix(&format!("{place}.")[1..])
+                    })
+                    .filter(|name| !name.contains('.'))
+                    .collect();
+                let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+                assert_eq!(
+                    missed,
+                    required.map(|name| name.as_str().unwrap()).collect(),
+                    "{route:?} {place}"
+                );
+            }
+        }
+        assert!(count > 8, "only {count} objects");
+    });
+}
+
+/// The object and those in its properties, each with a dot and its name before it.
+fn objects<'a>(place: &str, schema: &'a Value) -> Vec<(String, &'a Value)> {
+    let mut found = vec![(place.to_owned(), schema)];
+    for (name, member) in schema["properties"].as_object().unwrap() {
+        if member["properties"].is_object() {
+            found.extend(objects(&format!("{place}.{name}"), member));
+        }
+    }
+    found
+}
+
+/// A success of it would end what comes after.
+fn ends_session(route: &Route) -> bool {
+    route.path == "/v1/auth/logout"
+}
+
+/// Whatever goes wrong, its status is documented and its body is as documented.
+#[test]
+fn failures_are_documented() {
+    on_each_database(async |world| {
+        let document = document();
+        let scene = scene(&world).await;
+        let stranger = world.somebody("stranger").await;
+        let own = ids(&scene);
+        let unknown = own.map(|(name, _)| (name, "nothing"));
+        let (mut statuses, mut routes) = (BTreeSet::new(), routes::table());
+        // The stranger's as well.
+        routes.sort_by_key(ends_session);
+        for route in &routes {
+            let bearer = bearer(&world, &scene, route);
+            let mut calls = vec![
+                call(&world, route, &own),
+                call(&world, route, &own).bearer("nonsense"),
+                call(&world, route, &own).bearer("tk_nonsense"),
+                call(&world, route, &own).bearer(&stranger.access_token),
+            ];
+            if !ends_session(route) {
+                calls.push(call(&world, route, &unknown).bearer(bearer));
+            }
+            let mut answers = Vec::new();
+            for call in calls {
+                answers.push(call.send().await);
+            }
+            if !ends_session(route) {
+                for body in ["{", "[]", "{\"name\": 1, \"name\": 2}", "{\"page\": 0}"] {
+                    let call = call(&world, route, &own).bearer(bearer);
+                    answers.push(call.header("content-type", "application/json").raw(body).send().await);
+                }
+                answers.push(call(&world, route, &own).bearer(bearer).raw("{}").send().await);
+                let large = call(&world, route, &own).bearer(bearer).header("content-length", "2000000");
+                answers.push(large.header("content-type", "application/json").send().await);
+                let (name, query) = ("group_by=nonsense&page=0&page_size=x&role=x&status=x", own);
+                let mut wrong = route.clone();
+                wrong.path = String::leak(format!("{}?{name}&start_date=x", route.path));
+                answers.push(call(&world, &wrong, &query).bearer(bearer).send().await);
+            }
+            for answer in answers {
+                assert_documented(&document, route, &answer);
+                statuses.insert(answer.status);
+            }
+        }
+        assert_eq!(statuses.into_iter().collect::<Vec<_>>(), [200, 400, 401, 403, 404, 413]);
+    });
+}
+
+// ---- Somebody else's word --------------------------------------------------------------------------------------------
+
+#[test]
+fn a_validator_of_others_agrees() {
+    const SCRIPT: &str = "import json, sys
+from openapi_spec_validator import OpenAPIV31SpecValidator
+with open(sys.argv[1]) as file:
+    document = json.load(file)
+errors = [f'{list(error.absolute_path)}: {error.message[:500]}' for error in OpenAPIV31SpecValidator(document).iter_errors()]
+print('\\n'.join(errors) or 'valid')";
+    let module = "openapi_spec_validator";
+    let Some(mut program) = python(module, "openapi-spec-validator", "the OpenAPI document's validity")
+    else {
+        return;
+    };
+    let folder = Folder::new();
+    let file = folder.0.join("openapi.json");
+    std::fs::write(&file, document().to_string()).unwrap();
+    program.args(["-c", SCRIPT]).arg(&file);
+    let ended = run_to_end(program);
+    assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "valid"), "{}", ended.log);
+}
