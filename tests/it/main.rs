@@ -29,5 +29,6 @@ mod layout;
 mod readme;
 mod log;
 mod openapi;
+mod sdk;
 mod serve;
 mod support;

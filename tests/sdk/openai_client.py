@@ -1,0 +1,66 @@
+"""Calls a server with the official OpenAI SDK and checks what a program would see.
+
+The one argument is a JSON object: base_url, and the bearers to use. Prints "all good", or fails.
+"""
+
+import json
+import sys
+
+import openai
+
+setup = json.loads(sys.argv[1])
+
+
+def client(bearer):
+    # The SDK's own number of retries: what isn't worth one must say so.
+    return openai.OpenAI(api_key=bearer, base_url=setup["base_url"], timeout=30)
+
+
+def refused(kind, status, code, error_type, call, param=None):
+    """Calls, and checks that this typed error comes with all its fields."""
+    try:
+        answer = call()
+    except openai.APIStatusError as error:
+        assert type(error) is kind, f"{kind.__name__} was due, {error!r} came"
+        found = (error.status_code, error.code, error.type, error.param)
+        assert found == (status, code, error_type, param), found
+        assert error.request_id and error.request_id.startswith("req_"), error.request_id
+        assert error.request_id == error.response.headers["x-request-id"]
+        assert error.body["message"] in error.message and error.body["details"] == [], error.body
+        return error
+    raise AssertionError(f"{kind.__name__} was due, {answer!r} came")
+
+
+for bearer in (setup["key"], setup["access_token"]):
+    models = client(bearer).models.list()
+    assert models.object == "list" and len(models.data) == 6, models
+    assert len(list(models)) == 6, "there is one page"
+    for listed in models:
+        assert listed.object == "model" and listed.id and listed.owned_by and listed.created > 0, listed
+        model = client(bearer).models.retrieve(listed.id)
+        assert (model.id, model.created, model.owned_by) == (listed.id, listed.created, listed.owned_by), model
+        assert model.limits["max_tokens"] > 0 and model.capabilities == listed.capabilities, model
+    assert client(bearer).models.with_raw_response.list().headers["x-request-id"].startswith("req_")
+
+one_model = client(setup["one_model_key"])
+assert [model.id for model in one_model.models.list()] == ["svc-1"]
+assert one_model.models.retrieve("svc-1").id == "svc-1"
+
+authentication, permission = "authentication_error", "permission_error"
+for bad in ("tk_nobody", setup["key"][:-1] + "!", setup["key"] + "x"):
+    refused(openai.AuthenticationError, 401, "invalid_api_key", authentication, client(bad).models.list)
+refused(openai.AuthenticationError, 401, "invalid_access_token", authentication, client("nonsense").models.list)
+no_models = client(setup["no_models_key"])
+refused(openai.PermissionDeniedError, 403, "missing_permission", permission, no_models.models.list)
+other = "svc-embedding-1"
+refused(openai.PermissionDeniedError, 403, "model_not_allowed", permission, lambda: one_model.models.retrieve(other))
+for unknown in ("gpt-none", "some/where/else"):
+    call = lambda: client(setup["key"]).models.retrieve(unknown)
+    refused(openai.NotFoundError, 404, "model_not_found", "invalid_request_error", call)
+
+slow = openai.OpenAI(api_key=setup["slow_key"], base_url=setup["base_url"], timeout=30, max_retries=0)
+slow.models.list()
+error = refused(openai.RateLimitError, 429, "rate_limited", "rate_limit_error", slow.models.list)
+assert 1 <= int(error.response.headers["retry-after"]) <= 60
+
+print("all good")
