@@ -2,7 +2,6 @@
 
 pub mod http;
 pub mod postgres;
-pub mod python;
 pub mod process;
 pub mod python;
 pub mod world;
