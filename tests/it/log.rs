@@ -182,7 +182,7 @@ fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: 
         200,
         server.get("/v1/models").bearer(key).header("x-api-key", key),
     );
-    let typo = format!("{}x", &key[..key.len() - 1]);
+    let typo = format!("{}{}", &key[..key.len() - 1], if key.ends_with('x') { 'y' } else { 'x' });
     call("GET", "/v1/models", "", 401, server.get("/v1/models").bearer(&typo));
     let named =
         server.post("/v1/organizations", &json!({"name": key, "description": access, "note": refresh}));

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -264,10 +264,11 @@ impl Server {
     }
 }
 
-/// A batch of one event that happens now.
+/// A batch of one event of today, of the same content each time.
 pub fn usage_event(place: &Place, id: &str) -> Value {
-    // Of the same content each time: midnight is never in the future, and always within this month.
-    let today = &tollkeeper::clock::Clock::System.now().to_string()[..10];
+    // Midnight is never in the future; the day stays the same for tests that run over the next one.
+    static TODAY: OnceLock<String> = OnceLock::new();
+    let today = TODAY.get_or_init(|| tollkeeper::clock::Clock::System.now().to_string()[..10].to_owned());
     json!({"events": [{"id": id, "source": "test", "time": format!("{today}T00:00:00Z"), "api_key_id": place.key_id,
                        "model": "svc-1", "kind": "chat", "prompt_tokens": 1_000, "completion_tokens": 500}]})
 }
