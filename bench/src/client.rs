@@ -1,0 +1,223 @@
+//! The load: connections that stay open, each with one request under way, nothing pipelined. It reads of a response only
+//! the status and the length, so that one core of it is faster than one core of any server.
+//!
+//! Where it has a core of its own it never sleeps: waking a sleeping client is work for the server on the same machine, the
+//! more of it the slower the server answers, and none at all when clients are elsewhere.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// The longest that anything but a measurement may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A request and where it goes.
+#[derive(Clone)]
+pub struct Target {
+    address: SocketAddr,
+    request: Vec<u8>,
+    /// Stands in the body of a right answer.
+    expected: String,
+}
+
+impl Target {
+    pub fn get(address: SocketAddr, path: &str, bearer: Option<&str>, expected: &str) -> Self {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n{}\r\n", authorization(bearer));
+        Self { address, request: request.into_bytes(), expected: expected.to_owned() }
+    }
+
+    pub fn post(address: SocketAddr, path: &str, bearer: Option<&str>, body: &Value, expected: &str) -> Self {
+        let (authorization, body) = (authorization(bearer), body.to_string());
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\n{authorization}content-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        Self { address, request: request.into_bytes(), expected: expected.to_owned() }
+    }
+}
+
+fn authorization(bearer: Option<&str>) -> String {
+    bearer.map(|bearer| format!("authorization: Bearer {bearer}\r\n")).unwrap_or_default()
+}
+
+/// What one measurement found.
+pub struct Sample {
+    pub requests_per_s: f64,
+    /// Sorted.
+    pub latencies_us: Vec<u32>,
+    /// The server's processor time for one request, where the system tells.
+    pub server_us: Option<f64>,
+    /// How busy the server's one core was, from 0 to 1: well below 1, the client was too slow to measure it.
+    pub server_busy: Option<f64>,
+}
+
+/// How a target is loaded.
+#[derive(Clone, Copy)]
+pub struct Load {
+    pub connections: u16,
+    pub length: Duration,
+    /// Whether this thread may keep a core busy.
+    pub never_sleep: bool,
+}
+
+/// Loads the target; the first fifth doesn't count. `server` is the process that answers.
+pub async fn load(target: &Target, server: u32, load: Load) -> Result<Sample, String> {
+    let mut streams = Vec::new();
+    for _ in 0..load.connections {
+        streams.push(Connection::open(target).await?);
+    }
+    let begin = Instant::now();
+    let (from, until) = (begin + load.length / 5, begin + load.length);
+    let mut tasks = JoinSet::new();
+    for stream in streams {
+        tasks.spawn(stream.run(from, until));
+    }
+    let busy = tokio::spawn(async move {
+        while load.never_sleep && Instant::now() < until {
+            tokio::task::yield_now().await;
+        }
+    });
+    tokio::time::sleep_until(from.into()).await;
+    let (before, watched_from) = (processor_time(server), Instant::now());
+    tokio::time::sleep_until(until.into()).await;
+    let (after, watched) = (processor_time(server), watched_from.elapsed());
+    busy.await.map_err(|error| error.to_string())?;
+    let mut latencies_us = Vec::new();
+    while let Some(outcome) = tasks.join_next().await {
+        latencies_us.extend(outcome.map_err(|error| error.to_string())??);
+    }
+    latencies_us.sort_unstable();
+    let count = count_as_f64(latencies_us.len());
+    let spent = before.zip(after).map(|(before, after)| after - before);
+    Ok(Sample {
+        requests_per_s: count / (until - from).as_secs_f64(),
+        latencies_us,
+        server_us: spent.map(|seconds| seconds * 1e6 / count.max(1.0)),
+        server_busy: spent.map(|seconds| seconds / watched.as_secs_f64()),
+    })
+}
+
+/// One request; the body of its answer.
+pub async fn once(target: &Target) -> Result<Vec<u8>, String> {
+    let mut connection = Connection::connect(target).await?;
+    let answer = tokio::time::timeout(PATIENCE, connection.exchange()).await;
+    let length = answer.map_err(|_| "no answer".to_owned())??;
+    connection.check()?;
+    let body = connection.read.get(connection.head..length).unwrap_or_default().to_vec();
+    Ok(body)
+}
+
+/// Waits until a server answers this with 200.
+pub async fn wait_for(address: SocketAddr, path: &str) -> Result<(), String> {
+    let target = Target::get(address, path, None, "");
+    let begin = Instant::now();
+    loop {
+        match once(&target).await {
+            Ok(_) => return Ok(()),
+            Err(error) if begin.elapsed() > PATIENCE => {
+                return Err(format!("{address} did not start: {error}"));
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    target: Target,
+    read: Vec<u8>,
+    /// Where the body of the last answer begins.
+    head: usize,
+}
+
+impl Connection {
+    async fn connect(target: &Target) -> Result<Self, String> {
+        let stream = TcpStream::connect(target.address).await.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        Ok(Self { stream, target: target.clone(), read: vec![0; 64 * 1024], head: 0 })
+    }
+
+    /// With one answer checked whole; of the others only the status.
+    async fn open(target: &Target) -> Result<Self, String> {
+        let mut connection = Self::connect(target).await?;
+        connection.exchange().await?;
+        connection.check()?;
+        Ok(connection)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let answer = String::from_utf8_lossy(&self.read);
+        if answer.contains(&self.target.expected) {
+            return Ok(());
+        }
+        Err(format!("unexpected answer: {}", answer.trim_end_matches('\0')))
+    }
+
+    async fn run(mut self, from: Instant, until: Instant) -> Result<Vec<u32>, String> {
+        let mut latencies_us = Vec::new();
+        let mut sent = Instant::now();
+        while sent < until {
+            self.exchange().await?;
+            let received = Instant::now();
+            if received >= from && received < until {
+                let latency_us = (received - sent).as_micros();
+                latencies_us.push(u32::try_from(latency_us).unwrap_or(u32::MAX));
+            }
+            sent = received;
+        }
+        Ok(latencies_us)
+    }
+
+    /// Sends the request and reads the whole answer; its length, head and body.
+    async fn exchange(&mut self) -> Result<usize, String> {
+        self.stream.write_all(&self.target.request).await.map_err(|error| error.to_string())?;
+        let mut filled = 0;
+        loop {
+            let free = self.read.get_mut(filled..).unwrap_or_default();
+            match self.stream.read(free).await.map_err(|error| error.to_string())? {
+                0 => return Err("the server hung up, or sent more than 64 KiB".to_owned()),
+                count => filled += count,
+            }
+            let answer = self.read.get(..filled).unwrap_or_default();
+            let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4) else {
+                continue;
+            };
+            let length = head + content_length(answer.get(..head).unwrap_or_default())?;
+            if filled >= length {
+                self.head = head;
+                return Ok(length);
+            }
+        }
+    }
+}
+
+/// The length of the body of a 200.
+fn content_length(head: &[u8]) -> Result<usize, String> {
+    let name = b"\r\ncontent-length: ";
+    let at = head.windows(name.len()).position(|window| window == name);
+    let digits = at.and_then(|at| head.get(at + name.len()..)).unwrap_or_default();
+    let length = digits.iter().take_while(|byte| byte.is_ascii_digit());
+    match length.fold(None, |sum, digit| Some(sum.unwrap_or(0) * 10 + usize::from(digit - b'0'))) {
+        Some(length) if head.starts_with(b"HTTP/1.1 200 ") => Ok(length),
+        _ => Err(format!("unexpected answer: {}", String::from_utf8_lossy(head))),
+    }
+}
+
+/// Seconds of processor time that a process has used (Linux: proc(5)).
+fn processor_time(process: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may hold anything; utime and stime are the 12th and 13th words after it.
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system): (f64, f64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    // The tick is a hundredth of a second on every Linux that matters here.
+    Some((user + system) / 100.0)
+}
+
+fn count_as_f64(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::INFINITY, f64::from)
+}

@@ -1,0 +1,134 @@
+//! Measures tollkeeper beside bare axum servers: `cargo run --release --manifest-path bench/Cargo.toml`.
+//!
+//! One process serves, another loads it over loopback: `servers` starts the first, `client` is the second, `tenant`
+//! prepares what the calls need through the service's own interface, `report` prints. docs/benchmarks.md says how to read
+//! the table.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the service has an injected clock; a stopwatch needs the real one"
+)]
+
+mod bare;
+mod client;
+mod report;
+mod servers;
+mod tenant;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use client::{Load, Target};
+use report::Row;
+use servers::{Cores, Folder, Server, Tollkeeper};
+
+/// Measures tollkeeper beside bare axum servers, over loopback.
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+struct Arguments {
+    /// How long one measurement takes; the first fifth of it only warms up
+    #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = seconds)]
+    seconds: f64,
+    /// How often each target is measured, in turn with the others
+    #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Connections, each with one request under way
+    #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+    /// `sqlite`, or the URL of an empty PostgreSQL database
+    #[arg(long, default_value = "sqlite", value_name = "URL")]
+    database: String,
+    /// Where the service's log goes
+    #[arg(long, default_value = "/dev/null", value_name = "FILE")]
+    log: PathBuf,
+    /// Measure this program too: an earlier build of the service or of this program
+    #[arg(long, value_name = "PROGRAM")]
+    compare: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The service itself, configured by the environment (started by this program)
+    #[command(hide = true)]
+    Serve,
+    /// The bare servers (started by this program)
+    #[command(hide = true)]
+    Bare,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match arguments.command {
+        Some(Command::Serve) => {
+            servers::end_with_parent();
+            tollkeeper::cli::run()
+        }
+        Some(Command::Bare) => {
+            servers::end_with_parent();
+            report::exit_code(bare::serve())
+        }
+        None => report::exit_code(run(&arguments)),
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let cores = Cores::share();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(measure(arguments, cores))
+}
+
+async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
+    let folder = Folder::new()?;
+    let (bare, bare_address) = Server::bare(cores.pinned)?;
+    client::wait_for(bare_address, "/hello").await?;
+    let mut targets = vec![
+        (Row::new("hello json"), bare.id(), Target::get(bare_address, "/hello", None, "Hello")),
+        (Row::new("json echo"), bare.id(), tenant::echo(bare_address)),
+    ];
+    let mut running = vec![bare];
+    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let builds = [("", Some(&this)), (" (compared)", arguments.compare.as_ref())];
+    for (label, program) in builds.into_iter().filter_map(|(label, program)| Some((label, program?))) {
+        let place = folder.place(running.len())?;
+        let service =
+            Tollkeeper::start(program, &place, &arguments.database, &arguments.log, cores.pinned).await?;
+        let tenant = tenant::prepare(service.public).await?;
+        let models = tenant.models(service.public);
+        let authorize = tenant.authorize(service.service, &service.token);
+        targets.push((Row::new(format!("GET /v1/models{label}")), service.server.id(), models));
+        targets.push((Row::new(format!("POST authorize{label}")), service.server.id(), authorize));
+        running.push(service.server);
+    }
+    let length = Duration::from_secs_f64(arguments.seconds);
+    let load = Load { connections: arguments.connections, length, never_sleep: cores.pinned };
+    report::head(load, arguments.rounds, &arguments.database, &arguments.log, cores);
+    for (_, id, target) in &targets {
+        client::load(target, *id, Load { length: length.min(Duration::from_secs(1)), ..load }).await?;
+    }
+    for round in 0..arguments.rounds {
+        // Back and forth, so that nobody always comes first.
+        let order: Vec<usize> = match round % 2 {
+            0 => (0..targets.len()).collect(),
+            _ => (0..targets.len()).rev().collect(),
+        };
+        for index in order {
+            if let Some((row, id, target)) = targets.get_mut(index) {
+                row.add(client::load(target, *id, load).await?);
+            }
+        }
+    }
+    report::table(&targets.into_iter().map(|(row, _, _)| row).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.2..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number of seconds from 0.2 to 600".to_owned()),
+    }
+}

@@ -1,0 +1,123 @@
+//! The table.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::client::{Load, Sample};
+use crate::servers::Cores;
+
+/// One target's measurements.
+pub struct Row {
+    label: String,
+    samples: Vec<Sample>,
+}
+
+impl Row {
+    pub fn new(label: impl Into<String>) -> Self {
+        Self { label: label.into(), samples: Vec::new() }
+    }
+
+    pub fn add(&mut self, sample: Sample) {
+        self.samples.push(sample);
+    }
+
+    fn median(&self, value: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+        median(self.samples.iter().filter_map(value).collect())
+    }
+
+    /// The base's processor time for a request as a part of our own: other load on the machine disturbs it least.
+    fn frugality_to(&self, base: &Self) -> Option<f64> {
+        Some(base.median(|sample| sample.server_us)? / self.median(|sample| sample.server_us)?)
+    }
+
+    /// The median of each round's own ratio: what slows a whole round down leaves it alone.
+    fn ratio_to(&self, base: &Self) -> Option<f64> {
+        let pairs = self.samples.iter().zip(&base.samples);
+        median(pairs.map(|(own, base)| own.requests_per_s / base.requests_per_s).collect())
+    }
+}
+
+/// What is measured, before it is.
+pub fn head(load: Load, rounds: u32, database: &str, log: &Path, cores: Cores) {
+    let pinned =
+        if cores.pinned { "the servers on core 0, the client on the others" } else { "not pinned to cores" };
+    let database = if database == "sqlite" { "SQLite" } else { "PostgreSQL" };
+    print(format_args!(
+        "tollkeeper {} on {database}, {} {}, cores to be had: {}.",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        cores.count
+    ));
+    print(format_args!(
+        "{rounds} interleaved rounds of {:.1} s each after a warm-up, {} connections, no pipelining; one tokio \
+         worker\na server; {pinned}. Access log as by default: text, one line a request, to {}.\n",
+        load.length.as_secs_f64(),
+        load.connections,
+        log.display()
+    ));
+}
+
+/// Medians over the rounds. The first row is hello, the second the echo.
+pub fn table(rows: &[Row]) {
+    let widest = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
+    let line = |label: &str, cells: [String; 8]| {
+        let cells: Vec<_> = cells.into_iter().map(|cell| format!("{cell:>13}")).collect();
+        print(format_args!("{label:widest$}{}", cells.join("")));
+    };
+    let head =
+        ["req/s", "of hello", "of echo", "p50 µs", "p99 µs", "CPU µs/req", "CPU of hello", "server busy"];
+    line("", head.map(str::to_owned));
+    for row in rows {
+        let percent = |value: Option<f64>| shown(value.map(|value| value * 100.0), 1, " %");
+        let percentile = |at: usize| shown(row.median(|sample| percentile(&sample.latencies_us, at)), 0, "");
+        line(
+            &row.label,
+            [
+                shown(row.median(|sample| Some(sample.requests_per_s)), 0, ""),
+                percent(rows.first().and_then(|base| row.ratio_to(base))),
+                percent(rows.get(1).and_then(|base| row.ratio_to(base))),
+                percentile(50),
+                percentile(99),
+                shown(row.median(|sample| sample.server_us), 2, ""),
+                percent(rows.first().and_then(|base| row.frugality_to(base))),
+                percent(row.median(|sample| sample.server_busy)),
+            ],
+        );
+    }
+}
+
+/// Complains about what went wrong.
+#[allow(clippy::print_stderr, reason = "a program for the terminal")]
+pub fn exit_code(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "a program for the terminal")]
+fn print(line: impl Display) {
+    println!("{line}");
+}
+
+fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}{unit}"))
+}
+
+fn percentile(sorted: &[u32], at: usize) -> Option<f64> {
+    sorted.get(sorted.len() * at / 100).copied().map(f64::from)
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    match values.len() % 2 {
+        1 => Some(upper),
+        _ => Some((upper + values.get(values.len() / 2 - 1)?) / 2.0),
+    }
+}

@@ -1,0 +1,163 @@
+//! The processes that serve: each on one tokio worker, on the first core where `taskset` is to be had; the client takes
+//! the other cores. Whatever is started here ends with this program, however that ends.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::client;
+
+/// Names the port of the bare servers.
+pub const PORT_VARIABLE: &str = "BENCH_PORT";
+
+/// For throwaway databases only: nothing of value is ever sealed with it.
+const MASTER_KEY: &str = "YmVuY2htYXJrcyBzZWFsIG5vdGhpbmcgb2YgdmFsdWU=";
+
+/// A process that ends with this value.
+pub struct Server(Child);
+
+impl Server {
+    /// The bare axum servers, and where they listen.
+    pub fn bare(pinned: bool) -> Result<(Self, SocketAddr), String> {
+        let address = free_address()?;
+        let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+        let mut command = on_server_core(&this, pinned);
+        command.arg("bare").env(PORT_VARIABLE, address.port().to_string()).stderr(Stdio::inherit());
+        Ok((Self::spawn(command)?, address))
+    }
+
+    /// The process's id.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn spawn(mut command: Command) -> Result<Self, String> {
+        command.env("TOKIO_WORKER_THREADS", "1").stdin(Stdio::piped()).stdout(Stdio::null());
+        command.spawn().map(Self).map_err(|error| format!("can't start {command:?}: {error}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing left to do.
+        drop(self.0.kill().and_then(|()| self.0.wait()));
+    }
+}
+
+/// A running service.
+pub struct Tollkeeper {
+    pub server: Server,
+    pub public: SocketAddr,
+    pub service: SocketAddr,
+    pub token: String,
+}
+
+impl Tollkeeper {
+    /// Starts it in its default configuration, but for addresses, folder and database.
+    pub async fn start(
+        program: &Path,
+        folder: &Path,
+        database: &str,
+        log: &Path,
+        pinned: bool,
+    ) -> Result<Self, String> {
+        let (public, service) = (free_address()?, free_address()?);
+        let log_file = File::options()
+            .append(true)
+            .create(true)
+            .open(log)
+            .map_err(|e| format!("{}: {e}", log.display()))?;
+        let mut command = on_server_core(program, pinned);
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOLLKEEPER_"))
+        {
+            command.env_remove(name);
+        }
+        command
+            .arg("serve")
+            .current_dir(folder)
+            .env("TOLLKEEPER_DATA_DIR", folder)
+            .env("TOLLKEEPER_LISTEN", public.to_string())
+            .env("TOLLKEEPER_SERVICE_LISTEN", service.to_string())
+            .env("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
+            .stderr(log_file);
+        if database != "sqlite" {
+            command.env("TOLLKEEPER_DATABASE_URL", database);
+        }
+        let server = Server::spawn(command)?;
+        client::wait_for(public, "/readyz").await.map_err(|error| {
+            format!("{error}; `--log FILE` keeps what {} says about it", program.display())
+        })?;
+        let token =
+            std::fs::read_to_string(folder.join("service.token")).map_err(|error| error.to_string())?;
+        Ok(Self { server, public, service, token: token.trim().to_owned() })
+    }
+}
+
+/// Ends this process when the one that started it is gone: its end of the pipe closes.
+pub fn end_with_parent() {
+    std::thread::spawn(|| {
+        drop(std::io::stdin().read_to_end(&mut Vec::new()));
+        std::process::exit(0);
+    });
+}
+
+/// How the machine is shared out.
+#[derive(Clone, Copy)]
+pub struct Cores {
+    pub count: usize,
+    /// The servers have the first core, this program the others. False where that can't be had.
+    pub pinned: bool,
+}
+
+impl Cores {
+    /// Leaves the first core to the servers.
+    pub fn share() -> Self {
+        let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let mut taskset = Command::new("taskset");
+        taskset.args(["-c", "-p", &format!("1-{}", count - 1), &std::process::id().to_string()]);
+        taskset.stdout(Stdio::null()).stderr(Stdio::null());
+        Self { count, pinned: count > 1 && taskset.status().is_ok_and(|status| status.success()) }
+    }
+}
+
+fn on_server_core(program: &Path, pinned: bool) -> Command {
+    if !pinned {
+        return Command::new(program);
+    }
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0"]).arg(program);
+    command
+}
+
+fn free_address() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    listener.and_then(|listener| listener.local_addr()).map_err(|error| format!("no free port: {error}"))
+}
+
+/// A folder that goes when the program does.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("tollkeeper-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// A folder in it for one service.
+    pub fn place(&self, number: usize) -> Result<PathBuf, String> {
+        let path = self.0.join(number.to_string());
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What can't be removed stays in the temporary folder.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}

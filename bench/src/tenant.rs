@@ -1,0 +1,73 @@
+//! Somebody with an organization, a project and a key, made through the service's own interface; and the calls with it.
+
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::bare::Authorize;
+use crate::client::{self, Target};
+
+/// The key to call with.
+pub struct Tenant {
+    key: String,
+}
+
+impl Tenant {
+    /// `GET /v1/models` with the key.
+    pub fn models(&self, address: SocketAddr) -> Target {
+        Target::get(address, "/v1/models", Some(&self.key), "\"svc-1\"")
+    }
+
+    /// `POST /service/v1/authorize` about the key.
+    pub fn authorize(&self, address: SocketAddr, token: &str) -> Target {
+        let body = question(self.key.clone());
+        Target::post(address, "/service/v1/authorize", Some(token), &body, "\"allowed\":true")
+    }
+}
+
+/// The same body, sent to the bare echo.
+pub fn echo(address: SocketAddr) -> Target {
+    let body = question(format!("tk_{}", "0".repeat(49)));
+    Target::post(address, "/echo", None, &body, "\"credential\":\"tk_")
+}
+
+/// Registers, logs in, and makes an organization, a project and a key without restrictions.
+pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
+    let name = format!("bench{}", since.as_millis());
+    let email = format!("{name}@example.com");
+    let password = "Correct-Horse-7-Staple";
+    let account = json!({"email": email, "password": password, "username": name});
+    post(address, "/v1/auth/register", None, &account).await?;
+    let session =
+        post(address, "/v1/auth/login", None, &json!({"email": email, "password": password})).await?;
+    let token = text(&session, "access_token")?;
+    let organization = post(address, "/v1/organizations", Some(&token), &json!({"name": name})).await?;
+    let projects = format!("/v1/organizations/{}/projects", text(&organization, "id")?);
+    let project = post(address, &projects, Some(&token), &json!({"name": name})).await?;
+    let keys = format!("{projects}/{}/api-keys", text(&project, "id")?);
+    let key = post(address, &keys, Some(&token), &json!({"name": name})).await?;
+    Ok(Tenant { key: text(&key, "key")? })
+}
+
+fn question(credential: String) -> Value {
+    json!(Authorize {
+        credential,
+        client_address: Some(std::net::Ipv4Addr::new(203, 0, 113, 7).into()),
+        operation: "chat".to_owned(),
+        model: Some("svc-1".to_owned()),
+        max_tokens: Some(256),
+        estimated_prompt_tokens: Some(120),
+    })
+}
+
+async fn post(address: SocketAddr, path: &str, token: Option<&str>, body: &Value) -> Result<Value, String> {
+    let reply = client::once(&Target::post(address, path, token, body, "\"SUCCESS\"")).await?;
+    let mut reply: Value = serde_json::from_slice(&reply).map_err(|error| format!("{path}: {error}"))?;
+    Ok(reply.get_mut("data").map(Value::take).unwrap_or_default())
+}
+
+fn text(data: &Value, name: &str) -> Result<String, String> {
+    data.get(name).and_then(Value::as_str).map(str::to_owned).ok_or_else(|| format!("no `{name}` in {data}"))
+}
