@@ -1,5 +1,7 @@
 //! The fields of one object, read by name; everything wrong is collected, nothing stops at the first mistake.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::json::Json;
@@ -75,7 +77,9 @@ pub struct Fields<'a> {
     entries: Vec<Entry>,
     prefix: &'a str,
     problems: &'a mut Problems,
-    known: ObjectSchema,
+    asked_for: Vec<&'static str>,
+    /// Only while the fields are being described: a schema costs more than reading the field.
+    schema: Option<ObjectSchema>,
 }
 
 /// The fields of an object as they were asked for.
@@ -109,7 +113,7 @@ impl<'a> Fields<'a> {
 
     /// A field that must be there.
     pub fn required<T: Field>(&mut self, name: &'static str) -> Option<T> {
-        self.known.properties.push((name, T::schema(), true));
+        self.note(name, T::schema, true);
         let path = self.path(name);
         match self.take(name) {
             Some((value, origin)) if value != Json::Null => {
@@ -130,7 +134,7 @@ impl<'a> Fields<'a> {
     /// A field that may be absent or null. The outer `None` means that it was wrong.
     #[allow(clippy::option_option, reason = "wrong, absent and present are three things")]
     pub fn optional<T: Field>(&mut self, name: &'static str) -> Option<Option<T>> {
-        self.known.properties.push((name, nullable(T::schema()), false));
+        self.note(name, || nullable(T::schema()), false);
         let path = self.path(name);
         match self.take(name) {
             None | Some((Json::Null, _)) => Some(None),
@@ -145,7 +149,7 @@ impl<'a> Fields<'a> {
 
     /// An object inside this one; absent or null reads like `{}`.
     pub fn object<T: Record>(&mut self, name: &'static str) -> Option<T> {
-        self.known.properties.push((name, describe::<T>().to_value(), false));
+        self.note(name, || describe::<T>().to_value(), false);
         let path = self.path(name);
         let entries = match self.take(name) {
             None | Some((Json::Null, _)) => Vec::new(),
@@ -165,8 +169,18 @@ impl<'a> Fields<'a> {
         self.problems.add(&At { path: &path, origin: Origin::Body }, code, message)
     }
 
-    fn path(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
+    fn note(&mut self, name: &'static str, schema: impl FnOnce() -> Value, required: bool) {
+        self.asked_for.push(name);
+        if let Some(known) = &mut self.schema {
+            known.properties.push((name, schema(), required));
+        }
+    }
+
+    fn path<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        match self.prefix {
+            "" => Cow::Borrowed(name),
+            prefix => Cow::Owned(format!("{prefix}{name}")),
+        }
     }
 
     fn take(&mut self, name: &str) -> Option<(Json, Origin)> {
@@ -181,13 +195,13 @@ impl<'a> Fields<'a> {
         left.retain(|entry| entry.origin == Origin::Body);
         left.sort_by(|a, b| a.name.cmp(&b.name));
         for entry in left {
-            let path = self.path(&truncated(&entry.name));
-            let meant = closest(&entry.name, self.known.properties.iter().map(|(name, _, _)| *name));
+            let name = truncated(&entry.name);
+            let path = self.path(&name);
+            let meant = closest(&entry.name, self.asked_for.iter().copied());
             let message = match meant {
                 Some(meant) => format!("There is no field `{path}`; did you mean `{}`?", self.path(meant)),
                 None => {
-                    let names: Vec<_> = self.known.properties.iter().map(|(name, _, _)| *name).collect();
-                    format!("There is no field `{path}`; the fields here are: {}.", names.join(", "))
+                    format!("There is no field `{path}`; the fields here are: {}.", self.asked_for.join(", "))
                 }
             };
             self.problems.add::<()>(&At { path: &path, origin: Origin::Body }, "unknown_field", message);
@@ -212,11 +226,12 @@ pub fn describe<T: Record>() -> ObjectSchema {
         entries: Vec::new(),
         prefix: "",
         problems: &mut problems,
-        known: ObjectSchema::default(),
+        asked_for: Vec::new(),
+        schema: Some(ObjectSchema::default()),
     };
     // Reading nothing asks for every field; what it says is missing doesn't matter here.
     drop(T::read(&mut fields));
-    fields.known
+    fields.schema.unwrap_or_default()
 }
 
 fn read_at<T: Record>(
@@ -225,7 +240,7 @@ fn read_at<T: Record>(
     prefix: &str,
     problems: &mut Problems,
 ) -> Option<T> {
-    let mut fields = Fields { app, entries, prefix, problems, known: ObjectSchema::default() };
+    let mut fields = Fields { app, entries, prefix, problems, asked_for: Vec::new(), schema: None };
     let value = T::read(&mut fields);
     fields.finish();
     value
