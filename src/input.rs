@@ -9,7 +9,7 @@ pub mod types;
 
 use std::future::Future;
 
-use axum::body::Body as HttpBody;
+use axum::body::{Body as HttpBody, Bytes};
 use axum::http::{HeaderMap, header};
 
 pub use fields::{Fields, Record};
@@ -106,7 +106,7 @@ impl<T: Record> Input for QueryOrBody<T> {
     }
 }
 
-async fn read_body(call: &mut Call) -> Result<Vec<u8>, Error> {
+async fn read_body(call: &mut Call) -> Result<Bytes, Error> {
     let declared =
         call.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     if declared.is_some_and(|length: u64| length > MAX_BODY_BYTES as u64) {
@@ -114,7 +114,7 @@ async fn read_body(call: &mut Call) -> Result<Vec<u8>, Error> {
     }
     let body = std::mem::replace(&mut call.body, HttpBody::empty());
     match axum::body::to_bytes(body, MAX_BODY_BYTES).await {
-        Ok(bytes) => Ok(bytes.to_vec()),
+        Ok(bytes) => Ok(bytes),
         Err(error) if is_length_limit(&error) => Err(Code::PayloadTooLarge.into()),
         Err(_) => {
             Err(Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete."))

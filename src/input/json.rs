@@ -1,6 +1,7 @@
 //! JSON as it arrives: a tree that refuses duplicate keys, which would let two readers of one body disagree (RFC 8259,
 //! section 4).
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -59,6 +60,9 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
+/// Up to this many keys of one object are compared one by one; hashing so few costs more.
+const FEW: usize = 16;
+
 struct JsonVisitor;
 
 impl<'de> Visitor<'de> for JsonVisitor {
@@ -101,9 +105,16 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
         let mut object: Vec<(String, Json)> = Vec::new();
-        let mut seen = std::collections::HashSet::new();
+        let mut names = HashSet::new();
         while let Some((name, value)) = members.next_entry::<String, Json>()? {
-            if !seen.insert(name.clone()) {
+            if object.len() == FEW {
+                names.extend(object.iter().map(|(name, _)| name.clone()));
+            }
+            let twice = match object.len() {
+                ..FEW => object.iter().any(|(other, _)| *other == name),
+                _ => !names.insert(name.clone()),
+            };
+            if twice {
                 return Err(A::Error::custom(format_args!("the key {name:?} stands twice in one object")));
             }
             object.push((name, value));
@@ -151,6 +162,15 @@ mod tests {
             assert_eq!(error.code, Code::InvalidJson, "{bad:.20}");
         }
         assert!(parse(b"{\"a\":1,\"a\":1}").unwrap_err().public_message().contains("\"a\" stands twice"));
+        // A small object, the border, and a large one: any key, again at the end.
+        for size in [2, FEW, FEW + 1, FEW + 2, 1_000] {
+            let members: Vec<_> = (0..size).map(|index| format!("\"k{index}\":1")).collect();
+            assert!(parse(format!("{{{}}}", members.join(",")).as_bytes()).is_ok());
+            for again in [0, size / 2, size - 1] {
+                let twice = format!("{{{},\"k{again}\":2}}", members.join(","));
+                assert_eq!(parse(twice.as_bytes()).unwrap_err().code, Code::InvalidJson, "{size} {again}");
+            }
+        }
         assert!(parse(b"\"\xff\"").unwrap_err().public_message().contains("UTF-8 at byte 1"));
     }
 }
