@@ -8,7 +8,9 @@ mod fields;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use axum::body::Bytes;
 
 use crate::clock::Time;
 use crate::config::document::{self, Node, Value};
@@ -108,6 +110,8 @@ pub struct Catalog {
     models: Vec<Arc<Model>>,
     by_id: HashMap<String, Arc<Model>>,
     volume_discounts: Vec<VolumeDiscount>,
+    /// See [`Catalog::listing`].
+    listing: OnceLock<Bytes>,
 }
 
 impl Catalog {
@@ -139,7 +143,8 @@ impl Catalog {
         if models.is_empty() && problems.is_empty() {
             problems.push(format!("{name}:1: expected at least one `[[models]]` table"));
         }
-        let mut catalog = Self { models: Vec::new(), by_id: HashMap::new(), volume_discounts };
+        let mut catalog =
+            Self { models: Vec::new(), by_id: HashMap::new(), volume_discounts, listing: OnceLock::new() };
         for (line, model) in models.into_iter().filter_map(|(line, model)| Some((line, model?))) {
             let model = Arc::new(model);
             if catalog.by_id.insert(model.id.clone(), Arc::clone(&model)).is_some() {
@@ -174,6 +179,18 @@ impl Catalog {
     /// Every model, in the order of the file.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter()
+    }
+
+    /// All models as they are sent to callers: `render` is asked once. It is kept here so that it can't outlive them.
+    ///
+    /// # Errors
+    /// Those of `render`.
+    pub fn listing<E>(&self, render: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
+        if let Some(listing) = self.listing.get() {
+            return Ok(listing.clone());
+        }
+        let listing = render()?;
+        Ok(self.listing.get_or_init(|| listing).clone())
     }
 
     /// Every discount, the lowest threshold first.

@@ -1,8 +1,9 @@
 //! What goes back: the envelope, a page of a list, a bare object; and the same for errors.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
@@ -73,6 +74,30 @@ pub struct Bare<T>(pub T);
 impl<T: Serialize + JsonSchema + Send + 'static> Reply for Bare<T> {
     fn into_response(self) -> Result<Response<Body>, Error> {
         Ok(json_response(StatusCode::OK, to_json(&self.0)?))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
+        generator.subschema_for::<T>().to_value()
+    }
+}
+
+/// The same of a `T` that is JSON already, for what is sent many times between two changes.
+#[derive(Debug)]
+pub struct Rendered<T> {
+    json: Bytes,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Serialize> Rendered<T> {
+    /// From what [`to_json`] made of a `T`.
+    pub fn new(json: Bytes) -> Self {
+        Self { json, of: PhantomData }
+    }
+}
+
+impl<T: Serialize + JsonSchema + 'static> Reply for Rendered<T> {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        Ok(json_response(StatusCode::OK, self.json))
     }
 
     fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
@@ -166,13 +191,17 @@ fn error_headers(error: &Error, headers: &mut HeaderMap) {
 }
 
 /// A response with this JSON text.
-pub fn json_response(status: StatusCode, body: Vec<u8>) -> Response<Body> {
+pub fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-fn to_json<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(value).map_err(Error::internal)
+/// A value as JSON text.
+pub fn to_json<T: Serialize>(value: &T) -> Result<Bytes, Error> {
+    // Most answers fit; growing to this size in steps would cost more than the text.
+    let mut json = Vec::with_capacity(512);
+    serde_json::to_writer(&mut json, value).map_err(Error::internal)?;
+    Ok(json.into())
 }

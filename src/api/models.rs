@@ -1,5 +1,7 @@
 //! `/v1/models` and `/v1/models/{model_id}`, in the shape that the OpenAI SDKs read: no envelope (section 4.6).
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -9,7 +11,7 @@ use crate::catalog::{Kind, Model as CatalogModel};
 use crate::error::Error;
 use crate::input::Nothing;
 use crate::money::Pico;
-use crate::reply::Bare;
+use crate::reply::{Bare, Rendered, to_json};
 
 /// The models that the caller may use.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -77,12 +79,15 @@ pub struct Pricing {
 }
 
 /// GET /v1/models
-pub async fn list(app: App, scope: ModelsScope, _: Nothing) -> Result<Bare<ModelList>, Error> {
-    let visible = |model: &&std::sync::Arc<CatalogModel>| {
-        scope.only().is_none_or(|ids| ids.iter().any(|id| *id == model.id))
+pub async fn list(app: App, scope: ModelsScope, _: Nothing) -> Result<Rendered<ModelList>, Error> {
+    let json = match scope.only() {
+        None => app.catalog.listing(|| to_json(&model_list(app.catalog.models())))?,
+        Some(ids) => {
+            let visible = app.catalog.models().filter(|model| ids.contains(&model.id));
+            to_json(&model_list(visible))?
+        }
     };
-    let data = app.catalog.models().filter(visible).map(|model| listed(model)).collect();
-    Ok(Bare(ModelList { object: "list", data }))
+    Ok(Rendered::new(json))
 }
 
 /// GET /v1/models/{model_id}
@@ -99,6 +104,10 @@ pub async fn read(app: App, scope: ModelScope, _: Nothing) -> Result<Bare<Model>
         pricing: pricing
             .map(|price| Pricing { prompt_tokens: price.prompt, completion_tokens: price.completion }),
     }))
+}
+
+fn model_list<'a>(models: impl Iterator<Item = &'a Arc<CatalogModel>>) -> ModelList {
+    ModelList { object: "list", data: models.map(|model| listed(model)).collect() }
 }
 
 fn listed(model: &CatalogModel) -> ListedModel {
