@@ -85,6 +85,8 @@ pub struct Id<K> {
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const SUFFIX_LEN: usize = 26;
+/// The longest that a prefix may be (TypeID specification).
+const PREFIX_MAX: usize = 63;
 
 impl<K: Kind> Id<K> {
     /// A new id: 48 bits of `now` in milliseconds, so that ids sort by age, and 74 random bits.
@@ -125,18 +127,28 @@ impl<K: Kind> Id<K> {
     }
 }
 
-impl<K: Kind> fmt::Display for Id<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0_u8; SUFFIX_LEN];
+impl<K: Kind> Id<K> {
+    /// Calls `write` with the id's text, which needs no memory of its own.
+    fn with_text<R>(&self, write: impl FnOnce(&str) -> R) -> R {
+        let mut text = [b'_'; PREFIX_MAX + 1 + SUFFIX_LEN];
         let mut rest = self.uuid;
-        for slot in text.iter_mut().rev() {
+        let (prefix, suffix) = (K::PREFIX.as_bytes(), text.len() - SUFFIX_LEN);
+        for slot in text.iter_mut().skip(suffix).rev() {
             let digit = usize::try_from(rest & 31).unwrap_or(0);
             *slot = ALPHABET.get(digit).copied().unwrap_or(b'0');
             rest >>= 5;
         }
-        f.write_str(K::PREFIX)?;
-        f.write_str("_")?;
-        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+        let start = (suffix - 1).saturating_sub(prefix.len());
+        for (slot, byte) in text.iter_mut().skip(start).zip(prefix) {
+            *slot = *byte;
+        }
+        write(text.get(start..).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default())
+    }
+}
+
+impl<K: Kind> fmt::Display for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with_text(|text| f.write_str(text))
     }
 }
 
@@ -166,7 +178,7 @@ impl<K> std::hash::Hash for Id<K> {
 
 impl<K: Kind> Serialize for Id<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.with_text(|text| serializer.serialize_str(text))
     }
 }
 
