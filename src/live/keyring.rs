@@ -106,7 +106,8 @@ impl Keyring {
         let key = match self.cache.get_value_or_guard_async(&hash).await {
             Ok(snapshot) => snapshot.key,
             Err(guard) => {
-                let key = load(app, hash).await?;
+                // Boxed: what a query needs would make every known key's future large, and futures are moved.
+                let key = Box::pin(load(app, hash)).await?;
                 // The guard is lost only when somebody inserted meanwhile, which is as good.
                 drop(guard.insert(Snapshot { key: key.clone(), read_at: now }));
                 key
