@@ -77,6 +77,35 @@ impl Call {
     }
 }
 
+/// Who does something from where: what the audit trail keeps of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trail {
+    /// A user's or a key's id, `anonymous`, or `operator` for the command line.
+    pub actor: String,
+    /// The client's address.
+    pub address: Option<IpAddr>,
+    /// The request.
+    pub request_id: Option<RequestId>,
+}
+
+impl Trail {
+    fn of(call: &Call) -> Self {
+        let actor = if call.who.is_empty() { "anonymous".to_owned() } else { call.who.clone() };
+        Self { actor, address: Some(call.address), request_id: Some(call.request_id) }
+    }
+
+    /// Somebody at the command line.
+    pub fn operator() -> Self {
+        Self { actor: "operator".to_owned(), address: None, request_id: None }
+    }
+
+    /// The same request, by somebody who has said who they are.
+    #[must_use]
+    pub fn by(&self, user_id: UserId) -> Self {
+        Self { actor: user_id.to_string(), ..self.clone() }
+    }
+}
+
 /// What a route asks of its caller.
 pub trait Access: Send + Sync + 'static {
     /// The proof that it holds.
@@ -132,8 +161,17 @@ pub enum Public {
 }
 
 /// Somebody without a credential.
-#[derive(Clone, Copy, Debug)]
-pub struct Visitor(());
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    trail: Trail,
+}
+
+impl Visitor {
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+}
 
 impl Access for Public {
     type Scope = Visitor;
@@ -142,13 +180,13 @@ impl Access for Public {
         let (scope, per_minute) = match self {
             Self::Register => ("register", limits.registrations_per_minute),
             Self::Login => ("login", limits.logins_per_minute),
-            Self::Unlimited => return Ok(Visitor(())),
+            Self::Unlimited => return Ok(Visitor { trail: Trail::of(call) }),
         };
         if limits.enabled {
             let key = limiter::key_for(scope, Who::Address(call.address));
             app.limiter.check(key, per_minute, app.clock.now()).map_err(rate_limited)?;
         }
-        Ok(Visitor(()))
+        Ok(Visitor { trail: Trail::of(call) })
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(None, "public")
@@ -167,20 +205,25 @@ pub enum Session {
 }
 
 /// A person with a live session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SessionScope {
     user_id: UserId,
     session_id: SessionId,
+    trail: Trail,
 }
 
 impl SessionScope {
     /// Whose session it is.
-    pub fn user_id(self) -> UserId {
+    pub fn user_id(&self) -> UserId {
         self.user_id
     }
     /// Which session it is.
-    pub fn session_id(self) -> SessionId {
+    pub fn session_id(&self) -> SessionId {
         self.session_id
+    }
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
     }
 }
 
@@ -191,9 +234,9 @@ impl Access for Session {
             Self::RefreshToken => TokenKind::Refresh,
             Self::AccessToken => TokenKind::Access,
         };
-        let scope = live_session(app, call.bearer()?, kind).await?;
-        call.who = scope.user_id.to_string();
-        Ok(scope)
+        let (user_id, session_id) = live_session(app, call.bearer()?, kind).await?;
+        call.who = user_id.to_string();
+        Ok(SessionScope { user_id, session_id, trail: Trail::of(call) })
     }
     fn describe(&self) -> AccessDoc {
         match self {
@@ -203,7 +246,7 @@ impl Access for Session {
     }
 }
 
-async fn live_session(app: &App, token: &str, kind: TokenKind) -> Result<SessionScope, Error> {
+async fn live_session(app: &App, token: &str, kind: TokenKind) -> Result<(UserId, SessionId), Error> {
     let refused = match kind {
         TokenKind::Access => Code::InvalidAccessToken,
         TokenKind::Refresh => Code::InvalidRefreshToken,
@@ -212,7 +255,7 @@ async fn live_session(app: &App, token: &str, kind: TokenKind) -> Result<Session
     let claims = app.signing_keys.verify(app, token, kind, now).await?.ok_or(refused)?;
     let mut tx = app.db.read().await?;
     match store::sessions::live(&mut tx, claims.sid, now).await? {
-        Some(user_id) if user_id == claims.sub => Ok(SessionScope { user_id, session_id: claims.sid }),
+        Some(user_id) if user_id == claims.sub => Ok((user_id, claims.sid)),
         _ => Err(refused.into()),
     }
 }
@@ -263,9 +306,9 @@ async fn caller(app: &App, call: &mut Call) -> Result<Caller, Error> {
     let bearer = call.bearer()?;
     if !bearer.starts_with(&app.config.api_keys.prefix) {
         // Boxed: an API key's call, the common one, is not made to carry what this needs.
-        let session = Box::pin(live_session(app, bearer, TokenKind::Access)).await?;
-        call.who = session.user_id.to_string();
-        return Ok(Caller::Person(session.user_id));
+        let (user_id, _) = Box::pin(live_session(app, bearer, TokenKind::Access)).await?;
+        call.who = user_id.to_string();
+        return Ok(Caller::Person(user_id));
     }
     let now = app.clock.now();
     let key = app.keyring.authenticate(app, bearer, now).await?;
@@ -336,15 +379,20 @@ impl Access for Anyone {
 pub struct Person;
 
 /// A person with an access token.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PersonScope {
     user_id: UserId,
+    trail: Trail,
 }
 
 impl PersonScope {
     /// Who it is.
-    pub fn user_id(self) -> UserId {
+    pub fn user_id(&self) -> UserId {
         self.user_id
+    }
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
     }
 }
 
@@ -352,7 +400,7 @@ impl Access for Person {
     type Scope = PersonScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<PersonScope, Error> {
         match manager(app, call).await? {
-            Caller::Person(user_id) => Ok(PersonScope { user_id }),
+            Caller::Person(user_id) => Ok(PersonScope { user_id, trail: Trail::of(call) }),
             Caller::Key(_) => Err(Code::OutsideApiKeyScope.into()),
         }
     }
@@ -373,9 +421,14 @@ pub struct OrgScope {
     caller: Caller,
     organization_id: OrganizationId,
     role: OrganizationRole,
+    trail: Trail,
 }
 
 impl OrgScope {
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
     /// Whose roles count.
     pub fn user_id(&self) -> UserId {
         self.caller.user_id()
@@ -410,7 +463,7 @@ impl Access for Org {
         caller.confine(organization_id, None)?;
         caller.may_manage(app, call)?;
         let role = role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
-        Ok(OrgScope { caller, organization_id, role })
+        Ok(OrgScope { caller, organization_id, role, trail: Trail::of(call) })
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))
@@ -428,9 +481,14 @@ pub struct ProjectScope {
     organization_id: OrganizationId,
     project_id: ProjectId,
     role: ProjectRole,
+    trail: Trail,
 }
 
 impl ProjectScope {
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
     /// Whose roles count.
     pub fn user_id(&self) -> UserId {
         self.caller.user_id()
@@ -458,6 +516,7 @@ impl Access for Project {
             organization: call.path("organization_id"),
             project: call.path("project_id"),
             api_key: None,
+            trail: Trail::of(call),
         };
         Ok(admit_project(self.0, &named, caller, may_manage, app).await?.0)
     }
@@ -472,6 +531,7 @@ struct Named<'a> {
     project: &'a str,
     /// An API key, where the path has one.
     api_key: Option<&'a str>,
+    trail: Trail,
 }
 
 /// Finds organization, project and, where one is named, key (404, from the outside in), then the role (403).
@@ -506,7 +566,8 @@ async fn admit_project(
     let role = effective_project_role(organization_role, standing.role, standing.open_to_organization)
         .filter(|role| role.allows(action))
         .ok_or(Code::InsufficientRole)?;
-    Ok((ProjectScope { caller, organization_id, project_id, role }, api_key_id))
+    let trail = named.trail.clone();
+    Ok((ProjectScope { caller, organization_id, project_id, role, trail }, api_key_id))
 }
 
 /// An action on the API key in the path.
@@ -540,6 +601,7 @@ impl Access for Key {
             organization: call.path("organization_id"),
             project: call.path("project_id"),
             api_key: Some(call.path("key_id")),
+            trail: Trail::of(call),
         };
         let (project, api_key_id) = admit_project(self.0, &named, caller, may_manage, app).await?;
         Ok(KeyScope { project, api_key_id: api_key_id.ok_or(Code::ApiKeyNotFound)? })

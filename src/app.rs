@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
@@ -18,6 +19,7 @@ use crate::live::keyring::Keyring;
 use crate::live::limiter::Limiter;
 use crate::live::signing_keys::SigningKeys;
 use crate::mail::Mailer;
+use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::secrets::Secret;
 use crate::secrets::files;
@@ -54,6 +56,10 @@ pub struct Parts {
     pub keyring: Keyring,
     /// Request rates in memory.
     pub limiter: Limiter,
+    /// Wakes the job that sends mail.
+    pub outbox: Notify,
+    /// What is counted.
+    pub metrics: Metrics,
     /// The keys that sign tokens.
     pub signing_keys: SigningKeys,
     /// The OpenAPI document, made at its first reading.
@@ -109,6 +115,8 @@ impl App {
             service_token,
             keyring: Keyring::new(),
             limiter: Limiter::new(),
+            outbox: Notify::new(),
+            metrics: Metrics::default(),
             signing_keys: SigningKeys::new(),
             openapi: OnceLock::new(),
             ready: AtomicBool::new(false),

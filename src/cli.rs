@@ -1,15 +1,19 @@
 //! The command line: one file a command.
 
+mod audit_log;
 mod config;
 mod migrate;
 mod openapi;
 mod serve;
+mod signing_key;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::app::{App, BootError};
+use crate::clock::Clock;
 use crate::config::Config;
 
 /// A self-hosted control plane for AI model platforms: accounts, keys, exact usage and money.
@@ -35,6 +39,13 @@ enum Command {
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
+    },
+    /// List who did what, newest first
+    AuditLog(audit_log::Arguments),
+    /// The keys that sign tokens
+    SigningKey {
+        #[command(subcommand)]
+        command: signing_key::Command,
     },
     /// Print the OpenAPI document
     Openapi,
@@ -67,6 +78,8 @@ fn execute(arguments: Arguments) -> Result<(), String> {
     match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(config),
         Command::Migrate { json } => migrate::run(&config, json),
+        Command::AuditLog(arguments) => audit_log::run(config, arguments),
+        Command::SigningKey { command } => signing_key::run(config, &command),
         Command::Openapi => openapi::run(&config),
         Command::Config { json } => config::run(&config, json),
     }
@@ -84,6 +97,15 @@ fn print(text: &str) {
 #[allow(clippy::print_stderr, reason = "the one place that complains")]
 fn complain(text: &str) {
     eprintln!("tollkeeper: {text}");
+}
+
+/// The application on an up-to-date database, beside a running server or without one.
+async fn app(config: Config) -> Result<App, String> {
+    let app = App::new(config, Clock::System)?;
+    match app.boot().await {
+        Ok(()) => Ok(app),
+        Err(BootError::Unavailable(what) | BootError::Fatal(what)) => Err(what),
+    }
 }
 
 /// An async runtime for a command.

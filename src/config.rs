@@ -99,6 +99,10 @@ pub struct Limits {
     pub logins_per_minute: u32,
     /// Registrations, a minute and client address.
     pub registrations_per_minute: u32,
+    /// Requests for a password reset, an hour and e-mail address.
+    pub password_resets_per_hour: u32,
+    /// Failed logins of an account before the waits begin.
+    pub login_failures: u32,
 }
 
 /// Table `billing`.
@@ -156,6 +160,8 @@ impl Default for Config {
                 writes_per_minute: 600,
                 logins_per_minute: 300,
                 registrations_per_minute: 60,
+                password_resets_per_hour: 5,
+                login_failures: 10,
             },
             billing: Billing { credit_limit: Nano::from_units(100_000_000_000), currency: "USD".to_owned() },
             api_keys: ApiKeys { management: Management::Full, prefix: "tk_".to_owned(), keep_sealed: true },

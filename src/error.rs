@@ -68,6 +68,8 @@ pub enum Code {
     InvalidCredentials,
     /// The service token is wrong.
     InvalidServiceToken,
+    /// The current password is wrong.
+    WrongPassword,
     /// The caller's role doesn't allow it.
     InsufficientRole,
     /// The key lacks a permission.
@@ -104,6 +106,8 @@ pub enum Code {
     PayloadTooLarge,
     /// Too many requests.
     RateLimited,
+    /// Too many attempts on one account.
+    TooManyAttempts,
     /// Too many logins wait for their password to be checked.
     PasswordQueueFull,
     /// Our own mistake.
@@ -132,6 +136,7 @@ impl Code {
         Self::ApiKeyExpired,
         Self::InvalidCredentials,
         Self::InvalidServiceToken,
+        Self::WrongPassword,
         Self::InsufficientRole,
         Self::MissingPermission,
         Self::IpNotAllowed,
@@ -150,6 +155,7 @@ impl Code {
         Self::NameTaken,
         Self::PayloadTooLarge,
         Self::RateLimited,
+        Self::TooManyAttempts,
         Self::PasswordQueueFull,
         Self::Internal,
         Self::DatabaseUnavailable,
@@ -196,6 +202,7 @@ impl Code {
             Self::ApiKeyExpired => (401, "api_key_expired", "The API key has expired: create a new one."),
             Self::InvalidCredentials => (401, "invalid_credentials", "The e-mail or the password is wrong."),
             Self::InvalidServiceToken => (401, "invalid_service_token", "The service token is not valid."),
+            Self::WrongPassword => (401, "wrong_password", "The current password is wrong."),
             Self::InsufficientRole => (403, "insufficient_role", "Your role does not allow this."),
             Self::MissingPermission => {
                 (403, "missing_permission", "This API key lacks the permission that this needs.")
@@ -231,6 +238,9 @@ impl Code {
             Self::PayloadTooLarge => (413, "payload_too_large", "The body is larger than 1 MiB."),
             Self::RateLimited => {
                 (429, "rate_limited", "Too many requests: wait as long as `retry-after` says.")
+            }
+            Self::TooManyAttempts => {
+                (429, "too_many_attempts", "Too many attempts: wait as long as `retry-after` says.")
             }
             Self::PasswordQueueFull => {
                 (429, "password_queue_full", "Too many logins are waiting: try again in a moment.")

@@ -37,6 +37,10 @@ pub mod kind {
     pub enum Request {}
     /// An access or refresh token.
     pub enum Token {}
+    /// A mail in the outbox.
+    pub enum Mail {}
+    /// An entry of the audit trail.
+    pub enum Audit {}
 
     impl Kind for User {
         const PREFIX: &'static str = "user";
@@ -59,6 +63,12 @@ pub mod kind {
     impl Kind for Token {
         const PREFIX: &'static str = "jti";
     }
+    impl Kind for Mail {
+        const PREFIX: &'static str = "mail";
+    }
+    impl Kind for Audit {
+        const PREFIX: &'static str = "audit";
+    }
 }
 
 /// The id of a person's account, `user_…`.
@@ -76,6 +86,10 @@ pub type RequestId = Id<kind::Request>;
 
 /// The id of an access or refresh token, `jti_…`.
 pub type TokenId = Id<kind::Token>;
+/// The id of a mail in the outbox, `mail_…`.
+pub type MailId = Id<kind::Mail>;
+/// The id of an entry of the audit trail, `audit_…`.
+pub type AuditId = Id<kind::Audit>;
 
 /// An identifier of kind `K`.
 pub struct Id<K> {

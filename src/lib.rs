@@ -9,7 +9,8 @@
 //! 5. [`api`] and [`service`] hold the handlers, laid out like the URLs.
 //! 6. [`rules`] decide, without input or output; [`store`] holds the SQL; [`db`] the two drivers.
 //! 7. [`live`] is what one replica keeps in memory; [`secrets`] is everything that must not leak.
-//! 8. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
+//! 8. [`jobs`] go on without a request; [`mail`] leaves through an outbox.
+//! 9. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
 
 pub mod access;
 pub mod api;
@@ -22,9 +23,11 @@ pub mod db;
 pub mod error;
 pub mod ids;
 pub mod input;
+pub mod jobs;
 pub mod live;
 pub mod log;
 pub mod mail;
+pub mod metrics;
 pub mod money;
 pub mod openapi;
 pub mod random;

@@ -54,20 +54,46 @@ impl fmt::Debug for Message {
     }
 }
 
+/// Why a mail didn't leave.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DeliveryError {
+    /// Trying again later may help.
+    Temporary(String),
+    /// It won't: the recipient was refused, or the address can't be written to.
+    Permanent(String),
+}
+
+impl DeliveryError {
+    /// Whether trying again is of no use.
+    pub const fn is_permanent(&self) -> bool {
+        matches!(self, Self::Permanent(_))
+    }
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Temporary(what) | Self::Permanent(what) => f.write_str(what),
+        }
+    }
+}
+
 impl Mailer {
     /// Hands the mail over. The folder mailer also logs the recipient and the link.
     ///
     /// # Errors
-    /// Why not, for the log; trying again later is safe and may send it twice.
-    pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), String> {
+    /// Why not, and whether trying again can help; trying again is safe and may send it twice.
+    pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), DeliveryError> {
         match self {
             Self::Folder { dir, from } => {
                 let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
-                let mail = compose(message, from, now, &id)?;
+                let mail = compose(message, from, now, &id).map_err(DeliveryError::Permanent)?;
                 // On disk lines end as text files do here; a mail program reads both, and grep reads this.
                 let mail: Vec<u8> = mail.into_iter().filter(|byte| *byte != b'\r').collect();
                 let file = dir.join(file_name(now, &id));
-                write(dir, &file, &mail).await.map_err(|error| format!("{}: {error}", file.display()))?;
+                write(dir, &file, &mail)
+                    .await
+                    .map_err(|error| DeliveryError::Temporary(format!("{}: {error}", file.display())))?;
                 let link = message.link.as_deref().unwrap_or_default();
                 tracing::info!(to = message.to, subject = message.subject, link, "mail written");
                 Ok(())

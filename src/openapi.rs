@@ -185,7 +185,9 @@ fn text_example(name: &str) -> Option<&'static str> {
         "credential" => Some("tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe"),
         "email" => Some("ada@example.com"),
         "model" => Some("svc-1"),
-        "password" => Some("Correct-Horse-7-Staple"),
+        "password" | "password_confirmation" | "current_password" => Some("Correct-Horse-7-Staple"),
+        "new_password" | "new_password_confirmation" => Some("Violet-Kettle-Orbit-9"),
+        "token" => Some("VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc"),
         _ => None,
     }
 }
@@ -193,7 +195,7 @@ fn text_example(name: &str) -> Option<&'static str> {
 fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     let schema = (route.reply)(generator);
-    responses.insert("200".into(), response("Success", schema));
+    responses.insert("200".into(), response("Success", route.content_type, schema));
     let kind = if route.is_enveloped() { "EnvelopedError" } else { "BareError" };
     for status in error_statuses(route) {
         let words: Vec<_> = Code::ALL
@@ -203,7 +205,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
             .collect();
         let description = format!("`error.code` is one of: {}", words.join(", "));
         let reference = json!({"$ref": format!("#/components/schemas/{kind}")});
-        responses.insert(status.to_string(), response(&description, reference));
+        responses.insert(status.to_string(), response(&description, "application/json", reference));
     }
     responses.into()
 }
@@ -232,9 +234,9 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     rows.into_iter().filter(|(_, applies)| *applies).map(|(status, _)| status).collect()
 }
 
-fn response(description: &str, schema: impl Into<Value>) -> Value {
+fn response(description: &str, content_type: &str, schema: impl Into<Value>) -> Value {
     let headers = json!({"x-request-id": {"description": "Names this request in the server's log", "schema": {"type": "string"}}});
-    json!({"description": description, "headers": headers, "content": {"application/json": {"schema": schema.into()}}})
+    json!({"description": description, "headers": headers, "content": {content_type: {"schema": schema.into()}}})
 }
 
 fn error_schema() -> Value {

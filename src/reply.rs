@@ -15,8 +15,56 @@ use crate::error::{Code, Detail, Error};
 pub trait Reply: Send + 'static {
     /// As HTTP.
     fn into_response(self) -> Result<Response<Body>, Error>;
+    /// What the body is, for the OpenAPI document.
+    fn content_type() -> &'static str {
+        "application/json"
+    }
     /// The body's JSON schema, for the OpenAPI document.
     fn schema(generator: &mut SchemaGenerator) -> serde_json::Value;
+}
+
+/// An object without an envelope that caches may keep for a while.
+#[derive(Debug)]
+pub struct Cacheable<T> {
+    /// The body.
+    pub data: T,
+    /// How long it may be kept, in seconds.
+    pub max_age_s: u32,
+}
+
+impl<T: Serialize + JsonSchema + Send + 'static> Reply for Cacheable<T> {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let mut response = json_response(StatusCode::OK, to_json(&self.data)?);
+        if let Ok(value) = HeaderValue::from_str(&format!("public, max-age={}", self.max_age_s)) {
+            response.headers_mut().insert(header::CACHE_CONTROL, value);
+        }
+        Ok(response)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
+        generator.subschema_for::<T>().to_value()
+    }
+}
+
+/// Text for machines that don't read JSON.
+#[derive(Debug)]
+pub struct PlainText(pub String);
+
+impl Reply for PlainText {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let mut response = Response::new(Body::from(self.0));
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        Ok(response)
+    }
+
+    fn content_type() -> &'static str {
+        "text/plain"
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> serde_json::Value {
+        json!({"type": "string"})
+    }
 }
 
 /// The envelope of section 2: `status_code`, `status_message` and `data`.
@@ -176,8 +224,9 @@ fn error_headers(error: &Error, headers: &mut HeaderMap) {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
     if let Some(limit) = error.rate_limit {
-        // SDKs sleep as long as this says, so it stays within a minute (decisions, section 1).
-        let seconds = limit.retry_after_ms.saturating_add(999).div_euclid(1000).clamp(1, 60);
+        let seconds = limit.retry_after_ms.saturating_add(999).div_euclid(1000).max(1);
+        // SDKs sleep as long as this says, so it stays within a minute but for accounts (decisions, section 1).
+        let seconds = if error.code == Code::TooManyAttempts { seconds } else { seconds.min(60) };
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         headers.insert("retry-after-ms", HeaderValue::from(limit.retry_after_ms.max(1)));
         headers.insert("x-ratelimit-limit-requests", HeaderValue::from(limit.limit));

@@ -52,6 +52,8 @@ pub struct Route {
     pub input: fn() -> Description,
     /// What it answers, for the OpenAPI document.
     pub reply: fn(&mut SchemaGenerator) -> Value,
+    /// What its answer's body is.
+    pub content_type: &'static str,
     endpoint: Endpoint,
 }
 
@@ -81,6 +83,9 @@ fn public_routes() -> Vec<Route> {
         post("/v1/auth/verify-email",  Public::Login,         auth::verify_email),
         post("/v1/auth/login",         Public::Login,         auth::login),
         post("/v1/auth/refresh-token", Session::RefreshToken, auth::refresh_token),
+        post("/v1/auth/forgot-password", Public::Login,        auth::forgot_password),
+        post("/v1/auth/reset-password",  Public::Login,        auth::reset_password),
+        post("/v1/auth/change-password", Session::AccessToken, auth::change_password),
         get ("/v1/auth/me",            Session::AccessToken,  auth::me),
         post("/v1/auth/logout",        Session::AccessToken,  auth::logout),
         // 4.2 Organizations
@@ -119,6 +124,7 @@ fn service_routes() -> Vec<Route> {
         // Decisions, section 6
         post("/service/v1/authorize", Service, service::authorize),
         post("/service/v1/usage",     Service, service::usage),
+        get ("/metrics",              Service, service::metrics),
     ];
     for route in &mut routes {
         route.listener = Listener::Service;
@@ -201,6 +207,7 @@ where
         handler: std::any::type_name::<F>().trim_start_matches("tollkeeper::"),
         input: I::describe,
         reply: O::schema,
+        content_type: O::content_type(),
         endpoint: Arc::new(move |app, mut call| {
             let access = Arc::clone(&access);
             Box::pin(async move {

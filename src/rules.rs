@@ -8,3 +8,4 @@ pub mod periods;
 pub mod projects;
 pub mod rating;
 pub mod restrictions;
+pub mod throttling;

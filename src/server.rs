@@ -20,6 +20,7 @@ use crate::access::{Call, client_address};
 use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::RequestId;
+use crate::jobs;
 use crate::reply;
 use crate::routes::{self, Listener, Outcome, Route};
 
@@ -306,7 +307,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     };
     tracing::info!(public = %app.config.listen, service = %app.config.service_listen, "listening");
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let _sweeper = AbortOnDrop(tokio::spawn(sweep(app.clone())));
+    let _jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
     let mut public = tokio::spawn(serve_listener(public, router(&app, Listener::Public), stopped.clone()));
     let mut service = tokio::spawn(serve_listener(service, router(&app, Listener::Service), stopped));
     tokio::pin!(shutdown);
@@ -332,15 +333,6 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     }
     tracing::info!("stopped");
     Ok(())
-}
-
-/// Gives the memory of limits that nobody uses any more back, once a minute.
-async fn sweep(app: App) {
-    let mut ticks = tokio::time::interval(Duration::from_secs(60));
-    loop {
-        ticks.tick().await;
-        app.limiter.sweep(app.clock.now());
-    }
 }
 
 /// A task that ends with what it serves.

@@ -2,8 +2,10 @@
 
 pub mod authorize;
 pub mod health;
+pub mod metrics;
 pub mod usage;
 
 pub use authorize::authorize;
 pub use health::{healthz, readyz};
+pub use metrics::metrics;
 pub use usage::usage;

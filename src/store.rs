@@ -2,13 +2,16 @@
 //! a scope, never from a path.
 
 pub mod api_keys;
+pub mod audit_log;
 pub mod email_tokens;
 pub mod organization_members;
 pub mod organizations;
+pub mod outbox;
 pub mod project_members;
 pub mod projects;
 pub mod sessions;
 pub mod signing_keys;
+pub mod throttles;
 pub mod usage;
 pub mod users;
 

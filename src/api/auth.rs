@@ -1,17 +1,24 @@
 //! `/v1/auth/…`: accounts and sessions (section 4.1). One file an operation.
 
+mod attempts;
+pub mod change_password;
+pub mod forgot_password;
 pub mod login;
 pub mod logout;
 pub mod me;
 pub mod refresh_token;
 pub mod register;
+pub mod reset_password;
 pub mod verify_email;
 
+pub use change_password::change_password;
+pub use forgot_password::forgot_password;
 pub use login::login;
 pub use logout::logout;
 pub use me::me;
 pub use refresh_token::refresh_token;
 pub use register::register;
+pub use reset_password::reset_password;
 pub use verify_email::verify_email;
 
 use schemars::JsonSchema;
@@ -19,9 +26,13 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
-use crate::error::Error;
+use crate::error::{Detail, Error};
 use crate::ids::{SessionId, TokenId, UserId};
+use crate::input::Fields;
+use crate::input::types::Text;
+use crate::rules::password::{self, About};
 use crate::secrets::jwt::{Claims, TokenKind};
+use crate::store::users::User;
 
 /// How long an access token lives, in milliseconds (interface, section 8).
 const ACCESS_TOKEN_MS: i64 = HOUR_MS;
@@ -63,4 +74,30 @@ async fn sign(
 /// `expires_in`: seconds.
 const fn expires_in() -> i64 {
     ACCESS_TOKEN_MS / SECOND_MS
+}
+
+/// The rules of a new password, with what is known of its owner: every broken one is reported.
+fn check_new_password(field: &str, password: &str, user: &User) -> Result<(), Error> {
+    let about = About { username: &user.username, email: &user.email, full_name: user.full_name.as_deref() };
+    let problems = password::check(password, &about).into_iter().map(|problem| Detail {
+        param: field.to_owned(),
+        code: problem.code,
+        message: format!("`{field}` {}.", problem.message),
+    });
+    let problems: Vec<_> = problems.collect();
+    if problems.is_empty() { Ok(()) } else { Err(Error::invalid(problems)) }
+}
+
+/// The confirmation has to repeat the password (interface, section 5, rule 6).
+fn check_repeated<const MAX: usize>(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    password: Option<&Text<MAX>>,
+    confirmation: Option<&Text<MAX>>,
+) {
+    if let (Some(password), Some(confirmation)) = (password, confirmation)
+        && password != confirmation
+    {
+        fields.problem::<()>(name, "does_not_match", format!("`{name}` must repeat the password."));
+    }
 }

@@ -17,6 +17,7 @@ use crate::input::{Body, Fields, Nothing, Query, Record};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
 use crate::store;
+use crate::store::audit_log::{Action, Event};
 use crate::store::organizations::{Filter, NewOrganization};
 
 /// A new organization.
@@ -104,6 +105,9 @@ pub async fn create(
     store::organizations::insert(&mut tx, &new, now).await?;
     store::organization_members::insert(&mut tx, id, scope.user_id(), OrganizationRole::Owner, now).await?;
     let owner = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
+    let event =
+        Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
+    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;
     Ok(ok(CreatedOrganization {
         id,

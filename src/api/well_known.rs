@@ -4,9 +4,12 @@ use crate::access::Visitor;
 use crate::app::App;
 use crate::error::Error;
 use crate::input::Nothing;
-use crate::reply::Bare;
+use crate::reply::Cacheable;
 
 /// The keys that our tokens can be checked with.
-pub async fn jwks(app: App, _: Visitor, _: Nothing) -> Result<Bare<serde_json::Value>, Error> {
-    Ok(Bare(app.signing_keys.keyset(&app).await?.jwks()))
+///
+/// Caches may keep it for five minutes. Who meets a `kid` that a kept copy lacks reads it again: a key signs as soon as it
+/// is made.
+pub async fn jwks(app: App, _: Visitor, _: Nothing) -> Result<Cacheable<serde_json::Value>, Error> {
+    Ok(Cacheable { data: app.signing_keys.keyset(&app).await?.jwks(), max_age_s: 300 })
 }

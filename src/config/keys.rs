@@ -111,6 +111,16 @@ pub const KEYS: &[Key] = &[
         |c| number(c.limits.registrations_per_minute),
     ),
     key(
+        "limits.password_resets_per_hour",
+        |c, v| put(&mut c.limits.password_resets_per_hour, rate(v)),
+        |c| number(c.limits.password_resets_per_hour),
+    ),
+    key(
+        "limits.login_failures",
+        |c, v| put(&mut c.limits.login_failures, read::whole(v, 1..=1_000)),
+        |c| number(c.limits.login_failures),
+    ),
+    key(
         "billing.credit_limit",
         |c, v| put(&mut c.billing.credit_limit, read::amount(v)),
         |c| text(&c.billing.credit_limit),

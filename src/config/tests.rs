@@ -72,6 +72,8 @@ reads_per_minute = 1200
 writes_per_minute = 600
 logins_per_minute = 300
 registrations_per_minute = 60
+password_resets_per_hour = 5
+login_failures = 10
 
 [billing]
 credit_limit = "100"

@@ -2,11 +2,26 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use quick_cache::sync::Cache;
+
 use crate::app::App;
-use crate::clock::{SECOND_MS, Time};
+use crate::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
+use crate::db::Tx;
 use crate::error::Error;
-use crate::secrets::jwt::{Claims, JwtError, Keyset, SigningKey, TokenKind};
+use crate::secrets::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind};
+use crate::secrets::sha256;
 use crate::store;
+use crate::store::signing_keys::SigningKeyRow;
+
+/// How old the keys in memory may get before they are read again, in milliseconds: so long does a rotated key go on
+/// signing on other replicas.
+const REFRESH_MS: i64 = 5 * SECOND_MS;
+
+/// The longest life of a token, in milliseconds, and an hour for clocks that differ (interface, section 8).
+const LONGEST_TOKEN_MS: i64 = 30 * DAY_MS + HOUR_MS;
+
+/// How many verified tokens are remembered; beyond it the ones least used make room.
+const REMEMBERED: usize = 100_000;
 
 /// How often an unknown `kid` may cause a look at the database, in milliseconds.
 const RELOAD_MS: i64 = SECOND_MS;
@@ -14,11 +29,15 @@ const RELOAD_MS: i64 = SECOND_MS;
 /// The keys as this replica knows them.
 pub struct SigningKeys {
     loaded: RwLock<Option<Loaded>>,
+    /// Tokens whose signature was good, by the SHA-256 of kind and text: a repeated token costs no signature check.
+    verified: Cache<[u8; 32], Arc<Claims>>,
 }
 
 #[derive(Clone)]
 struct Loaded {
     keyset: Arc<Keyset>,
+    /// When it was read.
+    read_at: Time,
     /// When an unknown `kid` last caused a look at the database; none did since the start. What the start itself read
     /// doesn't count: another replica may have made its key a moment after.
     looked_at: Option<Time>,
@@ -26,31 +45,48 @@ struct Loaded {
 
 impl SigningKeys {
     /// Knows none yet.
-    pub const fn new() -> Self {
-        Self { loaded: RwLock::new(None) }
+    pub fn new() -> Self {
+        Self { loaded: RwLock::new(None), verified: Cache::new(REMEMBERED) }
     }
 
     /// Loads the keys, making the first one when there is none. Two replicas that start at once may make two: both are
     /// good, and both stand in the JWKS.
     pub async fn ensure(&self, app: &App) -> Result<(), Error> {
-        let now = app.clock.now();
         let mut tx = app.db.write().await?;
         if store::signing_keys::all(&mut tx).await?.is_empty() {
-            let (key, private) = SigningKey::generate(&app.random).map_err(Error::internal)?;
-            let sealed = app.sealer.seal(private.expose(), &associated(key.kid()), &app.random)?;
-            store::signing_keys::insert(&mut tx, key.kid(), &key.public_key(), &sealed, now).await?;
+            Self::rotate(app, &mut tx).await?;
         }
         tx.commit().await?;
         self.load(app, None).await?;
         Ok(())
     }
 
-    /// The keys.
+    /// The keys, at most `REFRESH_MS` old; older while the database can't be reached.
     pub async fn keyset(&self, app: &App) -> Result<Arc<Keyset>, Error> {
+        let now = app.clock.now();
         match self.current() {
-            Some(loaded) => Ok(loaded.keyset),
             None => self.load(app, None).await,
+            Some(loaded) if (0..REFRESH_MS).contains(&(now.unix_ms() - loaded.read_at.unix_ms())) => {
+                Ok(loaded.keyset)
+            }
+            Some(loaded) => match self.load(app, loaded.looked_at).await {
+                Ok(keyset) => Ok(keyset),
+                Err(error) => {
+                    tracing::warn!("the signing keys could not be read again: {error}");
+                    Ok(loaded.keyset)
+                }
+            },
         }
+    }
+
+    /// Makes a new key that signs from now on; the old ones go on verifying. The caller commits.
+    pub async fn rotate(app: &App, tx: &mut Tx) -> Result<String, Error> {
+        let (key, private) = SigningKey::generate(&app.random).map_err(Error::internal)?;
+        let sealed = app.sealer.seal(private.expose(), &associated(key.kid()), &app.random)?;
+        let now = app.clock.now();
+        store::signing_keys::retire_all(tx, now).await?;
+        store::signing_keys::insert(tx, key.kid(), &key.public_key(), &sealed, now).await?;
+        Ok(key.kid().to_owned())
     }
 
     /// The claims of a good token of this kind; `None` when it isn't one.
@@ -60,17 +96,29 @@ impl SigningKeys {
         token: &str,
         kind: TokenKind,
         now: Time,
-    ) -> Result<Option<Claims>, Error> {
+    ) -> Result<Option<Arc<Claims>>, Error> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Ok(None);
+        }
+        let digest = digest(kind, token);
+        if let Some(claims) = self.verified.get(&digest) {
+            // Everything else that was checked stays true; time goes on.
+            return Ok(Some(claims).filter(|claims| now.unix_seconds() < claims.exp));
+        }
         let keyset = self.keyset(app).await?;
         let url = &app.public_url;
-        match keyset.verify(token, kind, url, url, now) {
-            Ok(claims) => Ok(Some(claims)),
+        let claims = match keyset.verify(token, kind, url, url, now) {
             // Another replica may have made a key since; a flood of made-up kids reads the table once a second.
             Err(JwtError::UnknownKey) if self.may_look(now) => {
-                Ok(self.load(app, Some(now)).await?.verify(token, kind, url, url, now).ok())
+                self.load(app, Some(now)).await?.verify(token, kind, url, url, now)
             }
-            Err(_) => Ok(None),
-        }
+            other => other,
+        };
+        let Ok(claims) = claims.map(Arc::new) else {
+            return Ok(None);
+        };
+        self.verified.insert(digest, Arc::clone(&claims));
+        Ok(Some(claims))
     }
 
     fn current(&self) -> Option<Loaded> {
@@ -83,6 +131,7 @@ impl SigningKeys {
     }
 
     async fn load(&self, app: &App, looked_at: Option<Time>) -> Result<Arc<Keyset>, Error> {
+        let now = app.clock.now();
         let mut tx = app.db.read().await?;
         let rows = store::signing_keys::all(&mut tx).await?;
         // Newest first: the newest signs, all verify.
@@ -94,9 +143,12 @@ impl SigningKeys {
             ))
         })?;
         let active = SigningKey::from_private(&newest.kid, &private).map_err(Error::internal)?;
-        let public: Vec<_> = rows.iter().map(|row| row.public_key).collect();
+        // A retired key verifies until the last token that it signed has ended.
+        let verifies =
+            |row: &&SigningKeyRow| row.retired_at.is_none_or(|at| now < at.plus_ms(LONGEST_TOKEN_MS));
+        let public: Vec<_> = rows.iter().filter(verifies).map(|row| row.public_key).collect();
         let keyset = Arc::new(Keyset::new(Arc::new(active), &public));
-        let loaded = Loaded { keyset: Arc::clone(&keyset), looked_at };
+        let loaded = Loaded { keyset: Arc::clone(&keyset), read_at: now, looked_at };
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
         Ok(keyset)
     }
@@ -106,6 +158,15 @@ impl Default for SigningKeys {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// What stands for a token of this kind in memory.
+fn digest(kind: TokenKind, token: &str) -> [u8; 32] {
+    let kind: &[u8] = match kind {
+        TokenKind::Access => b"access.",
+        TokenKind::Refresh => b"refresh.",
+    };
+    sha256(&[kind, token.as_bytes()].concat())
 }
 
 /// What a sealed key is bound to, so that one row's secret can't be put into another row.

@@ -7,41 +7,88 @@ use super::{Message, one_line};
 
 /// Asks the owner of an address to confirm it.
 pub fn verify_email(to: &str, public_url: &str, token: &str, username: &str) -> Message {
-    let link = format!("{}/verify-email?token={token}", public_url.trim_end_matches('/'));
-    let username = one_line(username);
-    let text = format!(
-        "Hello {username},\n\
-         \n\
-         please confirm that this is your e-mail address by opening this link\n\
-         within 24 hours:\n\
-         \n\
-         {link}\n\
-         \n\
-         Or enter this token:\n\
-         \n\
-         {token}\n\
-         \n\
-         If you did not create an account, you can ignore this mail.\n"
-    );
-    let html = format!(
-        "<!doctype html>\n\
-         <html><body>\n\
-         <p>Hello {name},</p>\n\
-         <p>please confirm that this is your e-mail address within 24 hours:</p>\n\
-         <p><a href=\"{href}\">Confirm my address</a></p>\n\
-         <p>Or enter this token: <code>{code}</code></p>\n\
-         <p>If you did not create an account, you can ignore this mail.</p>\n\
-         </body></html>\n",
-        name = escape(&username),
-        href = escape(&link),
-        code = escape(token),
-    );
-    Message {
-        to: to.to_owned(),
-        subject: "Confirm your e-mail address".to_owned(),
-        text,
-        html,
-        link: Some(link),
+    Letter {
+        subject: "Confirm your e-mail address",
+        username,
+        opening: "please confirm that this is your e-mail address. The link works for 24\nhours.",
+        link: Some(Link {
+            url: format!("{}/verify-email?token={token}", public_url.trim_end_matches('/')),
+            words: "Confirm my address",
+            token: Some(token),
+        }),
+        closing: "If you did not create an account, you can ignore this mail.",
+    }
+    .write(to)
+}
+
+/// Lets the owner of an address choose a new password.
+pub fn reset_password(to: &str, public_url: &str, token: &str, username: &str) -> Message {
+    Letter {
+        subject: "Choose a new password",
+        username,
+        opening: "somebody, hopefully you, asked for a new password for your account. The\nlink works for one hour, once.",
+        link: Some(Link {
+            url: format!("{}/reset-password?token={token}", public_url.trim_end_matches('/')),
+            words: "Choose a new password",
+            token: Some(token),
+        }),
+        closing: "If it was not you, you can ignore this mail: your password stays as it is.",
+    }
+    .write(to)
+}
+
+/// Tells the owner of an account that its password was changed.
+pub fn password_changed(to: &str, public_url: &str, username: &str) -> Message {
+    Letter {
+        subject: "Your password was changed",
+        username,
+        opening: "the password of your account was just changed, and other devices were\nlogged out.",
+        link: None,
+        closing: &format!(
+            "If it was not you, ask for a new password at once and tell whoever runs\n{}.",
+            public_url.trim_end_matches('/')
+        ),
+    }
+    .write(to)
+}
+
+/// What every mail is made of. Lines of ours are short already, so that plain text stays plain.
+struct Letter<'a> {
+    subject: &'a str,
+    username: &'a str,
+    opening: &'a str,
+    link: Option<Link<'a>>,
+    closing: &'a str,
+}
+
+struct Link<'a> {
+    url: String,
+    words: &'a str,
+    token: Option<&'a str>,
+}
+
+impl Letter<'_> {
+    fn write(self, to: &str) -> Message {
+        let username = one_line(self.username);
+        let mut text = format!("Hello {username},\n\n{}\n", self.opening);
+        let mut html = format!("<p>Hello {},</p>\n<p>{}</p>\n", escape(&username), escape(self.opening));
+        if let Some(link) = &self.link {
+            text.push_str(&format!("\n{}\n", link.url));
+            html.push_str(&format!("<p><a href=\"{}\">{}</a></p>\n", escape(&link.url), escape(link.words)));
+            if let Some(token) = link.token {
+                text.push_str(&format!("\nOr enter this token:\n\n{token}\n"));
+                html.push_str(&format!("<p>Or enter this token: <code>{}</code></p>\n", escape(token)));
+            }
+        }
+        text.push_str(&format!("\n{}\n", self.closing));
+        html.push_str(&format!("<p>{}</p>\n", escape(self.closing)));
+        Message {
+            to: to.to_owned(),
+            subject: self.subject.to_owned(),
+            text,
+            html: format!("<!doctype html>\n<html><body>\n{html}</body></html>\n"),
+            link: self.link.map(|link| link.url),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ impl Folder {
 
     async fn deliver(&self, message: &Message, now: Time) -> Result<(), String> {
         let mailer = Mailer::Folder { dir: self.0.clone(), from: FROM.to_owned() };
-        mailer.deliver(message, now, &Random::system()).await
+        mailer.deliver(message, now, &Random::system()).await.map_err(|error| error.to_string())
     }
 
     /// Names and contents in the order of the names.

@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::secrets::sha256;
 
 /// Longer texts are refused before anything in them is read.
-const MAX_TOKEN_BYTES: usize = 2_048;
+pub const MAX_TOKEN_BYTES: usize = 2_048;
 /// Characters of a key id: 96 bits of the public key's SHA-256 in base64url.
 const KID_CHARS: usize = 16;
 /// How far another replica's clock may be ahead of ours.

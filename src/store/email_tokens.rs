@@ -9,12 +9,15 @@ use crate::ids::UserId;
 pub enum Purpose {
     /// Proves that somebody reads the address's mail.
     VerifyEmail,
+    /// Allows a new password without the old one.
+    ResetPassword,
 }
 
 impl Purpose {
     const fn as_str(self) -> &'static str {
         match self {
             Self::VerifyEmail => "verify_email",
+            Self::ResetPassword => "reset_password",
         }
     }
 }
@@ -49,6 +52,28 @@ pub async fn replace(
     .execute(tx)
     .await?;
     Ok(())
+}
+
+/// Whose token it is, without using it up; `None` when it is unknown, used or expired.
+pub async fn owner(
+    tx: &mut Tx,
+    purpose: Purpose,
+    token_hash: [u8; 32],
+    now: Time,
+) -> Result<Option<UserId>, db::Error> {
+    let owner: Option<TokenOwner> =
+        sql("SELECT user_id FROM email_tokens WHERE token_hash = $1 AND purpose = $2 AND expires_at > $3")
+            .bind(token_hash)
+            .bind(purpose.as_str())
+            .bind(now)
+            .optional(tx)
+            .await?;
+    Ok(owner.map(|owner| owner.user_id))
+}
+
+/// Removes what has expired; how many tokens.
+pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
+    sql("DELETE FROM email_tokens WHERE expires_at <= $1").bind(now).execute(tx).await
 }
 
 /// Uses a token up and says whose it was; `None` when it is unknown, used or expired. Deleting and reading in one

@@ -56,3 +56,19 @@ pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db
         .await?;
     Ok(())
 }
+
+/// Ends every session of a user, but for one if one is named.
+pub async fn end_all(
+    tx: &mut Tx,
+    user_id: UserId,
+    except: Option<SessionId>,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("UPDATE sessions SET ended_at = $3 WHERE user_id = $1 AND id <> $2 AND ended_at IS NULL")
+        .bind(user_id)
+        .bind(except.map(|id| id.to_string()).unwrap_or_default())
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

@@ -10,6 +10,8 @@ pub struct SigningKeyRow {
     pub kid: String,
     /// The public half.
     pub public_key: [u8; 32],
+    /// When another one took its place.
+    pub retired_at: Option<Time>,
     /// The private key, sealed.
     pub sealed_private_key: Vec<u8>,
 }
@@ -22,16 +24,18 @@ impl FromRow for SigningKeyRow {
             public_key: public_key
                 .try_into()
                 .map_err(|_| db::Error::Internal("a public key has 32 bytes".into()))?,
+            retired_at: row.get("retired_at")?,
             sealed_private_key: row.get("sealed_private_key")?,
         })
     }
 }
 
-/// All keys, newest first.
+/// All keys: those that aren't retired first, then by age, the newest first.
 pub async fn all(tx: &mut Tx) -> Result<Vec<SigningKeyRow>, db::Error> {
-    sql("SELECT kid, public_key, sealed_private_key FROM signing_keys ORDER BY created_at DESC, kid")
-        .all(tx)
-        .await
+    sql("SELECT kid, public_key, sealed_private_key, retired_at FROM signing_keys
+         ORDER BY CASE WHEN retired_at IS NULL THEN 0 ELSE 1 END, created_at DESC, kid")
+    .all(tx)
+    .await
 }
 
 /// Adds a key.
@@ -49,5 +53,11 @@ pub async fn insert(
         .bind(now)
         .execute(tx)
         .await?;
+    Ok(())
+}
+
+/// Retires every key that isn't yet.
+pub async fn retire_all(tx: &mut Tx, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE signing_keys SET retired_at = $1 WHERE retired_at IS NULL").bind(now).execute(tx).await?;
     Ok(())
 }

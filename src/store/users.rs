@@ -11,6 +11,8 @@ pub struct User {
     pub id: UserId,
     /// As given.
     pub email: String,
+    /// The form in which addresses are compared.
+    pub email_folded: String,
     /// As given.
     pub username: String,
     /// As given.
@@ -34,6 +36,7 @@ impl FromRow for User {
         Ok(Self {
             id: row.get("id")?,
             email: row.get("email")?,
+            email_folded: row.get("email_folded")?,
             username: row.get("username")?,
             full_name: row.get("full_name")?,
             phone: row.get("phone")?,
@@ -111,6 +114,22 @@ pub async fn set_password_hash(tx: &mut Tx, user_id: UserId, password_hash: &str
         .execute(tx)
         .await?;
     Ok(())
+}
+
+/// Replaces the stored hash if it is still the one that was checked; whether it was.
+pub async fn replace_password_hash(
+    tx: &mut Tx,
+    user_id: UserId,
+    checked: &str,
+    password_hash: &str,
+) -> Result<bool, db::Error> {
+    let changed = sql("UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2")
+        .bind(user_id)
+        .bind(checked)
+        .bind(password_hash)
+        .execute(tx)
+        .await?;
+    Ok(changed == 1)
 }
 
 /// Marks the address as verified; the first time counts.

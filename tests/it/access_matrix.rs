@@ -207,7 +207,12 @@ fn body(path: &str, case: usize) -> Value {
     match path {
         "/v1/auth/register" | "/v1/auth/logout" | "/v1/auth/refresh-token" => json!({}),
         "/v1/auth/verify-email" => json!({"token": "x"}),
-        "/v1/auth/login" => json!({"email": "nobody@example.com", "password": "x"}),
+        "/v1/auth/change-password" => json!({}),
+        "/v1/auth/forgot-password" => json!({"email": format!("case{case}@example.com")}),
+        "/v1/auth/reset-password" => {
+            json!({"token": "x", "password": "Violet-Kettle-9", "password_confirmation": "Violet-Kettle-9"})
+        }
+        "/v1/auth/login" => json!({"email": format!("case{case}@example.com"), "password": "x"}),
         "/service/v1/authorize" => json!({"credential": "tk_x", "operation": "files"}),
         "/service/v1/usage" => {
             json!({"events": [{"id": "e", "source": "s", "time": "2026-03-10T00:00:00Z", "model": "svc-1",

@@ -13,6 +13,7 @@ fn words(path: &str) -> Vec<String> {
 const ELSEWHERE: &[(&str, &str)] = &[
     ("/openapi.json", "openapi::read"),
     ("/.well-known/jwks.json", "api::well_known::jwks"),
+    ("/metrics", "service::metrics::metrics"),
     ("/healthz", "service::health::healthz"),
     ("/readyz", "service::health::readyz"),
 ];
@@ -76,6 +77,9 @@ POST /v1/auth/register
 POST /v1/auth/verify-email
 POST /v1/auth/login
 POST /v1/auth/refresh-token
+POST /v1/auth/forgot-password
+POST /v1/auth/reset-password
+POST /v1/auth/change-password
 GET /v1/auth/me
 POST /v1/auth/logout
 POST /v1/organizations

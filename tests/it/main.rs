@@ -28,6 +28,7 @@ mod faults;
 mod layout;
 mod log;
 mod openapi;
+mod operators;
 mod readme;
 mod sdk;
 mod serve;

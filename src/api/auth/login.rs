@@ -13,8 +13,9 @@ use crate::reply::{Enveloped, private};
 use crate::rules::naming;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
+use crate::store::audit_log::{Action, Event};
 
-use super::{BEARER, REFRESH_TOKEN_MS, expires_in, sign};
+use super::{BEARER, REFRESH_TOKEN_MS, attempts, expires_in, sign};
 
 /// Who says to be whom.
 #[derive(Debug)]
@@ -54,9 +55,11 @@ pub struct LoggedInUser {
 }
 
 /// Checks the password and opens a session. An unknown address costs the same hash as a wrong password.
-pub async fn login(app: App, _: Visitor, Body(body): Body<Login>) -> Result<Enveloped<LoggedIn>, Error> {
+pub async fn login(app: App, scope: Visitor, Body(body): Body<Login>) -> Result<Enveloped<LoggedIn>, Error> {
+    let email_folded = naming::fold(&body.email.0);
+    attempts::count_login(&app, &email_folded, app.clock.now()).await?;
     let mut tx = app.db.read().await?;
-    let user = store::users::by_email(&mut tx, &naming::fold(&body.email.0)).await?;
+    let user = store::users::by_email(&mut tx, &email_folded).await?;
     drop(tx);
     let stored = user.as_ref().map(|user| user.password_hash.as_str());
     let verdict = app.hasher.verify(&body.password.0, stored).await?;
@@ -75,6 +78,10 @@ pub async fn login(app: App, _: Visitor, Body(body): Body<Login>) -> Result<Enve
     store::users::set_last_login(&mut tx, user.id, now).await?;
     let expires_at = now.plus_ms(REFRESH_TOKEN_MS);
     store::sessions::insert(&mut tx, session_id, user.id, body.remember_me, now, expires_at).await?;
+    attempts::forget_logins(&mut tx, &email_folded).await?;
+    let event =
+        Event { action: Action::SessionStarted, target: session_id.to_string(), organization_id: None };
+    store::audit_log::record(&mut tx, &scope.trail().by(user.id), &event, now, &app.random).await?;
     tx.commit().await?;
     let tokens = LoggedIn {
         access_token: sign(&app, TokenKind::Access, user.id, session_id, now).await?,

@@ -5,21 +5,17 @@ use serde::Serialize;
 
 use crate::access::Visitor;
 use crate::app::App;
-use crate::clock::{DAY_MS, Time};
+use crate::clock::Time;
 use crate::error::Error;
-use crate::ids::UserId;
+use crate::ids::{MailId, UserId};
 use crate::input::types::{Email, FullName, Phone, Text, Username};
 use crate::input::{Body, Fields, Record};
-use crate::mail::templates;
 use crate::reply::{Enveloped, ok};
 use crate::rules::password::{self, About};
-use crate::secrets::token::MailToken;
 use crate::store;
-use crate::store::email_tokens::Purpose;
+use crate::store::audit_log::{Action, Event};
+use crate::store::outbox::Template;
 use crate::store::users::NewUser;
-
-/// How long the link in the mail works, in milliseconds (decisions, section 2).
-const VERIFICATION_MS: i64 = DAY_MS;
 
 /// Who wants an account.
 #[derive(Debug)]
@@ -79,7 +75,7 @@ pub struct RegisteredUser {
 /// Makes an account and mails the link that verifies its address.
 pub async fn register(
     app: App,
-    _: Visitor,
+    scope: Visitor,
     Body(body): Body<Register>,
 ) -> Result<Enveloped<Registered>, Error> {
     let password_hash = app.hasher.hash(&body.password.0).await?;
@@ -96,22 +92,14 @@ pub async fn register(
         phone: body.phone.as_ref().map(|phone| phone.0.as_str()),
         password_hash: &password_hash,
     };
-    let token = MailToken::generate(&app.random);
     let mut tx = app.db.write().await?;
     store::users::insert(&mut tx, &new, now).await?;
-    let expires_at = now.plus_ms(VERIFICATION_MS);
-    store::email_tokens::replace(&mut tx, user_id, Purpose::VerifyEmail, token.hash(), now, expires_at)
-        .await?;
+    let mail_id = MailId::new(now, &app.random);
+    store::outbox::insert(&mut tx, mail_id, Template::VerifyEmail, &body.email.display, now).await?;
+    let event = Event { action: Action::UserRegistered, target: user_id.to_string(), organization_id: None };
+    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;
-    let message =
-        templates::verify_email(&body.email.display, &app.public_url, token.expose(), &body.username.display);
-    let verification_email_sent = match app.mailer.deliver(&message, now, &app.random).await {
-        Ok(()) => true,
-        Err(error) => {
-            tracing::error!(user_id = %user_id, "the verification mail could not be delivered: {error}");
-            false
-        }
-    };
+    app.outbox.notify_one();
     let user = RegisteredUser {
         id: user_id,
         email: body.email.display,
@@ -119,5 +107,6 @@ pub async fn register(
         full_name,
         created_at: now,
     };
-    Ok(ok(Registered { user, verification_email_sent }))
+    // Committed with the account, the mail leaves whatever happens to this process.
+    Ok(ok(Registered { user, verification_email_sent: true }))
 }

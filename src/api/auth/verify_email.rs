@@ -12,6 +12,7 @@ use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, ok};
 use crate::secrets::token::MailToken;
 use crate::store;
+use crate::store::audit_log::{Action, Event};
 use crate::store::email_tokens::Purpose;
 
 /// The token of the mail.
@@ -38,7 +39,7 @@ pub struct Verified {
 /// Uses the token up and marks the address as verified.
 pub async fn verify_email(
     app: App,
-    _: Visitor,
+    scope: Visitor,
     Body(body): Body<VerifyEmail>,
 ) -> Result<Enveloped<Verified>, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
@@ -50,6 +51,8 @@ pub async fn verify_email(
         .ok_or_else(refused)?;
     store::users::set_email_verified(&mut tx, user_id, now).await?;
     let user = store::users::by_id(&mut tx, user_id).await?.ok_or_else(refused)?;
+    let event = Event { action: Action::EmailVerified, target: user_id.to_string(), organization_id: None };
+    store::audit_log::record(&mut tx, &scope.trail().by(user_id), &event, now, &app.random).await?;
     tx.commit().await?;
     let verified_at = user.email_verified_at.unwrap_or(now);
     Ok(ok(Verified { email: user.email, verified: true, verified_at }))

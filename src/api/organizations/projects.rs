@@ -19,6 +19,7 @@ use crate::reply::{Enveloped, ok};
 use crate::roles::{ProjectRole, Visibility, effective_project_role};
 use crate::rules::projects::{check_settings, check_visibility};
 use crate::store;
+use crate::store::audit_log::{Action, Event};
 use crate::store::projects::{Filter, Project as ProjectRow};
 
 /// A new project.
@@ -111,6 +112,12 @@ pub async fn create(
     check_visibility(row.visibility, organization.organization.allow_public_projects)?;
     store::projects::insert(&mut tx, &row, &body.name.folded, scope.user_id()).await?;
     store::project_members::insert(&mut tx, row.id, scope.user_id(), ProjectRole::Owner, now).await?;
+    let event = Event {
+        action: Action::ProjectCreated,
+        target: row.id.to_string(),
+        organization_id: Some(row.organization_id),
+    };
+    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;
     Ok(ok(CreatedProject {
         id: row.id,

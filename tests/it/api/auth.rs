@@ -27,7 +27,7 @@ fn from_registration_to_logout() {
         assert_eq!(user["created_at"], START);
         assert!(user["id"].as_str().unwrap().starts_with("user_"));
 
-        let token = world.mailed_token("Ada@Example.com");
+        let token = world.mailed_token("Ada@Example.com").await;
         let verified = world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
         assert_eq!(verified, json!({"email": "Ada@Example.com", "verified": true, "verified_at": START}));
 
@@ -94,7 +94,7 @@ fn tokens_of_one_kind_do_not_pass_for_the_other() {
 fn a_verification_token_works_once_and_for_a_day() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
-        let body = json!({"token": world.mailed_token("Ada@Example.com")});
+        let body = json!({"token": world.mailed_token("Ada@Example.com").await});
         world.clock.advance_ms(DAY_MS);
         let refused = world.post("/v1/auth/verify-email", &body).refused().await;
         assert_eq!(refused, (400, "invalid_token".into()));
@@ -188,7 +188,7 @@ fn an_unverified_person_may_be_kept_out() {
         world.post("/v1/auth/register", &ada()).data().await;
         let body = json!({"email": "ada@example.com", "password": PASSWORD});
         assert_eq!(world.post("/v1/auth/login", &body).refused().await, (403, "email_not_verified".into()));
-        let token = world.mailed_token("Ada@Example.com");
+        let token = world.mailed_token("Ada@Example.com").await;
         world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
         world.post("/v1/auth/login", &body).data().await;
     });
@@ -209,5 +209,216 @@ fn an_address_that_registers_too_often_waits() {
         assert_eq!(elsewhere.status, 400);
         world.clock.advance_ms(30_000);
         assert_eq!(world.post("/v1/auth/register", &json!({})).send().await.status, 400);
+    });
+}
+
+/// A mail's text to this address, newest last.
+async fn mails(world: &World, address: &str) -> Vec<String> {
+    tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+    let folder = std::fs::read_dir(world.data_dir.join("mail"));
+    let mut files: Vec<_> = folder.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let texts = files.iter().map(|file| std::fs::read_to_string(file).unwrap());
+    texts.filter(|text| text.contains(&format!("To: {address}"))).collect()
+}
+
+const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
+
+#[test]
+fn a_forgotten_password_is_reset_by_mail_once() {
+    on_each_database(async |world| {
+        world.post("/v1/auth/register", &ada()).data().await;
+        let before = login(&world, PASSWORD).await;
+        mails(&world, "Ada@Example.com").await;
+        world.clock.advance_ms(1);
+        let answer =
+            world.post("/v1/auth/forgot-password", &json!({"email": "ADA@example.com"})).data().await;
+        assert_eq!(answer["email"], "ADA@example.com");
+        let token = world.mailed_token("Ada@Example.com").await;
+        let reset =
+            |password: &str| json!({"token": token, "password": password, "password_confirmation": password});
+        // A password that breaks a rule leaves the token as it was.
+        let weak = world.post("/v1/auth/reset-password", &reset("short")).send().await;
+        assert_eq!((weak.status, weak.code().as_str()), (400, "invalid_request"));
+        assert!(weak.details().contains(&"password password_too_short".to_owned()));
+        let mut twice = reset(NEW_PASSWORD);
+        twice["password_confirmation"] = json!("Another-Kettle-9");
+        let twice = world.post("/v1/auth/reset-password", &twice).send().await;
+        assert_eq!(twice.details(), ["password_confirmation does_not_match"]);
+        let done = world.post("/v1/auth/reset-password", &reset(NEW_PASSWORD)).data().await;
+        assert_eq!(done["email"], "Ada@Example.com");
+        let again = world.post("/v1/auth/reset-password", &reset(NEW_PASSWORD)).refused().await;
+        assert_eq!(again, (400, "invalid_token".into()));
+        // Every session has ended, the old password is nothing, the new one works.
+        for (method, token) in [("me", "access_token"), ("refresh-token", "refresh_token")] {
+            let path = format!("/v1/auth/{method}");
+            let call = if method == "me" { world.get(&path) } else { world.post(&path, &json!({})) };
+            assert_eq!(call.bearer(before[token].as_str().unwrap()).refused().await.0, 401);
+        }
+        let old = json!({"email": "ada@example.com", "password": PASSWORD});
+        assert_eq!(world.post("/v1/auth/login", &old).refused().await.0, 401);
+        let tokens = login(&world, NEW_PASSWORD).await;
+        let me = world.get("/v1/auth/me").bearer(tokens["access_token"].as_str().unwrap()).data().await;
+        assert_eq!(me["user"]["email_verified"], true, "whoever has the link reads the mail");
+        let told = |mail: &String| mail.contains("Subject: Your password was changed");
+        assert!(mails(&world, "Ada@Example.com").await.iter().any(told));
+    });
+}
+
+#[test]
+fn a_reset_token_lives_an_hour_and_a_new_one_voids_it() {
+    on_each_database(async |world| {
+        world.post("/v1/auth/register", &ada()).data().await;
+        let ask = json!({"email": "ada@example.com"});
+        let reset = async |token: &str| {
+            let body =
+                json!({"token": token, "password": NEW_PASSWORD, "password_confirmation": NEW_PASSWORD});
+            world.post("/v1/auth/reset-password", &body).send().await.status
+        };
+        world.post("/v1/auth/forgot-password", &ask).data().await;
+        let first = world.mailed_token("Ada@Example.com").await;
+        world.clock.advance_ms(1);
+        world.post("/v1/auth/forgot-password", &ask).data().await;
+        let second = world.mailed_token("Ada@Example.com").await;
+        assert_ne!(first, second);
+        assert_eq!(reset(&first).await, 400);
+        world.clock.advance_ms(HOUR_MS);
+        assert_eq!(reset(&second).await, 400);
+        world.clock.advance_ms(-1);
+        assert_eq!(reset(&second).await, 200);
+    });
+}
+
+#[test]
+fn forgot_password_tells_nothing_of_who_has_an_account() {
+    on_each_database(async |world| {
+        world.post("/v1/auth/register", &ada()).data().await;
+        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        let mut answers = Vec::new();
+        for email in ["ada@example.com", "bob@example.com"] {
+            let before = world.app.db.statement_count();
+            let answer = world.post("/v1/auth/forgot-password", &json!({ "email": email })).send().await;
+            answers.push((
+                answer.status,
+                answer.text.replace(email, ""),
+                world.app.db.statement_count() - before,
+            ));
+        }
+        assert_eq!(answers[0], answers[1], "the same words by the same statements");
+        assert_eq!(mails(&world, "bob@example.com").await, Vec::<String>::new());
+        assert_eq!(mails(&world, "Ada@Example.com").await.len(), 2);
+    });
+}
+
+#[test]
+fn a_failed_login_costs_the_same_statements_whoever_it_is() {
+    on_each_database(async |world| {
+        world.post("/v1/auth/register", &ada()).data().await;
+        let mut counts = Vec::new();
+        for email in ["ada@example.com", "bob@example.com"] {
+            let before = world.app.db.statement_count();
+            let body = json!({"email": email, "password": "Wrong-Password-1"});
+            assert_eq!(world.post("/v1/auth/login", &body).refused().await.0, 401);
+            counts.push(world.app.db.statement_count() - before);
+        }
+        assert_eq!(counts[0], counts[1]);
+    });
+}
+
+#[test]
+fn five_resets_an_hour_for_one_address() {
+    on_each_database(async |world| {
+        for email in
+            ["ada@example.com", "ADA@example.com", "Ada@Example.com", "aDa@example.com", "ada@EXAMPLE.com"]
+        {
+            world.post("/v1/auth/forgot-password", &json!({ "email": email })).data().await;
+            world.clock.advance_ms(60_000);
+        }
+        let answer =
+            world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).send().await;
+        assert_eq!((answer.status, answer.code().as_str()), (429, "too_many_attempts"));
+        assert_eq!(answer.header("retry-after"), (55 * 60).to_string());
+        world.post("/v1/auth/forgot-password", &json!({"email": "bob@example.com"})).data().await;
+        world.clock.advance_ms(55 * 60_000);
+        world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
+    });
+}
+
+#[test]
+fn a_changed_password_ends_the_other_sessions() {
+    on_each_database(async |world| {
+        world.post("/v1/auth/register", &ada()).data().await;
+        let (one, other) = (login(&world, PASSWORD).await, login(&world, PASSWORD).await);
+        let token = |tokens: &Value| tokens["access_token"].as_str().unwrap().to_owned();
+        let change = |current: &str, new: &str, again: &str| {
+            let body =
+                json!({"current_password": current, "new_password": new, "new_password_confirmation": again});
+            world.post("/v1/auth/change-password", &body).bearer(&token(&one))
+        };
+        let refused = change("Wrong-1-Wrong", NEW_PASSWORD, NEW_PASSWORD).refused().await;
+        assert_eq!(refused, (401, "wrong_password".into()));
+        let answer = change(PASSWORD, "ada", "bda").send().await;
+        assert!(
+            answer.details().contains(&"new_password_confirmation does_not_match".to_owned()),
+            "{}",
+            answer.text
+        );
+        let answer = change(PASSWORD, "ada", "ada").send().await;
+        assert!(
+            answer.details().contains(&"new_password password_needs_digit".to_owned()),
+            "{}",
+            answer.text
+        );
+        let changed = change(PASSWORD, NEW_PASSWORD, NEW_PASSWORD).data().await;
+        assert_eq!(changed["updated_at"], START);
+        world.get("/v1/auth/me").bearer(&token(&one)).data().await;
+        assert_eq!(world.get("/v1/auth/me").bearer(&token(&other)).refused().await.0, 401);
+        login(&world, NEW_PASSWORD).await;
+        let told = |mail: &String| mail.contains("Subject: Your password was changed");
+        assert!(mails(&world, "Ada@Example.com").await.iter().any(told));
+    });
+}
+
+#[test]
+fn ten_guesses_then_waits_and_parallel_guesses_gain_nothing() {
+    on_each_database(async |world| {
+        world.post("/v1/auth/register", &ada()).data().await;
+        let guess = || {
+            world
+                .post("/v1/auth/login", &json!({"email": "ada@example.com", "password": "Wrong-1-Wrong"}))
+                .send()
+        };
+        let answers = futures_util::future::join_all((0..24).map(|_| guess())).await;
+        let guessed = answers.iter().filter(|answer| answer.status == 401).count();
+        assert_eq!(guessed, 10);
+        let refused = answers.iter().find(|answer| answer.status == 429).unwrap();
+        assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("too_many_attempts", "1"));
+        // The owner waits as well, but not for ever: and then the account is as new.
+        let right = json!({"email": "ada@example.com", "password": PASSWORD});
+        assert_eq!(world.post("/v1/auth/login", &right).refused().await.0, 429);
+        world.clock.advance_ms(1_000);
+        world.post("/v1/auth/login", &right).data().await;
+        for _ in 0..9 {
+            assert_eq!(guess().await.status, 401);
+        }
+        world.post("/v1/auth/login", &right).data().await;
+    });
+}
+
+#[test]
+fn racing_uses_of_one_token_have_one_winner() {
+    on_each_database(async |world| {
+        world.post("/v1/auth/register", &ada()).data().await;
+        let verify = json!({"token": world.mailed_token("Ada@Example.com").await});
+        let calls = (0..16).map(|_| world.post("/v1/auth/verify-email", &verify).send());
+        let answers = futures_util::future::join_all(calls).await;
+        assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+        world.clock.advance_ms(1);
+        world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
+        let token = world.mailed_token("Ada@Example.com").await;
+        let body = json!({"token": token, "password": NEW_PASSWORD, "password_confirmation": NEW_PASSWORD});
+        let calls = (0..16).map(|_| world.post("/v1/auth/reset-password", &body).send());
+        let answers = futures_util::future::join_all(calls).await;
+        assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     });
 }

@@ -219,26 +219,36 @@ impl World {
         tx.commit().await.unwrap();
     }
 
-    /// The token in the newest mail to this address.
-    pub fn mailed_token(&self, address: &str) -> String {
+    /// The token in the newest mail to this address, once what is in the outbox has left.
+    pub async fn mailed_token(&self, address: &str) -> String {
+        tollkeeper::jobs::outbox::send_due(&self.app).await.unwrap();
         mailed_token(&self.data_dir, address)
     }
 }
 
-/// The token in the newest mail to this address.
+/// The token in the newest mail to this address. A server that runs by itself may take a moment to send it.
 pub fn mailed_token(data_dir: &std::path::Path, address: &str) -> String {
+    for _ in 0..400 {
+        if let Some(mail) = newest_mail(data_dir, address) {
+            let is_token = |line: &&str| {
+                line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+            };
+            return mail.lines().map(str::trim_end).find(is_token).expect("no token in the mail").to_owned();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    }
+    panic!("no mail to {address} came");
+}
+
+fn newest_mail(data_dir: &std::path::Path, address: &str) -> Option<String> {
     let mut mails: Vec<_> = std::fs::read_dir(data_dir.join("mail"))
-        .unwrap()
+        .ok()?
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "eml"))
         .filter(|path| std::fs::read_to_string(path).unwrap().contains(address))
         .collect();
     mails.sort();
-    let mail = std::fs::read_to_string(mails.last().expect("no mail")).unwrap();
-    let is_token = |line: &&str| {
-        line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
-    };
-    mail.lines().map(str::trim_end).find(is_token).expect("no token in the mail").to_owned()
+    mails.last().map(|path| std::fs::read_to_string(path).unwrap())
 }
 
 /// The `id` of a reply.

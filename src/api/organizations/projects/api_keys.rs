@@ -18,6 +18,7 @@ use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
 use crate::store::api_keys::{ApiKey as ApiKeyRow, Filter, NewApiKey, StatusFilter};
+use crate::store::audit_log::{Action, Event};
 
 /// A new API key.
 #[derive(Debug)]
@@ -152,6 +153,12 @@ pub async fn create(
     store::api_keys::insert(&mut tx, &new, now).await?;
     store::api_keys::insert_secret(&mut tx, id, secret.hash(), sealed.as_deref(), now).await?;
     let row = store::api_keys::by_id(&mut tx, scope.project_id(), id).await?.ok_or(Code::ApiKeyNotFound)?;
+    let event = Event {
+        action: Action::ApiKeyCreated,
+        target: id.to_string(),
+        organization_id: Some(scope.organization_id()),
+    };
+    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;
     let (restrictions, created_by) = (restrictions(&row), created_by(&row));
     Ok(private(CreatedApiKey {

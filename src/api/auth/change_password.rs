@@ -1,0 +1,78 @@
+//! POST /v1/auth/change-password
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::access::SessionScope;
+use crate::app::App;
+use crate::clock::Time;
+use crate::error::{Code, Error};
+use crate::ids::MailId;
+use crate::input::types::Text;
+use crate::input::{Body, Fields, Record};
+use crate::reply::{Enveloped, private};
+use crate::store;
+use crate::store::audit_log::{Action, Event};
+use crate::store::outbox::Template;
+
+use super::{attempts, check_new_password, check_repeated};
+
+/// The old password and the new one.
+#[derive(Debug)]
+pub struct ChangePassword {
+    current_password: Text<1024>,
+    new_password: Text<1024>,
+}
+
+impl Record for ChangePassword {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let current_password = fields.required("current_password");
+        let new_password = fields.required::<Text<1024>>("new_password");
+        let confirmation = fields.required::<Text<1024>>("new_password_confirmation");
+        check_repeated(fields, "new_password_confirmation", new_password.as_ref(), confirmation.as_ref());
+        Some(Self { current_password: current_password?, new_password: new_password? })
+    }
+}
+
+/// When it was changed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PasswordChanged {
+    message: String,
+    updated_at: Time,
+}
+
+/// Sets the password; every other session of the account ends. A guess at the current password counts like a login.
+pub async fn change_password(
+    app: App,
+    scope: SessionScope,
+    Body(body): Body<ChangePassword>,
+) -> Result<Enveloped<PasswordChanged>, Error> {
+    let mut tx = app.db.read().await?;
+    let user = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
+    drop(tx);
+    check_new_password("new_password", &body.new_password.0, &user)?;
+    attempts::count_login(&app, &user.email_folded, app.clock.now()).await?;
+    let verdict = app.hasher.verify(&body.current_password.0, Some(&user.password_hash)).await?;
+    if !verdict.matches {
+        return Err(Error::new(Code::WrongPassword).param("current_password"));
+    }
+    let password_hash = app.hasher.hash(&body.new_password.0).await?;
+    let now = app.clock.now();
+    let mut tx = app.db.write().await?;
+    // Somebody else may have changed it, or ended this session, while we hashed: then what was checked no longer holds.
+    let replaced =
+        store::users::replace_password_hash(&mut tx, user.id, &user.password_hash, &password_hash).await?;
+    if !replaced || store::sessions::live(&mut tx, scope.session_id(), now).await?.is_none() {
+        return Err(Code::InvalidAccessToken.into());
+    }
+    store::sessions::end_all(&mut tx, user.id, Some(scope.session_id()), now).await?;
+    attempts::forget_logins(&mut tx, &user.email_folded).await?;
+    let mail_id = MailId::new(now, &app.random);
+    store::outbox::insert(&mut tx, mail_id, Template::PasswordChanged, &user.email, now).await?;
+    let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
+    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    tx.commit().await?;
+    app.outbox.notify_one();
+    let message = "Your password is changed; your other sessions have ended.".to_owned();
+    Ok(private(PasswordChanged { message, updated_at: now }))
+}

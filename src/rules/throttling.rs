@@ -1,0 +1,130 @@
+//! How often something may be tried on one account (decisions, section 2): a state machine over times that are handed in.
+//!
+//! An attempt is counted before its outcome is known, so that parallel guesses gain nothing. Nothing is ever locked for
+//! good: an attacker who keeps guessing makes the owner wait a quarter of an hour at most.
+
+use crate::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
+
+/// After this long without an attempt everything is forgotten, in milliseconds.
+pub const FORGET_MS: i64 = DAY_MS;
+/// The first wait after too many failed logins, in milliseconds; each further one is twice as long.
+const FIRST_WAIT_MS: i64 = SECOND_MS;
+/// The longest wait after failed logins, in milliseconds.
+const LONGEST_WAIT_MS: i64 = 15 * MINUTE_MS;
+
+/// What is known of the attempts on one account.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attempts {
+    /// How many there were.
+    pub count: i64,
+    /// When the last one was (logins), or the first one of the current hour (password resets).
+    pub since: Time,
+    /// No attempt counts before this.
+    pub blocked_until: Time,
+}
+
+/// Too many attempts: come back in so many milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// The true wait.
+    pub retry_after_ms: i64,
+    /// Attempts that were free.
+    pub limit: u32,
+}
+
+/// Counts one login attempt. The first `free` failures cost nothing; from then on waits double up to 15 minutes.
+///
+/// # Errors
+/// The wait that is on; the attempt does not count then.
+pub fn login(before: Option<Attempts>, free: u32, now: Time) -> Result<Attempts, Wait> {
+    let before = before.filter(|attempts| now < attempts.since.plus_ms(FORGET_MS));
+    if let Some(attempts) = before
+        && now < attempts.blocked_until
+    {
+        return Err(Wait { retry_after_ms: attempts.blocked_until.unix_ms() - now.unix_ms(), limit: free });
+    }
+    let count = before.map_or(0, |attempts| attempts.count).saturating_add(1);
+    let over = count - i64::from(free);
+    let wait_ms = match u32::try_from(over) {
+        // Past 2^20 seconds the longest wait has long been reached.
+        Ok(over) => FIRST_WAIT_MS.saturating_mul(1_i64 << over.min(20)).min(LONGEST_WAIT_MS),
+        Err(_) => 0,
+    };
+    Ok(Attempts { count, since: now, blocked_until: now.plus_ms(wait_ms) })
+}
+
+/// Counts one request for a password reset: so many an hour.
+///
+/// # Errors
+/// The wait until the hour is over.
+pub fn password_reset(before: Option<Attempts>, per_hour: u32, now: Time) -> Result<Attempts, Wait> {
+    match before.filter(|attempts| now < attempts.since.plus_ms(HOUR_MS)) {
+        None => Ok(Attempts { count: 1, since: now, blocked_until: now }),
+        Some(attempts) if attempts.count >= i64::from(per_hour) => {
+            let retry_after_ms = attempts.since.plus_ms(HOUR_MS).unix_ms() - now.unix_ms();
+            Err(Wait { retry_after_ms, limit: per_hour })
+        }
+        Some(attempts) => Ok(Attempts { count: attempts.count.saturating_add(1), ..attempts }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Time = Time::from_unix_ms(1_700_000_000_000);
+
+    #[test]
+    fn ten_are_free_then_waits_double_up_to_a_quarter_of_an_hour() {
+        let (mut attempts, mut now, mut waits) = (None, START, Vec::new());
+        for _ in 0..24 {
+            let next = login(attempts, 10, now).unwrap();
+            let wait_s = (next.blocked_until.unix_ms() - now.unix_ms()) / SECOND_MS;
+            waits.push(wait_s);
+            if wait_s > 0 {
+                let early = login(Some(next), 10, next.blocked_until.plus_ms(-1)).unwrap_err();
+                assert_eq!(early, Wait { retry_after_ms: 1, limit: 10 });
+            }
+            (attempts, now) = (Some(next), next.blocked_until);
+        }
+        let expected =
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900, 900, 900, 900];
+        assert_eq!(waits, expected);
+    }
+
+    #[test]
+    fn a_day_without_attempts_forgets() {
+        let attempts = Attempts { count: 50, since: START, blocked_until: START };
+        assert_eq!(login(Some(attempts), 10, START.plus_ms(DAY_MS - 1)).unwrap().count, 51);
+        assert_eq!(login(Some(attempts), 10, START.plus_ms(DAY_MS)).unwrap().count, 1);
+    }
+
+    #[test]
+    fn five_resets_an_hour() {
+        let mut attempts = None;
+        for n in 0..5 {
+            attempts = Some(password_reset(attempts, 5, START.plus_ms(n * MINUTE_MS)).unwrap());
+        }
+        let refused = password_reset(attempts, 5, START.plus_ms(10 * MINUTE_MS)).unwrap_err();
+        assert_eq!(refused.retry_after_ms, 50 * MINUTE_MS);
+        assert_eq!(password_reset(attempts, 5, START.plus_ms(HOUR_MS)).unwrap().count, 1);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn waiting_as_told_always_helps(gaps in proptest::collection::vec(0_i64..2_000_000, 1..60)) {
+            let (mut attempts, mut now) = (None, START);
+            for gap in gaps {
+                now = now.plus_ms(gap);
+                let counted = login(attempts, 10, now).or_else(|wait| {
+                    now = now.plus_ms(wait.retry_after_ms);
+                    login(attempts, 10, now)
+                });
+                proptest::prop_assert!(counted.is_ok());
+                let counted = counted.unwrap();
+                proptest::prop_assert!(counted.blocked_until.unix_ms() - now.unix_ms() <= LONGEST_WAIT_MS);
+                attempts = Some(counted);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Who did what, on what, from where and when; in the same transaction as what was done.
+
+use crate::access::Trail;
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{AuditId, OrganizationId};
+use crate::random::Random;
+
+/// What was done. The word never changes once released.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// An account was made.
+    UserRegistered,
+    /// An address was verified.
+    EmailVerified,
+    /// A login.
+    SessionStarted,
+    /// A logout.
+    SessionEnded,
+    /// A new password by its owner.
+    PasswordChanged,
+    /// A new password by the link in a mail.
+    PasswordReset,
+    /// A new organization.
+    OrganizationCreated,
+    /// A new project.
+    ProjectCreated,
+    /// A new API key.
+    ApiKeyCreated,
+    /// A new signing key.
+    SigningKeyRotated,
+}
+
+impl Action {
+    /// Every action.
+    pub const ALL: [Self; 10] = [
+        Self::UserRegistered,
+        Self::EmailVerified,
+        Self::SessionStarted,
+        Self::SessionEnded,
+        Self::PasswordChanged,
+        Self::PasswordReset,
+        Self::OrganizationCreated,
+        Self::ProjectCreated,
+        Self::ApiKeyCreated,
+        Self::SigningKeyRotated,
+    ];
+
+    /// The word in the trail.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UserRegistered => "user.registered",
+            Self::EmailVerified => "user.email_verified",
+            Self::SessionStarted => "session.started",
+            Self::SessionEnded => "session.ended",
+            Self::PasswordChanged => "user.password_changed",
+            Self::PasswordReset => "user.password_reset",
+            Self::OrganizationCreated => "organization.created",
+            Self::ProjectCreated => "project.created",
+            Self::ApiKeyCreated => "api_key.created",
+            Self::SigningKeyRotated => "signing_key.rotated",
+        }
+    }
+}
+
+/// What an entry is about.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// What was done.
+    pub action: Action,
+    /// On what: an id.
+    pub target: String,
+    /// In which organization, where there is one.
+    pub organization_id: Option<OrganizationId>,
+}
+
+/// Adds an entry.
+pub async fn record(
+    tx: &mut Tx,
+    trail: &Trail,
+    event: &Event,
+    now: Time,
+    random: &Random,
+) -> Result<(), db::Error> {
+    sql(
+        "INSERT INTO audit_log (id, happened_at, actor, action, target, organization_id, address, request_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(AuditId::new(now, random))
+    .bind(now)
+    .bind(trail.actor.as_str())
+    .bind(event.action.as_str())
+    .bind(event.target.as_str())
+    .bind(event.organization_id)
+    .bind(trail.address.map(|address| address.to_string()))
+    .bind(trail.request_id.map(|id| id.to_string()))
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// A row of `audit_log`.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct AuditEntry {
+    /// Primary key; sorts by time.
+    pub id: AuditId,
+    /// When.
+    pub happened_at: Time,
+    /// Who: a user, a key, `anonymous`, or `operator` for the command line.
+    pub actor: String,
+    /// What.
+    pub action: String,
+    /// On what.
+    pub target: String,
+    /// In which organization.
+    pub organization_id: Option<OrganizationId>,
+    /// From where.
+    pub address: Option<String>,
+    /// In which request.
+    pub request_id: Option<String>,
+}
+
+impl FromRow for AuditEntry {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            happened_at: row.get("happened_at")?,
+            actor: row.get("actor")?,
+            action: row.get("action")?,
+            target: row.get("target")?,
+            organization_id: row.get("organization_id")?,
+            address: row.get("address")?,
+            request_id: row.get("request_id")?,
+        })
+    }
+}
+
+/// Which entries are wanted; an empty text means any.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// By whom.
+    pub actor: String,
+    /// What.
+    pub action: String,
+    /// On what.
+    pub target: String,
+    /// In which organization.
+    pub organization_id: String,
+    /// From then on.
+    pub since: Option<Time>,
+    /// Before then.
+    pub until: Option<Time>,
+    /// At most so many, the newest.
+    pub limit: i64,
+}
+
+/// The newest entries that fit, newest first.
+pub async fn list(tx: &mut Tx, filter: &Filter) -> Result<Vec<AuditEntry>, db::Error> {
+    sql("SELECT * FROM audit_log
+         WHERE ($1 = '' OR actor = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR target = $3)
+           AND ($4 = '' OR organization_id = $4) AND happened_at >= $5 AND happened_at < $6
+         ORDER BY id DESC LIMIT $7")
+    .bind(filter.actor.as_str())
+    .bind(filter.action.as_str())
+    .bind(filter.target.as_str())
+    .bind(filter.organization_id.as_str())
+    .bind(filter.since.unwrap_or(Time::from_unix_ms(i64::MIN)))
+    .bind(filter.until.unwrap_or(Time::from_unix_ms(i64::MAX)))
+    .bind(filter.limit)
+    .heavy()
+    .all(tx)
+    .await
+}

@@ -1,0 +1,114 @@
+//! Mail that has not left yet.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::MailId;
+
+/// What a mail says. Tokens are made when it leaves: none is stored here.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Template {
+    /// Confirm your address.
+    VerifyEmail,
+    /// Choose a new password; to nobody when the address has no account.
+    ResetPassword,
+    /// Your password was changed.
+    PasswordChanged,
+}
+
+impl Template {
+    /// Every template.
+    pub const ALL: [Self; 3] = [Self::VerifyEmail, Self::ResetPassword, Self::PasswordChanged];
+
+    /// The word in the database and the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::VerifyEmail => "verify_email",
+            Self::ResetPassword => "reset_password",
+            Self::PasswordChanged => "password_changed",
+        }
+    }
+}
+
+/// A row of `outbox`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueuedMail {
+    /// Primary key.
+    pub id: MailId,
+    /// What it says.
+    pub template: Template,
+    /// Whom it is for; the account is looked up when it leaves.
+    pub email: String,
+    /// When it was put here.
+    pub created_at: Time,
+    /// Attempts so far, this one included.
+    pub attempts: i64,
+}
+
+impl FromRow for QueuedMail {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let word: String = row.get("template")?;
+        let template = Template::ALL.into_iter().find(|template| template.as_str() == word);
+        Ok(Self {
+            id: row.get("id")?,
+            template: template.ok_or_else(|| db::Error::Internal(format!("template is {word:?}")))?,
+            email: row.get("email")?,
+            created_at: row.get("created_at")?,
+            attempts: row.get("attempts")?,
+        })
+    }
+}
+
+/// Puts a mail into the outbox: it leaves when, and only when, this transaction is committed.
+pub async fn insert(
+    tx: &mut Tx,
+    id: MailId,
+    template: Template,
+    email: &str,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO outbox (id, template, email, created_at, next_attempt_at, attempts) VALUES ($1, $2, $3, $4, $4, 0)")
+        .bind(id)
+        .bind(template.as_str())
+        .bind(email)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Takes mails that are due; nobody else gets them before `leased_until`, when whoever took them is taken for dead.
+pub async fn claim(
+    tx: &mut Tx,
+    most: i64,
+    now: Time,
+    leased_until: Time,
+) -> Result<Vec<QueuedMail>, db::Error> {
+    // The outer condition is looked at again after waiting for another replica's claim, the inner one isn't.
+    sql("UPDATE outbox SET attempts = attempts + 1, next_attempt_at = $3
+         WHERE next_attempt_at <= $2 AND id IN
+               (SELECT id FROM outbox WHERE next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1)
+         RETURNING id, template, email, created_at, attempts")
+    .bind(most)
+    .bind(now)
+    .bind(leased_until)
+    .all(tx)
+    .await
+}
+
+/// Sets the next attempt.
+pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error> {
+    sql("UPDATE outbox SET next_attempt_at = $2 WHERE id = $1").bind(id).bind(at).execute(tx).await?;
+    Ok(())
+}
+
+/// Removes a mail: it has left, or never will.
+pub async fn remove(tx: &mut Tx, id: MailId) -> Result<(), db::Error> {
+    sql("DELETE FROM outbox WHERE id = $1").bind(id).execute(tx).await?;
+    Ok(())
+}
+
+/// How many wait.
+pub async fn count(tx: &mut Tx) -> Result<i64, db::Error> {
+    let (count,): (i64,) = sql("SELECT COUNT(*) FROM outbox").one(tx).await?;
+    Ok(count)
+}

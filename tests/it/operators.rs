@@ -1,0 +1,152 @@
+//! What operators do beside a running server: rotating the signing key, reading the audit trail.
+
+use serde_json::json;
+use tollkeeper::clock::{DAY_MS, HOUR_MS};
+use tollkeeper::live::signing_keys::SigningKeys;
+use tollkeeper::secrets::jwt::TokenKind;
+use tollkeeper::store::audit_log::{self, Filter};
+
+use crate::support::world::{PASSWORD, World, on_each_database};
+
+async fn rotate(world: &World) -> String {
+    let mut tx = world.app.db.write().await.unwrap();
+    let kid = SigningKeys::rotate(&world.app, &mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+    kid
+}
+
+#[test]
+fn a_rotated_key_logs_nobody_out() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let kids = async || {
+            let jwks = world.get("/.well-known/jwks.json").bare().await;
+            let keys = jwks["keys"].as_array().unwrap().clone();
+            keys.iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let before = kids().await;
+        assert_eq!(before.len(), 1);
+        world.clock.advance_ms(1);
+        let new = rotate(&world).await;
+        // A server that runs meanwhile signs with the new key within five seconds.
+        world.clock.advance_ms(5_000);
+        assert_eq!(kids().await, [new.clone(), before[0].clone()]);
+        let signed = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
+        assert_ne!(signed.split('.').next(), ada.access_token.split('.').next(), "another kid");
+        for token in [&ada.access_token, &signed] {
+            world.get("/v1/auth/me").bearer(token).data().await;
+        }
+        let answer = world.get("/.well-known/jwks.json").send().await;
+        assert_eq!(answer.header("cache-control"), "public, max-age=300");
+        // The old key goes when the last token that it signed has ended.
+        world.clock.advance_ms(30 * DAY_MS);
+        assert_eq!(kids().await.len(), 2);
+        world.clock.advance_ms(HOUR_MS);
+        assert_eq!(kids().await, [new]);
+    });
+}
+
+#[test]
+fn a_token_of_another_replica_s_new_key_is_met_at_once() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let before = world.app.signing_keys.keyset(&world.app).await.unwrap();
+        rotate(&world).await;
+        // This replica still holds the old keyset, and the new key's token comes: it looks, and finds it.
+        let fresh = SigningKeys::new();
+        let keyset = fresh.keyset(&world.app).await.unwrap();
+        assert_ne!(keyset.active_kid(), before.active_kid());
+        let url = world.app.public_url.clone();
+        let now = world.clock.now();
+        let claims = before.verify(&ada.access_token, TokenKind::Access, &url, &url, now).unwrap();
+        let token = keyset.sign(TokenKind::Access, &claims);
+        world.get("/v1/auth/me").bearer(&token).data().await;
+    });
+}
+
+#[test]
+fn a_repeated_token_is_remembered_and_still_ends() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
+        world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
+        // What is remembered for one use is nothing for another.
+        let refused =
+            world.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.access_token).refused().await;
+        assert_eq!(refused.0, 401);
+        world.clock.advance_ms(HOUR_MS);
+        assert_eq!(world.get("/v1/auth/me").bearer(&ada.access_token).refused().await.0, 401);
+        world.clock.advance_ms(-1_000);
+        world.post("/v1/auth/logout", &json!({})).bearer(&ada.access_token).data().await;
+        assert_eq!(world.get("/v1/auth/me").bearer(&ada.access_token).refused().await.0, 401);
+    });
+}
+
+#[test]
+fn every_change_leaves_an_entry() {
+    on_each_database(async |world| {
+        let register = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
+        let user =
+            world.post("/v1/auth/register", &register).from("192.0.2.7").data().await["user"]["id"].clone();
+        let verify = json!({"token": world.mailed_token("eve@example.com").await});
+        world.post("/v1/auth/verify-email", &verify).data().await;
+        let login = json!({"email": "eve@example.com", "password": PASSWORD});
+        let token =
+            world.post("/v1/auth/login", &login).data().await["access_token"].as_str().unwrap().to_owned();
+        let made = world.post("/v1/organizations", &json!({"name": "Acme"})).bearer(&token).data().await;
+        let organization = made["id"].as_str().unwrap();
+        let path = format!("/v1/organizations/{organization}/projects");
+        let project = world.post(&path, &json!({"name": "Shop"})).bearer(&token).data().await["id"].clone();
+        let path = format!("{path}/{}/api-keys", project.as_str().unwrap());
+        let key = world.post(&path, &json!({"name": "k"})).bearer(&token).data().await;
+        let change = json!({"current_password": PASSWORD, "new_password": "Violet-Kettle-Orbit-9",
+            "new_password_confirmation": "Violet-Kettle-Orbit-9"});
+        world.post("/v1/auth/change-password", &change).bearer(&token).data().await;
+        world.post("/v1/auth/logout", &json!({})).bearer(&token).data().await;
+        // What is refused leaves none.
+        world.post("/v1/organizations", &json!({})).bearer(&token).send().await;
+
+        let all = Filter { limit: 100, ..Filter::default() };
+        let mut tx = world.app.db.read().await.unwrap();
+        let entries = audit_log::list(&mut tx, &all).await.unwrap();
+        let mut actions: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
+        actions.sort_unstable();
+        let expected = [
+            "api_key.created",
+            "organization.created",
+            "project.created",
+            "session.ended",
+            "session.started",
+            "user.email_verified",
+            "user.password_changed",
+            "user.registered",
+        ];
+        assert_eq!(actions, expected);
+        let entry = |action: &str| entries.iter().find(|entry| entry.action == action).unwrap();
+        let registered = entry("user.registered");
+        assert_eq!(
+            (registered.actor.as_str(), registered.address.as_deref()),
+            ("anonymous", Some("192.0.2.7"))
+        );
+        assert_eq!(registered.target, user.as_str().unwrap());
+        assert!(registered.request_id.as_ref().unwrap().starts_with("req_"));
+        let created = entry("api_key.created");
+        assert_eq!(json!([created.actor, created.target]), json!([user, key["id"]]));
+        assert_eq!(created.organization_id.unwrap().to_string(), organization);
+        let text = serde_json::to_string(&entries).unwrap();
+        for secret in [PASSWORD, "Violet-Kettle-Orbit-9", &token, key["key"].as_str().unwrap()] {
+            assert!(!text.contains(secret));
+        }
+
+        let count = async |filter: Filter| {
+            let mut tx = world.app.db.read().await.unwrap();
+            audit_log::list(&mut tx, &filter).await.unwrap().len()
+        };
+        assert_eq!(count(Filter { limit: 3, ..Filter::default() }).await, 3);
+        assert_eq!(count(Filter { organization_id: organization.into(), ..all.clone() }).await, 3);
+        assert_eq!(count(Filter { actor: user.as_str().unwrap().into(), ..all.clone() }).await, 7);
+        assert_eq!(count(Filter { action: "session.started".into(), ..all.clone() }).await, 1);
+        assert_eq!(count(Filter { until: Some(world.clock.now()), ..all.clone() }).await, 0);
+        assert_eq!(count(Filter { since: Some(world.clock.now()), ..all.clone() }).await, 8);
+    });
+}
