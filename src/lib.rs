@@ -21,6 +21,7 @@ pub mod clock;
 pub mod config;
 pub mod db;
 pub mod error;
+pub mod html;
 pub mod ids;
 pub mod input;
 pub mod jobs;

@@ -4,6 +4,7 @@
 //! the token also stands alone on one of them, for whoever can't click the link.
 
 use super::{Message, one_line};
+use crate::html::escape;
 
 /// Asks the owner of an address to confirm it.
 pub fn verify_email(to: &str, public_url: &str, token: &str, username: &str) -> Message {
@@ -90,20 +91,4 @@ impl Letter<'_> {
             link: self.link.map(|link| link.url),
         }
     }
-}
-
-/// Text for HTML content and quoted attributes (OWASP Cross Site Scripting Prevention Cheat Sheet, rule 1 and 2).
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#x27;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
