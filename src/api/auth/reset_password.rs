@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::Visitor;
+use crate::access::{Trail, Visitor};
 use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::MailId;
@@ -21,8 +21,8 @@ use super::{attempts, check_new_password, check_repeated};
 /// A new password, and the token that allows it.
 #[derive(Debug)]
 pub struct ResetPassword {
-    token: Text<512>,
-    password: Text<1024>,
+    pub(crate) token: Text<512>,
+    pub(crate) password: Text<1024>,
 }
 
 impl Record for ResetPassword {
@@ -49,15 +49,22 @@ pub async fn reset_password(
     scope: Visitor,
     Body(body): Body<ResetPassword>,
 ) -> Result<Enveloped<PasswordReset>, Error> {
+    let email = reset(&app, scope.trail(), &body.token.0, &body.password.0).await?;
+    let message = "Your password is changed: log in with the new one.".to_owned();
+    Ok(private(PasswordReset { message, email }))
+}
+
+/// The same for the page behind the mailed link; the account's address.
+pub(crate) async fn reset(app: &App, trail: &Trail, token: &str, password: &str) -> Result<String, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
-    let token = MailToken::parse(&body.token.0).ok_or_else(refused)?;
+    let token = MailToken::parse(token).ok_or_else(refused)?;
     let mut tx = app.db.read().await?;
     let owner =
         store::email_tokens::owner(&mut tx, Purpose::ResetPassword, token.hash(), app.clock.now()).await?;
     let user = store::users::by_id(&mut tx, owner.ok_or_else(refused)?).await?.ok_or_else(refused)?;
     drop(tx);
-    check_new_password("password", &body.password.0, &user)?;
-    let password_hash = app.hasher.hash(&body.password.0).await?;
+    check_new_password("password", password, &user)?;
+    let password_hash = app.hasher.hash(password).await?;
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     // Of two that come with the same token, only one gets here with it.
@@ -72,9 +79,8 @@ pub async fn reset_password(
     let mail_id = MailId::new(now, &app.random);
     store::outbox::insert(&mut tx, mail_id, Template::PasswordChanged, &user.email, now).await?;
     let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };
-    store::audit_log::record(&mut tx, &scope.trail().by(user.id), &event, now, &app.random).await?;
+    store::audit_log::record(&mut tx, &trail.by(user.id), &event, now, &app.random).await?;
     tx.commit().await?;
     app.outbox.notify_one();
-    let message = "Your password is changed: log in with the new one.".to_owned();
-    Ok(private(PasswordReset { message, email: user.email }))
+    Ok(user.email)
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::Visitor;
+use crate::access::{Trail, Visitor};
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::{Code, Error};
@@ -18,7 +18,7 @@ use crate::store::email_tokens::Purpose;
 /// The token of the mail.
 #[derive(Debug)]
 pub struct VerifyEmail {
-    token: Text<512>,
+    pub(crate) token: Text<512>,
 }
 
 impl Record for VerifyEmail {
@@ -31,7 +31,7 @@ impl Record for VerifyEmail {
 /// The verified address.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Verified {
-    email: String,
+    pub(crate) email: String,
     verified: bool,
     verified_at: Time,
 }
@@ -42,8 +42,13 @@ pub async fn verify_email(
     scope: Visitor,
     Body(body): Body<VerifyEmail>,
 ) -> Result<Enveloped<Verified>, Error> {
+    verify(&app, scope.trail(), &body.token.0).await.map(ok)
+}
+
+/// The same for the page behind the mailed link.
+pub(crate) async fn verify(app: &App, trail: &Trail, token: &str) -> Result<Verified, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
-    let token = MailToken::parse(&body.token.0).ok_or_else(refused)?;
+    let token = MailToken::parse(token).ok_or_else(refused)?;
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     let user_id = store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
@@ -52,8 +57,8 @@ pub async fn verify_email(
     store::users::set_email_verified(&mut tx, user_id, now).await?;
     let user = store::users::by_id(&mut tx, user_id).await?.ok_or_else(refused)?;
     let event = Event { action: Action::EmailVerified, target: user_id.to_string(), organization_id: None };
-    store::audit_log::record(&mut tx, &scope.trail().by(user_id), &event, now, &app.random).await?;
+    store::audit_log::record(&mut tx, &trail.by(user_id), &event, now, &app.random).await?;
     tx.commit().await?;
     let verified_at = user.email_verified_at.unwrap_or(now);
-    Ok(ok(Verified { email: user.email, verified: true, verified_at }))
+    Ok(Verified { email: user.email, verified: true, verified_at })
 }
