@@ -22,6 +22,8 @@ use json::Json;
 
 /// The largest body, in bytes (decisions, section 1).
 pub const MAX_BODY_BYTES: usize = 1024 * 1024;
+/// The largest form, in bytes: a token and two passwords of the longest kind, each byte written as three.
+pub const MAX_FORM_BYTES: usize = 64 * 1024;
 
 /// What a handler takes besides the application and its scope.
 pub trait Input: Sized + Send + 'static {
@@ -37,6 +39,8 @@ pub trait Input: Sized + Send + 'static {
 pub struct Description {
     /// The JSON body, if it takes one.
     pub body: Option<ObjectSchema>,
+    /// The HTML form, if it takes one.
+    pub form: Option<ObjectSchema>,
     /// The query parameters, if it takes some.
     pub query: Option<ObjectSchema>,
 }
@@ -60,7 +64,7 @@ pub struct Body<T>(pub T);
 
 impl<T: Record> Input for Body<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
-        let bytes = read_body(call).await?;
+        let bytes = read_body(call, MAX_BODY_BYTES).await?;
         if !bytes.is_empty() {
             check_content_type(&call.headers)?;
         }
@@ -68,7 +72,7 @@ impl<T: Record> Input for Body<T> {
         Ok(Self(fields::read(app, entries)?))
     }
     fn describe() -> Description {
-        Description { body: Some(fields::describe::<T>()), query: None }
+        Description { body: Some(fields::describe::<T>()), ..Description::default() }
     }
 }
 
@@ -78,10 +82,10 @@ pub struct Query<T>(pub T);
 
 impl<T: Record> Input for Query<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
-        Ok(Self(fields::read(app, query_entries(call.uri.query().unwrap_or_default())?)?))
+        Ok(Self(fields::read(app, query_entries(call)?)?))
     }
     fn describe() -> Description {
-        Description { body: None, query: Some(fields::describe::<T>()) }
+        Description { query: Some(fields::describe::<T>()), ..Description::default() }
     }
 }
 
@@ -91,8 +95,8 @@ pub struct QueryOrBody<T>(pub T);
 
 impl<T: Record> Input for QueryOrBody<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
-        let mut entries = query_entries(call.uri.query().unwrap_or_default())?;
-        let bytes = read_body(call).await?;
+        let mut entries = query_entries(call)?;
+        let bytes = read_body(call, MAX_BODY_BYTES).await?;
         if !bytes.is_empty() {
             check_content_type(&call.headers)?;
             let body = object_entries(&bytes, Origin::Body)?;
@@ -102,18 +106,64 @@ impl<T: Record> Input for QueryOrBody<T> {
         Ok(Self(fields::read(app, entries)?))
     }
     fn describe() -> Description {
-        Description { body: None, query: Some(fields::describe::<T>()) }
+        Description { query: Some(fields::describe::<T>()), ..Description::default() }
     }
 }
 
-async fn read_body(call: &mut Call) -> Result<Bytes, Error> {
+/// The body of an HTML form. What is wrong with its fields is the handler's to show, beside the form.
+pub struct Form<T> {
+    /// The fields, or everything that is wrong with them.
+    pub fields: Result<T, Error>,
+    sent: Vec<Entry>,
+}
+
+impl<T> Form<T> {
+    /// A field as it was sent, good or not; the empty text when there is none of this name.
+    pub fn sent(&self, name: &str) -> &str {
+        match self.sent.iter().find(|entry| entry.name == name) {
+            Some(Entry { value: Json::Text(text), .. }) => text,
+            _ => "",
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Form<T> {
+    /// Passwords come as such fields.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Form(***)")
+    }
+}
+
+impl<T: Record> Input for Form<T> {
+    async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
+        let bytes = read_body(call, MAX_FORM_BYTES).await?;
+        if !bytes.is_empty() && essence(&call.headers) != FORM {
+            return Err(Error::new(Code::UnsupportedContentType)
+                .param("content-type")
+                .message(format!("Send the form with the header `Content-Type: {FORM}`.")));
+        }
+        let sent = match std::str::from_utf8(&bytes) {
+            Ok(text) => pairs(text).ok_or_else(|| not_utf8("body", "form"))?,
+            Err(_) => return Err(not_utf8("body", "form")),
+        };
+        Ok(Self { fields: fields::read(app, sent.clone()), sent })
+    }
+    fn describe() -> Description {
+        Description { form: Some(fields::describe::<T>()), ..Description::default() }
+    }
+}
+
+/// What browsers send forms as.
+pub const FORM: &str = "application/x-www-form-urlencoded";
+
+async fn read_body(call: &mut Call, limit: usize) -> Result<Bytes, Error> {
     let declared =
         call.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
-    if declared.is_some_and(|length: u64| length > MAX_BODY_BYTES as u64) {
+    if declared.is_some_and(|length: u64| length > limit as u64) {
         return Err(Code::PayloadTooLarge.into());
     }
     let body = std::mem::replace(&mut call.body, HttpBody::empty());
-    match axum::body::to_bytes(body, MAX_BODY_BYTES).await {
+    match axum::body::to_bytes(body, limit).await {
         Ok(bytes) => Ok(bytes),
         Err(error) if is_length_limit(&error) => Err(Code::PayloadTooLarge.into()),
         Err(_) => {
@@ -134,11 +184,15 @@ fn is_length_limit(error: &axum::Error) -> bool {
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let essence = value.split(';').next().unwrap_or_default().trim();
-    let json = essence.eq_ignore_ascii_case("application/json")
-        || (essence.len() > 5 && essence.to_ascii_lowercase().ends_with("+json"));
+    let essence = essence(headers);
+    let json = essence == "application/json" || (essence.len() > 5 && essence.ends_with("+json"));
     if json { Ok(()) } else { Err(Error::new(Code::UnsupportedContentType).param("content-type")) }
+}
+
+/// The content type without parameters, in lower case.
+fn essence(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// The fields of a JSON object. An empty body is an empty object, so that a missing body is told which fields it lacks.
@@ -156,9 +210,18 @@ pub fn object_entries(bytes: &[u8], origin: Origin) -> Result<Vec<Entry>, Error>
     }
 }
 
-fn query_entries(query: &str) -> Result<Vec<Entry>, Error> {
+fn query_entries(call: &Call) -> Result<Vec<Entry>, Error> {
+    pairs(call.uri.query().unwrap_or_default()).ok_or_else(|| not_utf8("query", "query string"))
+}
+
+fn not_utf8(param: &'static str, what: &str) -> Error {
+    Error::new(Code::InvalidRequest).param(param).message(format!("The {what} is not valid UTF-8."))
+}
+
+/// The names and values of application/x-www-form-urlencoded; none when they aren't UTF-8.
+fn pairs(text: &str) -> Option<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decode(name)?, Json::Text(decode(value)?));
         // `name[]` is how several clients spell a repeated parameter.
@@ -172,13 +235,11 @@ fn query_entries(query: &str) -> Result<Vec<Entry>, Error> {
             }
         }
     }
-    Ok(entries)
+    Some(entries)
 }
 
-/// Undoes percent-encoding and `+` of a query (application/x-www-form-urlencoded).
-fn decode(text: &str) -> Result<String, Error> {
+/// Undoes percent-encoding and `+`.
+fn decode(text: &str) -> Option<String> {
     let spaced = text.replace('+', " ");
-    percent_encoding::percent_decode_str(&spaced).decode_utf8().map(std::borrow::Cow::into_owned).map_err(
-        |_| Error::new(Code::InvalidRequest).param("query").message("The query string is not valid UTF-8."),
-    )
+    percent_encoding::percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }

@@ -30,7 +30,7 @@ pub trait Field: Sized {
 pub enum Origin {
     /// A JSON body: types are exact, unknown fields are refused.
     Body,
-    /// The query string: everything is text, unknown parameters are ignored.
+    /// The query string or an HTML form: everything is text, what is unknown is ignored.
     Query,
 }
 
