@@ -6,7 +6,7 @@
 //! 2. [`server`] brings a request from the socket to its route and logs one line about it.
 //! 3. [`access`] is the gate: it turns a bearer into a scope, or refuses. [`roles`] is its table.
 //! 4. [`input`] reads bodies and query parameters; [`reply`] and [`error`] write answers.
-//! 5. [`api`] and [`service`] hold the handlers, laid out like the URLs.
+//! 5. [`api`] and [`service`] hold the handlers, laid out like the URLs; [`pages`] what people meet behind mail links.
 //! 6. [`rules`] decide, without input or output; [`store`] holds the SQL; [`db`] the two drivers.
 //! 7. [`live`] is what one replica keeps in memory; [`secrets`] is everything that must not leak.
 //! 8. [`jobs`] go on without a request; [`mail`] leaves through an outbox.
@@ -31,6 +31,7 @@ pub mod mail;
 pub mod metrics;
 pub mod money;
 pub mod openapi;
+pub mod pages;
 pub mod random;
 pub mod reply;
 pub mod roles;

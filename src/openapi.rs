@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::error::{Code, Error};
-use crate::input::Nothing;
 use crate::input::fields::ObjectSchema;
+use crate::input::{self, Nothing};
 use crate::reply::Bare;
-use crate::routes::{self, Listener, Route};
+use crate::routes::{self, ErrorShape, Listener, Route};
 
 /// The document as a reply: the one body whose shape is somebody else's standard.
 #[derive(Debug, Serialize)]
@@ -95,13 +95,12 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         "responses": responses(route, generator),
         "security": route.access.scheme.map_or_else(|| json!([]), |scheme| json!([{scheme: []}])),
     });
-    if let (Some(operation), Some(body)) = (operation.as_object_mut(), input.body) {
-        let example = example(&body);
-        let schema = body.to_value();
-        operation.insert(
-            "requestBody".into(),
-            json!({"required": true, "content": {"application/json": {"schema": schema, "example": example}}}),
-        );
+    let bodies = [("application/json", input.body), (input::FORM, input.form)];
+    for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
+        let content = json!({content_type: {"schema": body.to_value(), "example": example(&body)}});
+        if let Some(operation) = operation.as_object_mut() {
+            operation.insert("requestBody".into(), json!({"required": true, "content": content}));
+        }
     }
     if let (Some(operation), true) = (operation.as_object_mut(), route.listener == Listener::Service) {
         let server = json!({"url": "http://127.0.0.1:8081", "description": "The service listener"});
@@ -196,16 +195,23 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     let schema = (route.reply)(generator);
     responses.insert("200".into(), response("Success", route.content_type, schema));
-    let kind = if route.is_enveloped() { "EnvelopedError" } else { "BareError" };
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    let (content_type, schema) = match route.error_shape() {
+        ErrorShape::Enveloped => ("application/json", reference("EnvelopedError")),
+        ErrorShape::Bare => ("application/json", reference("BareError")),
+        ErrorShape::Page => ("text/html", json!({"type": "string"})),
+    };
     for status in error_statuses(route) {
         let words: Vec<_> = Code::ALL
             .iter()
             .filter(|code| code.status().as_u16() == status)
             .map(|code| code.as_str())
             .collect();
-        let description = format!("`error.code` is one of: {}", words.join(", "));
-        let reference = json!({"$ref": format!("#/components/schemas/{kind}")});
-        responses.insert(status.to_string(), response(&description, "application/json", reference));
+        let description = match route.error_shape() {
+            ErrorShape::Page => "A page that says in plain words what to do".to_owned(),
+            _ => format!("`error.code` is one of: {}", words.join(", ")),
+        };
+        responses.insert(status.to_string(), response(&description, content_type, schema.clone()));
     }
     responses.into()
 }
@@ -213,12 +219,12 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
 /// Which failures an operation can have follows from its access, its path and what it takes.
 fn error_statuses(route: &Route) -> Vec<u16> {
     let input = (route.input)();
-    let takes_fields = input.body.is_some() || input.query.is_some();
+    let takes_fields = input.body.is_some() || input.form.is_some() || input.query.is_some();
     let in_path = path_parameters(route.path).next().is_some();
     let has_access = route.access.scheme.is_some();
     // What is made can be there already.
     let makes = route.handler.ends_with("::create") || route.handler.ends_with("::register");
-    let may_conflict = makes && route.listener == Listener::Public;
+    let may_conflict = makes && route.listener == Listener::Public && route.error_shape() != ErrorShape::Page;
     let limited = !route.access.before_ready && route.listener == Listener::Public;
     let rows = [
         (400, takes_fields),

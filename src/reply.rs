@@ -211,7 +211,8 @@ pub struct ErrorObject<'a> {
     details: &'a [Detail],
 }
 
-fn error_headers(error: &Error, headers: &mut HeaderMap) {
+/// The headers that tell programs what to make of an error.
+pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     let status = error.code.status();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if status == StatusCode::UNAUTHORIZED {

@@ -20,6 +20,7 @@ use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
 use crate::error::Error;
 use crate::input::{Description, Input};
+use crate::pages;
 use crate::reply::Reply;
 use crate::roles::{OrganizationAction, ProjectAction};
 use crate::service;
@@ -112,6 +113,11 @@ fn public_routes() -> Vec<Route> {
         // 4.6 Model catalog. Ids may hold slashes.
         get ("/v1/models",             Models,   models::list),
         get ("/v1/models/{*model_id}", OneModel, models::read),
+        // Beyond section 4: what people meet behind the links of mails (decisions, end of section 7)
+        get ("/verify-email",   Public::Unlimited, pages::verify_email::read),
+        post("/verify-email",   Public::Login,     pages::verify_email::create),
+        get ("/reset-password", Public::Unlimited, pages::reset_password::read),
+        post("/reset-password", Public::Login,     pages::reset_password::create),
         // Beyond section 4: documents for machines (decisions, section 8).
         get ("/openapi.json",          Open,              crate::openapi::read),
         get ("/.well-known/jwks.json", Public::Unlimited, crate::api::well_known::jwks),
@@ -145,9 +151,9 @@ fn shared_routes() -> Vec<Route> {
 }
 
 impl Route {
-    /// Whether answers stand in the envelope: all of section 4 but the model catalog.
-    pub fn is_enveloped(&self) -> bool {
-        is_enveloped(self.path)
+    /// How its errors are written.
+    pub fn error_shape(&self) -> ErrorShape {
+        error_shape(self.path)
     }
 
     /// Lets the caller in, reads the input, runs the handler.
@@ -162,9 +168,31 @@ impl std::fmt::Debug for Route {
     }
 }
 
-/// Whether answers under this path stand in the envelope.
-pub fn is_enveloped(path: &str) -> bool {
-    path.starts_with("/v1/") && path != "/v1/models" && !path.starts_with("/v1/models/")
+/// How the errors of a path are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorShape {
+    /// In the envelope: all of section 4 but the model catalog.
+    Enveloped,
+    /// `error` alone.
+    Bare,
+    /// HTML, for people.
+    Page,
+}
+
+/// Where people are, and not programs.
+const PAGES: [&str; 2] = ["/verify-email", "/reset-password"];
+
+/// How errors under this path are written, also where there is no route.
+pub fn error_shape(path: &str) -> ErrorShape {
+    let below =
+        |page: &str| path.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if PAGES.into_iter().any(below) {
+        ErrorShape::Page
+    } else if path.starts_with("/v1/") && path != "/v1/models" && !path.starts_with("/v1/models/") {
+        ErrorShape::Enveloped
+    } else {
+        ErrorShape::Bare
+    }
 }
 
 fn get<A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route

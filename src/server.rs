@@ -21,8 +21,9 @@ use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::RequestId;
 use crate::jobs;
+use crate::pages;
 use crate::reply;
-use crate::routes::{self, Listener, Outcome, Route};
+use crate::routes::{self, ErrorShape, Listener, Outcome, Route};
 
 /// The public or the service listener as an axum router.
 pub fn router(app: &App, listener: Listener) -> Router {
@@ -104,7 +105,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 /// One request, whatever becomes of it: at most one response, with a request id, and one line in the access log.
 async fn serve(app: App, route: Option<&Route>, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let enveloped = route.map_or_else(|| routes::is_enveloped(parts.uri.path()), Route::is_enveloped);
+    let shape = route.map_or_else(|| routes::error_shape(parts.uri.path()), Route::error_shape);
     let (call, watch) = open_call(&app, parts, body, route).await;
     let line = LogLine {
         method: call.method.clone(),
@@ -118,7 +119,7 @@ async fn serve(app: App, route: Option<&Route>, request: Request) -> Response<Bo
         Some(route) => run(app.clone(), route, call).await,
     };
     given_up.line = None;
-    respond(&app, outcome, enveloped, &line, &watch)
+    respond(&app, outcome, shape, &line, &watch)
 }
 
 /// Leaves the line of a request that is dropped where it stands, because the client has hung up or the stop cuts it off.
@@ -142,14 +143,14 @@ async fn serve_wrong_method(
     request: Request,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let enveloped = routes::is_enveloped(parts.uri.path());
+    let shape = routes::error_shape(parts.uri.path());
     let matched =
         parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default();
     let (call, watch) = open_call(&app, parts, body, None).await;
     let line =
         LogLine { method: call.method, route: &matched, request_id: call.request_id, address: call.address };
     let outcome = Outcome { result: Err(Code::MethodNotAllowed.into()), who: String::new() };
-    let mut response = respond(&app, outcome, enveloped, &line, &watch);
+    let mut response = respond(&app, outcome, shape, &line, &watch);
     if let Some(value) = allow.get(matched.as_str()).and_then(|text| HeaderValue::from_str(text).ok()) {
         response.headers_mut().insert(header::ALLOW, value);
     }
@@ -214,17 +215,26 @@ struct LogLine<'a> {
 fn respond(
     app: &App,
     outcome: Outcome,
-    enveloped: bool,
+    shape: ErrorShape,
     line: &LogLine<'_>,
     watch: &Stopwatch,
 ) -> Response<Body> {
     let (mut response, code) = match outcome.result {
-        Ok(response) => (response, ""),
+        Ok(response) => {
+            // A page may tell of an error and go on: a form with its mistakes, say.
+            let code = response.extensions().get::<Code>().map_or("", |code| code.as_str());
+            (response, code)
+        }
         Err(error) => {
             if error.code.status().is_server_error() {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
-            (reply::error_response(&error, enveloped), error.code.as_str())
+            let response = match shape {
+                ErrorShape::Enveloped => reply::error_response(&error, true),
+                ErrorShape::Bare => reply::error_response(&error, false),
+                ErrorShape::Page => pages::error_response(&error, line.request_id),
+            };
+            (response, error.code.as_str())
         }
     };
     let request_id = line.request_id.to_string();

@@ -1,7 +1,7 @@
 //! The law of the tree: a path's words are its handler's Rust path, and the file is where one looks for it.
 
 use axum::http::Method;
-use tollkeeper::routes::{self, Listener, Route};
+use tollkeeper::routes::{self, ErrorShape, Listener, Route};
 
 /// `/v1/organizations/{id}/projects` → `organizations::projects`: `/v1` and parameters drop out.
 fn words(path: &str) -> Vec<String> {
@@ -23,7 +23,12 @@ fn allowed(route: &Route) -> Vec<String> {
         return vec![(*handler).to_owned()];
     }
     let words = words(route.path);
-    let root = if route.listener == Listener::Service { "" } else { "api::" };
+    // What people see stands apart from what programs read.
+    let root = match (route.listener, route.content_type) {
+        (Listener::Service, _) => "",
+        (_, "text/html") => "pages::",
+        _ => "api::",
+    };
     let base = format!("{root}{}", words.join("::"));
     let verbs: &[&str] = match route.method {
         Method::GET => &["list", "read"],
@@ -60,6 +65,14 @@ fn a_handler_is_in_the_file_of_its_path() {
         let file = format!("src/{}.rs", module.replace("::", "/"));
         let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(text.contains(&format!("pub async fn {function}(")), "{file} has no handler {function}");
+    }
+}
+
+#[test]
+fn pages_fail_as_pages() {
+    for route in routes::table() {
+        let is_page = route.content_type == "text/html";
+        assert_eq!(route.error_shape() == ErrorShape::Page, is_page, "{route:?}");
     }
 }
 

@@ -29,6 +29,7 @@ mod layout;
 mod log;
 mod openapi;
 mod operators;
+mod pages;
 mod readme;
 mod sdk;
 mod serve;

@@ -49,6 +49,14 @@ impl Call {
         self.header(header::CONTENT_TYPE.as_str(), "application/json").raw(body.to_string().into_bytes())
     }
 
+    /// Fields as a browser sends those of an HTML form.
+    pub fn form(self, fields: &[(&str, &str)]) -> Self {
+        let encode = |text| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC);
+        let pairs: Vec<_> =
+            fields.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
+        self.header(header::CONTENT_TYPE.as_str(), "application/x-www-form-urlencoded").raw(pairs.join("&"))
+    }
+
     pub fn raw(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
