@@ -23,6 +23,7 @@ mod access_matrix;
 mod api;
 mod bad_input;
 mod cli;
+mod browser;
 mod db;
 mod faults;
 mod layout;

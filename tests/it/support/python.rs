@@ -34,8 +34,13 @@ pub fn python(module: &str, package: &str, what: &str) -> Option<Command> {
 
 /// Says that something was skipped; a failure when `TOLLKEEPER_TEST_REQUIRE` asks for `python`.
 pub fn skip(what: &str, why: &str) {
+    skip_for_want_of("python", what, why);
+}
+
+/// The same for another word of `TOLLKEEPER_TEST_REQUIRE`.
+pub fn skip_for_want_of(word: &str, what: &str, why: &str) {
     let required = std::env::var("TOLLKEEPER_TEST_REQUIRE").unwrap_or_default();
-    assert!(!required.contains("python"), "TOLLKEEPER_TEST_REQUIRE asks for python: {what}: {why}");
+    assert!(!required.contains(word), "TOLLKEEPER_TEST_REQUIRE asks for {word}: {what}: {why}");
     skipped(what, why);
 }
 

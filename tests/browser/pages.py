@@ -1,0 +1,231 @@
+"""Drives a browser through the pages behind mail links: python3 pages.py URL MAIL_FOLDER BROWSER_FOLDER.
+
+TOLLKEEPER_TEST_SCREENSHOTS=FOLDER keeps a picture of every state at two sizes, light and dark.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.request
+
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+URL, MAILS, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+PICTURES = os.environ.get("TOLLKEEPER_TEST_SCREENSHOTS")
+EMAIL, PASSWORD, NEW_PASSWORD = "ada@example.com", "Correct-Horse-7-Staple", "Violet-Kettle-Orbit-9"
+
+# Every element with text of its own, against the nearest background that isn't see-through: WCAG 2.2, 1.4.3 and 4.1.2.
+CHECK = """
+const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+const light = (color) => {
+  const [r, g, b] = parse(color).slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const behind = (node) => {
+  for (; node; node = node.parentElement) {
+    const color = getComputedStyle(node).backgroundColor;
+    const [, , , alpha = 1] = parse(color);
+    if (alpha === 1) return color;
+  }
+  return 'rgb(255, 255, 255)';
+};
+const bad = [];
+for (const node of document.body.querySelectorAll('*')) {
+  const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+  if (own || node.tagName === 'INPUT') {
+    const [a, b] = [light(getComputedStyle(node).color), light(behind(node))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) bad.push(`contrast ${contrast.toFixed(2)} of ${node.outerHTML}`);
+  }
+  if (node.tagName === 'INPUT' && node.type !== 'hidden' && !node.labels.length) bad.push(`no label: ${node.outerHTML}`);
+  for (const name of ['aria-describedby', 'aria-labelledby']) {
+    for (const id of (node.getAttribute(name) || '').split(' ').filter(Boolean)) {
+      if (!document.getElementById(id)) bad.push(`${name} names ${id}, which isn't there`);
+    }
+  }
+}
+if (getComputedStyle(document.querySelector('main')).borderRadius === '0px') bad.push('the style was refused');
+if (document.documentElement.scrollWidth > innerWidth) bad.push(`wider than ${innerWidth}`);
+return bad;
+"""
+
+
+def status(path, body):
+    request = urllib.request.Request(URL + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def call(path, body, expected=200):
+    found = status(path, body)
+    assert found == expected, (path, found)
+
+
+def until(what, attempt):
+    for _ in range(300):
+        try:
+            found = attempt()
+        except (OSError, WebDriverException):
+            # Not there yet, or between two pages.
+            found = None
+        if found:
+            return found
+        time.sleep(0.1)
+    raise SystemExit(f"{what} did not come in 30 seconds")
+
+
+def mailed_link(path):
+    def attempt():
+        for mail in sorted(MAILS.glob("*.eml"), reverse=True):
+            for line in mail.read_text().splitlines():
+                if line.startswith(f"{URL}{path}?token="):
+                    return line.strip()
+        return None
+
+    return until(f"a mail with a link to {path}", attempt)
+
+
+def start_browser():
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for argument in (
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", f"--user-data-dir={FOLDER}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+
+
+def device(driver, width, height, scheme="light"):
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    media = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+
+
+def look(driver, name, heading):
+    """The page has this heading, and is readable at every size, light and dark."""
+    found = until(heading, lambda: [e.text for e in driver.find_elements(By.TAG_NAME, "h1")])
+    assert found == [heading], (name, found, driver.page_source)
+    for scheme in ("light", "dark"):
+        for width, height in ((320, 568), (390, 844), (1280, 800)):
+            device(driver, width, height, scheme)
+            wrong = driver.execute_script(CHECK)
+            assert not wrong, (name, width, scheme, wrong)
+            if PICTURES and width > 320:
+                driver.save_screenshot(f"{PICTURES}/{name}-{width}-{scheme}.png")
+    refused = [entry for entry in driver.get_log("browser") if "Content Security Policy" in entry["message"]]
+    assert not refused, (name, refused)
+
+
+def element(driver, css):
+    return driver.find_element(By.CSS_SELECTOR, css)
+
+
+def press(driver):
+    """The button, and the page behind it."""
+    driver.execute_script("window.isOld = true")
+    element(driver, "button").click()
+    loaded = "return document.readyState === 'complete' && !window.isOld"
+    until("the next page", lambda: driver.execute_script(loaded))
+
+
+def choose(driver, password, again):
+    element(driver, "#password").send_keys(password)
+    element(driver, "#password_confirmation").send_keys(again)
+    press(driver)
+
+
+def verify(driver):
+    driver.get(f"{URL}/verify-email")
+    look(driver, "verify-no-token", "Confirm your e-mail address")
+    link = mailed_link("/verify-email")
+    driver.get(link)
+    driver.get(link)
+    look(driver, "verify", "Confirm your e-mail address")
+    press(driver)
+    look(driver, "verify-done", "Your address is confirmed")
+    assert EMAIL in element(driver, "main").text
+    assert "token" not in driver.current_url, driver.current_url
+    driver.get(f"{URL}/verify-email")
+    element(driver, "#token").send_keys(link.split("token=")[1])
+    press(driver)
+    look(driver, "verify-used", "This link no longer works")
+
+
+def reset(driver):
+    call("/v1/auth/forgot-password", {"email": EMAIL})
+    driver.get(f"{URL}/reset-password")
+    look(driver, "reset-no-token", "Choose a new password")
+    link = mailed_link("/reset-password")
+    driver.get(link)
+    look(driver, "reset", "Choose a new password")
+    press_without_filling(driver)
+    choose(driver, "kettle", "kettle")
+    look(driver, "reset-weak", "Choose a new password")
+    alert = driver.switch_to.active_element
+    assert alert.get_attribute("role") == "alert", alert.get_attribute("outerHTML")
+    assert "The password needs a digit." in alert.text, alert.text
+    assert element(driver, "#password").get_attribute("value") == ""
+    # From the summary the keyboard leads to the field.
+    alert.find_element(By.TAG_NAME, "a").send_keys(Keys.ENTER)
+    assert driver.switch_to.active_element.get_attribute("id") == "password"
+    choose(driver, NEW_PASSWORD, PASSWORD)
+    look(driver, "reset-differ", "Choose a new password")
+    assert "not the same" in element(driver, "[role=alert]").text
+    choose(driver, NEW_PASSWORD, NEW_PASSWORD)
+    look(driver, "reset-done", "Your password is changed")
+    call("/v1/auth/login", {"email": EMAIL, "password": PASSWORD}, 401)
+    call("/v1/auth/login", {"email": EMAIL, "password": NEW_PASSWORD})
+    driver.get(link)
+    choose(driver, NEW_PASSWORD, NEW_PASSWORD)
+    look(driver, "reset-used", "This link no longer works")
+
+
+def press_without_filling(driver):
+    """The browser itself asks for what is required."""
+    element(driver, "button").click()
+    assert driver.switch_to.active_element.get_attribute("id") == "password"
+    assert driver.current_url.startswith(f"{URL}/reset-password?token=")
+
+
+def errors(driver):
+    driver.get(f"{URL}/reset-password/")
+    look(driver, "error-404", "There is no such page")
+    # A slot may come free between our last attempt and the click.
+    for _ in range(5):
+        driver.get(f"{URL}/verify-email")
+        element(driver, "#token").send_keys("x")
+        assert 429 in (status("/v1/auth/verify-email", {"token": "x"}) for _ in range(100))
+        press(driver)
+        if element(driver, "h1").text == "Please wait a moment":
+            break
+    look(driver, "error-429", "Please wait a moment")
+
+
+def main():
+    until("the server", lambda: urllib.request.urlopen(f"{URL}/readyz"))
+    call("/v1/auth/register", {"email": EMAIL, "password": PASSWORD, "username": "ada"})
+    driver = start_browser()
+    try:
+        verify(driver)
+        reset(driver)
+        errors(driver)
+    finally:
+        driver.quit()
+
+
+main()
