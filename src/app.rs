@@ -110,7 +110,7 @@ impl App {
             catalog: catalog.map_err(|error| error.to_string())?,
             hasher: Hasher::new(config.passwords.hash_threads, config.passwords.queue, random.clone()),
             sealer: Sealer::new(master_key),
-            mailer: Mailer::Folder { dir: data.join("mail"), from: config.mail.from.clone() },
+            mailer: Mailer::new(&config.mail, data)?,
             public_url: config.public_url(),
             service_token,
             keyring: Keyring::new(),

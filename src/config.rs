@@ -7,6 +7,7 @@
 pub mod document;
 mod keys;
 mod load;
+mod mail_url;
 pub(crate) mod readers;
 mod types;
 
@@ -19,7 +20,8 @@ use ipnet::IpNet;
 use crate::money::Nano;
 
 pub use keys::{names, variable};
-pub use types::{DatabaseUrl, LogFormat, MailUrl, Management, PublicUrl};
+pub use mail_url::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
+pub use types::{DatabaseUrl, LogFormat, Management, PublicUrl};
 
 use crate::secrets::Secret;
 

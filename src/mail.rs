@@ -10,21 +10,31 @@ use tokio::fs::{DirBuilder, OpenOptions};
 use tokio::io::AsyncWriteExt;
 
 use crate::clock::Time;
+use crate::config;
 use crate::random::Random;
+use smtp::Smtp;
 
+pub mod smtp;
 pub mod templates;
 
 /// Lines of a mail may have this many characters (RFC 5322, section 2.1.1).
 const LONGEST_LINE: usize = 998;
 
 /// How mail leaves.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Mailer {
     /// One `.eml` file a mail, for development, tests and installations without a mail server.
     Folder {
         /// Where the files go; made when it isn't there.
         dir: PathBuf,
         /// The sender, for instance `Tollkeeper <no-reply@example.org>`.
+        from: String,
+    },
+    /// To a mail server.
+    Smtp {
+        /// The server.
+        server: Smtp,
+        /// The sender.
         from: String,
     },
 }
@@ -79,17 +89,31 @@ impl fmt::Display for DeliveryError {
 }
 
 impl Mailer {
-    /// Hands the mail over. The folder mailer also logs the recipient and the link.
+    /// The one that the configuration asks for.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn new(settings: &config::Mail, data_dir: &Path) -> Result<Self, String> {
+        let from = settings.from.clone();
+        Ok(match &settings.url {
+            config::MailUrl::File => Self::Folder { dir: data_dir.join("mail"), from },
+            config::MailUrl::Smtp(server) => Self::Smtp { server: Smtp::new(server.clone(), &from)?, from },
+        })
+    }
+
+    /// Hands the mail over. The folder mailer also logs the recipient and the link; the other logs nothing.
     ///
     /// # Errors
     /// Why not, and whether trying again can help; trying again is safe and may send it twice.
     pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), DeliveryError> {
+        let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
+        let (Self::Folder { from, .. } | Self::Smtp { from, .. }) = self;
+        let mail = compose(message, from, now, &id).map_err(DeliveryError::Permanent)?;
         match self {
-            Self::Folder { dir, from } => {
-                let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
-                let mail = compose(message, from, now, &id).map_err(DeliveryError::Permanent)?;
+            Self::Smtp { server, .. } => server.deliver(&mail, now).await,
+            Self::Folder { dir, .. } => {
                 // On disk lines end as text files do here; a mail program reads both, and grep reads this.
-                let mail: Vec<u8> = mail.into_iter().filter(|byte| *byte != b'\r').collect();
+                let mail: Vec<u8> = mail.formatted().into_iter().filter(|byte| *byte != b'\r').collect();
                 let file = dir.join(file_name(now, &id));
                 write(dir, &file, &mail)
                     .await
@@ -98,6 +122,14 @@ impl Mailer {
                 tracing::info!(to = message.to, subject = message.subject, link, "mail written");
                 Ok(())
             }
+        }
+    }
+
+    /// Ends what is kept open for a next mail that hasn't come.
+    pub async fn close_idle(&self, now: Time) {
+        match self {
+            Self::Folder { .. } => {}
+            Self::Smtp { server, .. } => server.close_idle(now).await,
         }
     }
 }
@@ -126,12 +158,11 @@ async fn write(dir: &Path, file: &Path, content: &[u8]) -> std::io::Result<()> {
     written
 }
 
-/// The mail as RFC 5322 text: plain text and HTML as alternatives.
-fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<Vec<u8>, String> {
-    let mailbox = |text: &str| text.parse::<Mailbox>().map_err(|error| format!("address {text:?}: {error}"));
-    let from = mailbox(from)?;
+/// The mail as RFC 5322 wants it: plain text and HTML as alternatives. Errors don't name the recipient: they are logged.
+fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<lettre::Message, String> {
+    let from: Mailbox = from.parse().map_err(|error| format!("`mail.from`: {error}"))?;
     let to: lettre::Address =
-        message.to.parse().map_err(|error| format!("address {:?}: {error}", message.to))?;
+        message.to.parse().map_err(|error| format!("the recipient's address: {error}"))?;
     let message_id = format!("<{id}@{}>", from.email.domain());
     let since_1970 = Duration::from_millis(u64::try_from(now.unix_ms()).unwrap_or(0));
     // RFC 3834, section 5: nobody's holiday notice should answer.
@@ -141,7 +172,7 @@ fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<Vec<u8>
         .boundary(format!("=_{id}"))
         .singlepart(part(ContentType::TEXT_PLAIN, &message.text))
         .singlepart(part(ContentType::TEXT_HTML, &message.html));
-    let mail = lettre::Message::builder()
+    lettre::Message::builder()
         .from(from)
         .to(Mailbox::new(None, to))
         .subject(one_line(&message.subject))
@@ -149,8 +180,7 @@ fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<Vec<u8>
         .message_id(Some(message_id))
         .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
         .multipart(parts)
-        .map_err(|error| error.to_string())?;
-    Ok(mail.formatted())
+        .map_err(|error| error.to_string())
 }
 
 /// ASCII goes as it is, so that links stay whole for whoever reads the file; anything else as quoted-printable, never

@@ -78,13 +78,7 @@ pub const KEYS: &[Key] = &[
         |c, v| put(&mut c.shutdown_grace_ms, read::whole(v, 0..=600_000)),
         |c| number(c.shutdown_grace_ms),
     ),
-    secret(
-        "mail.url",
-        |c, v| put(&mut c.mail.url, read::mail_url(v)),
-        |c| match c.mail.url {
-            super::MailUrl::File => text("file"),
-        },
-    ),
+    secret("mail.url", |c, v| put(&mut c.mail.url, read::mail_url(v)), |c| text(&c.mail.url)),
     key("mail.from", |c, v| put(&mut c.mail.from, read::mailbox(v)), |c| text(&c.mail.from)),
     key("log.format", |c, v| put(&mut c.log.format, read::log_format(v)), |c| text(c.log.format.as_str())),
     key("log.level", |c, v| put(&mut c.log.level, read::log_level(v)), |c| text(&c.log.level)),

@@ -10,7 +10,8 @@ use lettre::message::Mailbox;
 use tracing_subscriber::EnvFilter;
 
 use super::document::Value;
-use super::types::{self, DatabaseUrl, LogFormat, MailUrl, Management, PublicUrl};
+use super::mail_url::MailUrl;
+use super::types::{self, DatabaseUrl, LogFormat, Management, PublicUrl};
 use crate::money::Decimal;
 use crate::rules::restrictions;
 use crate::secrets::Secret;
@@ -121,14 +122,9 @@ pub fn public_url(value: &Value) -> Read<PublicUrl> {
 
 /// Where mail goes.
 pub fn mail_url(value: &Value) -> Read<MailUrl> {
-    let what = "\"file\"";
-    match text(value, what)? {
-        "file" => Ok(MailUrl::File),
-        url if url.starts_with("smtp://") || url.starts_with("smtps://") => {
-            Err("this version delivers to the mail folder only, SMTP is not supported yet: expected \"file\""
-                .to_owned())
-        }
-        _ => expected(what),
+    match value {
+        Value::Text(text) => MailUrl::parse(text),
+        _ => MailUrl::parse(""),
     }
 }
 

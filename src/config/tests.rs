@@ -117,7 +117,7 @@ fn the_fixed_variables_are_read() {
         ("TOLLKEEPER_DATA_DIR", "/var/lib/tollkeeper"),
         ("TOLLKEEPER_DATABASE_URL", "postgres://me:hunter2@db/toll"),
         ("TOLLKEEPER_MASTER_KEY", KEY),
-        ("TOLLKEEPER_MAIL__URL", "file"),
+        ("TOLLKEEPER_MAIL__URL", "smtp://me:hunter2@mail.example.com"),
         ("TOLLKEEPER_PUBLIC_URL", "https://keeper.example.com/"),
         ("TOLLKEEPER_LIMITS__ENABLED", "false"),
         ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "25.50"),
@@ -148,6 +148,9 @@ fn the_fixed_variables_are_read() {
             assert!(!shown.contains(secret), "{shown}");
         }
         assert!(shown.contains("postgres://me:***@db/toll"), "{shown}");
+    }
+    for shown in [config.to_toml(), config.to_json()] {
+        assert!(shown.contains("smtp://me:***@mail.example.com:587"), "{shown}");
     }
     let json: serde_json::Value = serde_json::from_str(&config.to_json()).unwrap();
     assert_eq!(json["limits"]["enabled"], false);
@@ -271,11 +274,15 @@ fn errors_never_hold_a_secret() {
             "FILE:1: `database_url`: expected \"sqlite://PATH\" or \"postgres://USER:PASSWORD@HOST/NAME\"",
         ),
         (
-            "mail.url = \"smtp://me:hunter2@mail\"",
-            "FILE:1: `mail.url`: this version delivers to the mail folder only, SMTP is not supported yet: expected \
-             \"file\"",
+            "mail.url = \"smtp://me:hunter2@mail:0\"",
+            "FILE:1: `mail.url`: expected \"file\", \"smtp://USER:PASSWORD@HOST:587\" (STARTTLS), \
+             \"smtps://USER:PASSWORD@HOST:465\" (TLS) or \"smtp://HOST:25?tls=none\"; the port is a number from 1 to 65535",
         ),
-        ("mail.url = \"hunter2\"", "FILE:1: `mail.url`: expected \"file\""),
+        (
+            "mail.url = 25",
+            "FILE:1: `mail.url`: expected \"file\", \"smtp://USER:PASSWORD@HOST:587\" (STARTTLS), \
+             \"smtps://USER:PASSWORD@HOST:465\" (TLS) or \"smtp://HOST:25?tls=none\"",
+        ),
         (&both, "FILE:1: `master_key`: expected either this or `master_key_file`, not both"),
     ];
     for (text, expected) in cases {
@@ -300,7 +307,12 @@ fn variables_are_named_in_errors() {
             "hunter2",
             "`master_key`: expected 32 random bytes in base64 (for instance from `openssl rand -base64 32`)",
         ),
-        ("TOLLKEEPER_MAIL__URL", "", "`mail.url`: expected \"file\""),
+        (
+            "TOLLKEEPER_MAIL__URL",
+            "",
+            "`mail.url`: expected \"file\", \"smtp://USER:PASSWORD@HOST:587\" (STARTTLS), \
+             \"smtps://USER:PASSWORD@HOST:465\" (TLS) or \"smtp://HOST:25?tls=none\"",
+        ),
     ];
     for (name, value, expected) in cases {
         let error = from_environment(&[(name, value)]).unwrap_err();

@@ -129,13 +129,6 @@ fn http_uri(text: &str) -> Option<Uri> {
     (http && host && !text.contains('#')).then_some(uri)
 }
 
-/// Where mail goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MailUrl {
-    /// A file for each mail in `mail/` of the data folder.
-    File,
-}
-
 /// How a line of the log looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogFormat {

@@ -3,7 +3,12 @@
 //! A mail is taken by one replica for `LEASE_MS`; who dies with it gives it back that way, so a mail may be sent twice
 //! but is never lost. Tokens are made here, when the mail leaves: a later attempt voids the token of an earlier one.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 use crate::app::App;
 use crate::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
@@ -28,30 +33,77 @@ const LONGEST_WAIT_MS: i64 = HOUR_MS;
 const VERIFICATION_MS: i64 = DAY_MS;
 /// How long the link of a password reset works, in milliseconds (decisions, section 2).
 const RESET_MS: i64 = HOUR_MS;
-/// Mails taken at a time.
-const BATCH: i64 = 16;
+/// Mails that are under way at a time, and so the connections to the mail server.
+const AT_ONCE: usize = 8;
+/// How often we look for more mail while some is under way.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Sends everything that is due; how many mails left.
 pub async fn send_due(app: &App) -> Result<usize, Error> {
-    let mut sent = 0;
+    // Each in a place of its own: a mail that a slow server holds up takes one place, and the others go on. A mail is
+    // taken only when its place is free, so that none of its lease is spent on waiting.
+    let mut under_way = FuturesUnordered::new();
+    let mut tally = Tally { sent: 0, failure: None };
     loop {
-        let now = app.clock.now();
-        let mut tx = app.db.write().await?;
-        let mails = store::outbox::claim(&mut tx, BATCH, now, now.plus_ms(LEASE_MS)).await?;
-        tx.commit().await?;
-        if mails.is_empty() {
-            return Ok(sent);
+        if tally.failure.is_none() {
+            let mut claim = pin!(claim(app, AT_ONCE.saturating_sub(under_way.len())));
+            let claimed = loop {
+                // What is under way must go on: the database may be waiting for it, and we for the database.
+                tokio::select! {
+                    claimed = &mut claim => break claimed,
+                    Some(outcome) = under_way.next() => tally.add(outcome),
+                }
+            };
+            match claimed {
+                Ok(mails) => under_way.extend(mails.into_iter().map(|mail| send(app, mail))),
+                Err(error) => tally.failure = Some(error),
+            }
         }
-        // Side by side: one slow mail server answer must not hold the others up.
-        let outcomes = futures_util::future::join_all(mails.iter().map(|mail| send(app, mail))).await;
-        for outcome in outcomes {
-            sent += usize::from(outcome?);
+        tokio::select! {
+            outcome = under_way.next() => match outcome {
+                None => break,
+                Some(outcome) => tally.add(outcome),
+            },
+            () = app.outbox.notified(), if tally.failure.is_none() => {}
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+        }
+    }
+    app.mailer.close_idle(app.clock.now()).await;
+    tally.failure.map_or(Ok(tally.sent), Err)
+}
+
+/// What became of the mails so far.
+struct Tally {
+    sent: usize,
+    /// Nothing more is taken after one, but what is under way goes on to its end: the server may have it already.
+    failure: Option<Error>,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: Result<bool, Error>) {
+        match outcome {
+            Ok(left) => self.sent += usize::from(left),
+            Err(error) => self.failure = Some(error),
         }
     }
 }
 
+/// Takes what is due, as far as there are places.
+async fn claim(app: &App, places: usize) -> Result<Vec<QueuedMail>, Error> {
+    if places == 0 {
+        return Ok(Vec::new());
+    }
+    let now = app.clock.now();
+    let mut tx = app.db.write().await?;
+    let most = i64::try_from(places).unwrap_or(i64::MAX);
+    let mails = store::outbox::claim(&mut tx, most, now, now.plus_ms(LEASE_MS)).await?;
+    tx.commit().await?;
+    Ok(mails)
+}
+
 /// Sends one mail, or sets its next attempt; whether it left.
-async fn send(app: &App, mail: &QueuedMail) -> Result<bool, Error> {
+async fn send(app: &App, mail: QueuedMail) -> Result<bool, Error> {
+    let mail = &mail;
     let outcome = match compose(app, mail).await? {
         // Nobody has this address, or the mail has nothing to say any more.
         None => Ok(false),
@@ -72,6 +124,7 @@ async fn send(app: &App, mail: &QueuedMail) -> Result<bool, Error> {
     tx.commit().await?;
     if left {
         app.metrics.mails_sent.fetch_add(1, Ordering::Relaxed);
+        tracing::info!(mail_id = %mail.id, template = mail.template.as_str(), "a mail left");
     }
     Ok(left)
 }

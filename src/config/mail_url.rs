@@ -1,0 +1,259 @@
+//! Where mail goes: a folder, or a mail server with its login and its TLS.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::types::HIDDEN;
+use crate::secrets::Secret;
+
+/// Where mail goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MailUrl {
+    /// A file for each mail in `mail/` of the data folder.
+    File,
+    /// A mail server.
+    Smtp(SmtpServer),
+}
+
+/// A mail server and how to talk to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SmtpServer {
+    /// A name or an address, the latter without brackets; the certificate must be for it.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// When the connection is encrypted.
+    pub tls: SmtpTls,
+    /// The login, where the server wants one.
+    pub login: Option<SmtpLogin>,
+}
+
+/// When a connection to a mail server is encrypted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SmtpTls {
+    /// After STARTTLS, and before anything of ours is said. A server that doesn't offer it gets no mail.
+    StartTls,
+    /// From the first byte.
+    Implicit,
+    /// Never: for a relay on the same machine.
+    None,
+}
+
+/// A login at a mail server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SmtpLogin {
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: Secret,
+}
+
+/// What any mistake is answered with; what is wrong in particular follows.
+const RIGHT: &str = "expected \"file\", \"smtp://USER:PASSWORD@HOST:587\" (STARTTLS), \
+     \"smtps://USER:PASSWORD@HOST:465\" (TLS) or \"smtp://HOST:25?tls=none\"";
+
+/// In a login these would end it; they are shown as they must be written.
+const LOGIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+impl MailUrl {
+    /// Reads the URL.
+    ///
+    /// # Errors
+    /// What would be right. Nothing of the text stands in it: that may be a password.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "file" {
+            return Ok(Self::File);
+        }
+        SmtpServer::parse(text).map(Self::Smtp).map_err(|wrong| match wrong {
+            "" => RIGHT.to_owned(),
+            wrong => format!("{RIGHT}; {wrong}"),
+        })
+    }
+}
+
+/// Shows the URL without its password.
+impl fmt::Display for MailUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File => f.write_str("file"),
+            Self::Smtp(server) => fmt::Display::fmt(server, f),
+        }
+    }
+}
+
+impl SmtpServer {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let (scheme, rest) = text.split_once("://").ok_or("")?;
+        let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+        let tls = match (scheme, query) {
+            ("smtp", None) => SmtpTls::StartTls,
+            ("smtps", None) => SmtpTls::Implicit,
+            ("smtp", Some("tls=none")) => SmtpTls::None,
+            ("smtps", Some(_)) => return Err("smtps takes nothing behind a `?`"),
+            ("smtp", Some(_)) => {
+                return Err(
+                    "the one thing that may stand behind a `?` is `tls=none`; in a password it is `%3F`",
+                );
+            }
+            _ => return Err(""),
+        };
+        let place = place.strip_suffix('/').unwrap_or(place);
+        if place.contains(['/', '#']) {
+            return Err("nothing but the port follows the host; in a password `/` is `%2F` and `#` is `%23`");
+        }
+        let (login, server) =
+            place.rsplit_once('@').map_or((None, place), |(login, server)| (Some(login), server));
+        let login = login.map(SmtpLogin::parse).transpose()?;
+        if login.is_some() && tls == SmtpTls::None {
+            return Err("a login is not sent without TLS: take it out, or take out `tls=none`");
+        }
+        let (host, port) = host_and_port(server)?;
+        let usual = match tls {
+            SmtpTls::StartTls => 587,
+            SmtpTls::Implicit => 465,
+            SmtpTls::None => 25,
+        };
+        Ok(Self { host: host.to_owned(), port: port.unwrap_or(usual), tls, login })
+    }
+}
+
+impl SmtpLogin {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let (user, password) = text.split_once(':').ok_or("a login is a name, `:` and a password")?;
+        let decode = |text: &str| match percent_decode_str(text).decode_utf8() {
+            Ok(text) if text.is_empty() => Err("neither name nor password may be empty"),
+            // AUTH PLAIN ends its fields with NUL (RFC 4616).
+            Ok(text) if text.contains(char::is_control) => {
+                Err("neither name nor password may have control characters")
+            }
+            Ok(text) => Ok(text.into_owned()),
+            Err(_) => Err("percent-encoded bytes of name and password must be UTF-8"),
+        };
+        if text.contains('@') {
+            return Err("in a name or password `@` is written `%40`");
+        }
+        Ok(Self { user: decode(user)?, password: Secret::new(decode(password)?) })
+    }
+}
+
+/// `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`.
+fn host_and_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or("the address lacks its `]`")?;
+            host.parse::<Ipv6Addr>().map_err(|_| "in brackets stands an IPv6 address")?;
+            match port {
+                "" => (host, None),
+                port => {
+                    (host, Some(port.strip_prefix(':').ok_or("behind the address stands `:` and a port")?))
+                }
+            }
+        }
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    let letters = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    if host.is_empty() || !(host.bytes().all(letters) || text.starts_with('[')) {
+        return Err("the host is a name of letters, digits, `-` and `.`, or an address");
+    }
+    let number = |port: &str| port.parse().ok().filter(|port| *port > 0);
+    let port = port.map(|port| number(port).ok_or("the port is a number from 1 to 65535")).transpose()?;
+    Ok((host, port))
+}
+
+impl fmt::Display for SmtpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tls == SmtpTls::Implicit { "smtps://" } else { "smtp://" })?;
+        if let Some(login) = &self.login {
+            write!(f, "{}:{HIDDEN}@", utf8_percent_encode(&login.user, LOGIN))?;
+        }
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)?;
+        } else {
+            write!(f, "{}:{}", self.host, self.port)?;
+        }
+        f.write_str(if self.tls == SmtpTls::None { "?tls=none" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_server_tls_and_login() {
+        let cases = [
+            ("smtp://mail.example.com", "smtp://mail.example.com:587", None),
+            ("smtp://mail.example.com/", "smtp://mail.example.com:587", None),
+            ("smtps://mail.example.com", "smtps://mail.example.com:465", None),
+            ("smtp://127.0.0.1?tls=none", "smtp://127.0.0.1:25?tls=none", None),
+            ("smtp://localhost:2525?tls=none", "smtp://localhost:2525?tls=none", None),
+            ("smtps://[::1]", "smtps://[::1]:465", None),
+            ("smtp://[::1]:2525", "smtp://[::1]:2525", None),
+            ("smtp://me:hunter2@mail:25", "smtp://me:***@mail:25", Some(("me", "hunter2"))),
+            (
+                "smtps://me%40example.com:h%3Au%2Fn%25t%C3%A9r@mail",
+                "smtps://me%40example.com:***@mail:465",
+                Some(("me@example.com", "h:u/n%tér")),
+            ),
+            ("smtp://me:a:b@mail", "smtp://me:***@mail:587", Some(("me", "a:b"))),
+        ];
+        for (text, shown, login) in cases {
+            let url = MailUrl::parse(text).unwrap();
+            assert_eq!(url.to_string(), shown);
+            let MailUrl::Smtp(server) = &url else { panic!("{text}") };
+            let found = server.login.as_ref().map(|l| (l.user.as_str(), l.password.expose()));
+            assert_eq!(found, login, "{text}");
+            assert!(!format!("{url:?}").contains("hunter2"));
+        }
+        assert_eq!(MailUrl::parse("file").unwrap(), MailUrl::File);
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right_and_nothing_of_the_text() {
+        let cases = [
+            ("hunter2", ""),
+            ("", ""),
+            ("File", ""),
+            ("http://hunter2", ""),
+            ("smtp:hunter2", ""),
+            ("smtp://", "the host is a name of letters, digits, `-` and `.`, or an address"),
+            ("smtp://hunter 2", "the host is a name of letters, digits, `-` and `.`, or an address"),
+            ("smtp://mail:0", "the port is a number from 1 to 65535"),
+            ("smtp://mail:hunter2", "the port is a number from 1 to 65535"),
+            ("smtp://me:hunter2@mail:", "the port is a number from 1 to 65535"),
+            ("smtp://[::1", "the address lacks its `]`"),
+            ("smtp://[mail]", "in brackets stands an IPv6 address"),
+            ("smtp://[::1]25", "behind the address stands `:` and a port"),
+            ("smtp://hunter2@mail", "a login is a name, `:` and a password"),
+            ("smtp://:hunter2@mail", "neither name nor password may be empty"),
+            ("smtp://me:@mail", "neither name nor password may be empty"),
+            ("smtp://me:hun%00ter2@mail", "neither name nor password may have control characters"),
+            ("smtp://me:hun%FFter2@mail", "percent-encoded bytes of name and password must be UTF-8"),
+            ("smtp://me:hun@ter2@mail", "in a name or password `@` is written `%40`"),
+            (
+                "smtp://me:hun/ter2@mail",
+                "nothing but the port follows the host; in a password `/` is `%2F` and `#` is `%23`",
+            ),
+            (
+                "smtp://me:hun?ter2@mail",
+                "the one thing that may stand behind a `?` is `tls=none`; in a password it is `%3F`",
+            ),
+            (
+                "smtp://mail?tls=never",
+                "the one thing that may stand behind a `?` is `tls=none`; in a password it is `%3F`",
+            ),
+            ("smtps://mail?tls=none", "smtps takes nothing behind a `?`"),
+            (
+                "smtp://me:hunter2@mail?tls=none",
+                "a login is not sent without TLS: take it out, or take out `tls=none`",
+            ),
+        ];
+        for (text, wrong) in cases {
+            let error = MailUrl::parse(text).unwrap_err();
+            let expected = if wrong.is_empty() { RIGHT.to_owned() } else { format!("{RIGHT}; {wrong}") };
+            assert_eq!(error, expected, "{text}");
+        }
+    }
+}
