@@ -22,12 +22,14 @@
 mod access_matrix;
 mod api;
 mod bad_input;
-mod cli;
 mod browser;
+mod cli;
 mod db;
 mod faults;
 mod layout;
 mod log;
+mod mail;
+mod metrics;
 mod openapi;
 mod operators;
 mod pages;

@@ -4,4 +4,6 @@ pub mod http;
 pub mod postgres;
 pub mod process;
 pub mod python;
+pub mod replica;
+pub mod smtp;
 pub mod world;
