@@ -21,6 +21,7 @@
 
 mod access_matrix;
 mod api;
+mod attacks;
 mod bad_input;
 mod browser;
 mod cli;
