@@ -235,7 +235,9 @@ impl Code {
             Self::EmailTaken => (409, "email_taken", "There is an account with this e-mail address."),
             Self::UsernameTaken => (409, "username_taken", "This username is taken."),
             Self::NameTaken => (409, "name_taken", "This name is taken."),
-            Self::PayloadTooLarge => (413, "payload_too_large", "The body is larger than 1 MiB."),
+            Self::PayloadTooLarge => {
+                (413, "payload_too_large", "The body is larger than 1 MiB, or 64 KiB for a form.")
+            }
             Self::RateLimited => {
                 (429, "rate_limited", "Too many requests: wait as long as `retry-after` says.")
             }

@@ -217,7 +217,9 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if status == StatusCode::UNAUTHORIZED {
         // RFC 9110, section 11.6.1, and RFC 6750, section 3.
-        let no_token = matches!(error.code, Code::MissingCredentials | Code::InvalidCredentials);
+        // Where there was no token, or a good one, its error is none.
+        let no_token =
+            matches!(error.code, Code::MissingCredentials | Code::InvalidCredentials | Code::WrongPassword);
         let challenge = if no_token { "Bearer" } else { "Bearer error=\"invalid_token\"" };
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }

@@ -65,6 +65,10 @@ pub async fn login(app: App, scope: Visitor, Body(body): Body<Login>) -> Result<
     let verdict = app.hasher.verify(&body.password.0, stored).await?;
     let user = user.filter(|_| verdict.matches).ok_or(Code::InvalidCredentials)?;
     if app.config.require_verified_email && user.email_verified_at.is_none() {
+        // The password was right: that was no guess.
+        let mut tx = app.db.write().await?;
+        attempts::forget_logins(&mut tx, &email_folded).await?;
+        tx.commit().await?;
         return Err(Code::EmailNotVerified.into());
     }
     // The parameters of hashes have changed since: another login will do when the queue is full now.

@@ -24,6 +24,10 @@ pub fn python(what: &str) -> Option<PathBuf> {
     if python.is_none() {
         python::skip(what, "`python3` can't import `aiosmtpd`");
     }
+    if Command::new("openssl").arg("version").output().is_err() {
+        python::skip(what, "`openssl` is not installed");
+        return None;
+    }
     python
 }
 
