@@ -1,0 +1,78 @@
+//! Access for whoever has a valid credential.
+
+use crate::app::App;
+use crate::error::{Code, Error};
+use crate::ids::{OrganizationId, UserId};
+
+use super::{Access, AccessDoc, Call, Caller, Trail, manager};
+
+/// Anybody with a valid credential.
+#[derive(Clone, Copy, Debug)]
+pub struct Anyone;
+
+/// Somebody with a valid credential.
+#[derive(Clone, Debug)]
+pub struct CallerScope {
+    caller: Caller,
+}
+
+impl CallerScope {
+    /// Whose roles count.
+    pub fn user_id(&self) -> UserId {
+        self.caller.user_id()
+    }
+    /// The one organization that the caller is confined to, when it is an API key.
+    pub fn only_organization(&self) -> Option<OrganizationId> {
+        match &self.caller {
+            Caller::Person(_) => None,
+            Caller::Key(key) => Some(key.organization_id),
+        }
+    }
+}
+
+impl Access for Anyone {
+    type Scope = CallerScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<CallerScope, Error> {
+        let caller = manager(app, call).await?;
+        caller.may_manage(app, call)?;
+        Ok(CallerScope { caller })
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), "access token or API key")
+    }
+}
+
+/// A person: what lies outside every API key's own organization (decisions, section 8).
+#[derive(Clone, Copy, Debug)]
+pub struct Person;
+
+/// A person with an access token.
+#[derive(Clone, Debug)]
+pub struct PersonScope {
+    user_id: UserId,
+    trail: Trail,
+}
+
+impl PersonScope {
+    /// Who it is.
+    pub fn user_id(&self) -> UserId {
+        self.user_id
+    }
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+}
+
+impl Access for Person {
+    type Scope = PersonScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<PersonScope, Error> {
+        match manager(app, call).await? {
+            Caller::Person(user_id) => Ok(PersonScope { user_id, trail: Trail::of(call) }),
+            Caller::Key(_) => Err(Code::OutsideApiKeyScope.into()),
+        }
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("accessToken"), "access token (an API key: 403)")
+    }
+}

@@ -1,0 +1,65 @@
+//! Access to routes that ask for no credential.
+
+use crate::app::App;
+use crate::error::Error;
+use crate::live::limiter::{self, Who};
+
+use super::{Access, AccessDoc, Call, Trail, rate_limited};
+
+/// Open to everybody, and answered even before the database is ready.
+#[derive(Clone, Copy, Debug)]
+pub struct Open;
+
+impl Access for Open {
+    type Scope = ();
+    async fn admit(&self, _: &App, _: &mut Call) -> Result<(), Error> {
+        Ok(())
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc { before_ready: true, ..AccessDoc::new(None, "public") }
+    }
+}
+
+/// Open to everybody; an address that calls too often has to wait (decisions, section 2).
+#[derive(Clone, Copy, Debug)]
+pub enum Public {
+    /// Registration: `limits.registrations_per_minute`.
+    Register,
+    /// Login and what is as cheap to guess at: `limits.logins_per_minute`.
+    Login,
+    /// No limit of its own.
+    Unlimited,
+}
+
+/// Somebody without a credential.
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    trail: Trail,
+}
+
+impl Visitor {
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+}
+
+impl Access for Public {
+    type Scope = Visitor;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<Visitor, Error> {
+        let limits = &app.config.limits;
+        let (scope, per_minute) = match self {
+            Self::Register => ("register", limits.registrations_per_minute),
+            Self::Login => ("login", limits.logins_per_minute),
+            Self::Unlimited => return Ok(Visitor { trail: Trail::of(call) }),
+        };
+        if limits.enabled {
+            let key = limiter::key_for(scope, Who::Address(call.address));
+            app.limiter.check(key, per_minute, app.clock.now()).map_err(rate_limited)?;
+        }
+        Ok(Visitor { trail: Trail::of(call) })
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(None, "public")
+    }
+}

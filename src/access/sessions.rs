@@ -1,0 +1,59 @@
+//! Access by the tokens of a login.
+
+use crate::app::App;
+use crate::error::Error;
+use crate::ids::{SessionId, UserId};
+use crate::secrets::jwt::TokenKind;
+
+use super::{Access, AccessDoc, Call, Trail, live_session};
+
+/// The authentication endpoints after login: one kind of token, no API keys (decisions, section 3, "bearer").
+#[derive(Clone, Copy, Debug)]
+pub enum Session {
+    /// The refresh token.
+    RefreshToken,
+    /// The access token.
+    AccessToken,
+}
+
+/// A person with a live session.
+#[derive(Clone, Debug)]
+pub struct SessionScope {
+    user_id: UserId,
+    session_id: SessionId,
+    trail: Trail,
+}
+
+impl SessionScope {
+    /// Whose session it is.
+    pub fn user_id(&self) -> UserId {
+        self.user_id
+    }
+    /// Which session it is.
+    pub fn session_id(&self) -> SessionId {
+        self.session_id
+    }
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+}
+
+impl Access for Session {
+    type Scope = SessionScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<SessionScope, Error> {
+        let kind = match self {
+            Self::RefreshToken => TokenKind::Refresh,
+            Self::AccessToken => TokenKind::Access,
+        };
+        let (user_id, session_id) = live_session(app, call.bearer()?, kind).await?;
+        call.who = user_id.to_string();
+        Ok(SessionScope { user_id, session_id, trail: Trail::of(call) })
+    }
+    fn describe(&self) -> AccessDoc {
+        match self {
+            Self::RefreshToken => AccessDoc::new(Some("refreshToken"), "refresh token"),
+            Self::AccessToken => AccessDoc::new(Some("accessToken"), "access token"),
+        }
+    }
+}

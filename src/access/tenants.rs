@@ -1,0 +1,211 @@
+//! Access to organizations, projects and keys: the tables of `roles.rs` decide.
+
+use crate::app::App;
+use crate::error::{Code, Error};
+use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::roles::{
+    OrganizationAction, OrganizationRole, ProjectAction, ProjectRole, effective_project_role,
+};
+use crate::store;
+
+use super::{Access, AccessDoc, Call, Caller, Trail, manager};
+
+/// An action on the organization in the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Org(pub OrganizationAction);
+
+/// The right to do it.
+#[derive(Clone, Debug)]
+pub struct OrgScope {
+    caller: Caller,
+    organization_id: OrganizationId,
+    role: OrganizationRole,
+    trail: Trail,
+}
+
+impl OrgScope {
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+    /// Whose roles count.
+    pub fn user_id(&self) -> UserId {
+        self.caller.user_id()
+    }
+    /// The tenant.
+    pub fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+    /// The caller's role in it.
+    pub fn role(&self) -> OrganizationRole {
+        self.role
+    }
+    /// The one project that the caller is confined to, when it is an API key.
+    pub fn only_project(&self) -> Option<ProjectId> {
+        match &self.caller {
+            Caller::Person(_) => None,
+            Caller::Key(key) => Some(key.project_id),
+        }
+    }
+}
+
+impl Access for Org {
+    type Scope = OrgScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<OrgScope, Error> {
+        let caller = manager(app, call).await?;
+        let organization_id =
+            OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
+        let mut tx = app.db.read().await?;
+        let role = store::organization_members::role(&mut tx, organization_id, caller.user_id())
+            .await?
+            .ok_or(Code::OrganizationNotFound)?;
+        caller.confine(organization_id, None)?;
+        caller.may_manage(app, call)?;
+        let role = role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
+        Ok(OrgScope { caller, organization_id, role, trail: Trail::of(call) })
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))
+    }
+}
+
+/// An action on the project in the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Project(pub ProjectAction);
+
+/// The right to do it.
+#[derive(Clone, Debug)]
+pub struct ProjectScope {
+    caller: Caller,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+    role: ProjectRole,
+    trail: Trail,
+}
+
+impl ProjectScope {
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+    /// Whose roles count.
+    pub fn user_id(&self) -> UserId {
+        self.caller.user_id()
+    }
+    /// The tenant.
+    pub fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+    /// The project.
+    pub fn project_id(&self) -> ProjectId {
+        self.project_id
+    }
+    /// The caller's effective role in it.
+    pub fn role(&self) -> ProjectRole {
+        self.role
+    }
+}
+
+impl Access for Project {
+    type Scope = ProjectScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<ProjectScope, Error> {
+        let caller = manager(app, call).await?;
+        let may_manage = caller.may_manage(app, call);
+        let named = Named {
+            organization: call.path("organization_id"),
+            project: call.path("project_id"),
+            api_key: None,
+            trail: Trail::of(call),
+        };
+        Ok(admit_project(self.0, &named, caller, may_manage, app).await?.0)
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), format!("project: {:?}", self.0))
+    }
+}
+
+/// What a path names inside an organization.
+struct Named<'a> {
+    organization: &'a str,
+    project: &'a str,
+    /// An API key, where the path has one.
+    api_key: Option<&'a str>,
+    trail: Trail,
+}
+
+/// Finds organization, project and, where one is named, key (404, from the outside in), then the role (403).
+async fn admit_project(
+    action: ProjectAction,
+    named: &Named<'_>,
+    caller: Caller,
+    may_manage: Result<(), Error>,
+    app: &App,
+) -> Result<(ProjectScope, Option<ApiKeyId>), Error> {
+    let organization_id = OrganizationId::parse(named.organization).ok_or(Code::OrganizationNotFound)?;
+    let mut tx = app.db.read().await?;
+    let organization_role = store::organization_members::role(&mut tx, organization_id, caller.user_id())
+        .await?
+        .ok_or(Code::OrganizationNotFound)?;
+    let project_id = ProjectId::parse(named.project).ok_or(Code::ProjectNotFound)?;
+    let standing = store::project_members::standing(&mut tx, organization_id, project_id, caller.user_id())
+        .await?
+        .ok_or(Code::ProjectNotFound)?;
+    let api_key_id = match named.api_key {
+        None => None,
+        Some(text) => {
+            let api_key_id = ApiKeyId::parse(text).ok_or(Code::ApiKeyNotFound)?;
+            if !store::api_keys::exists(&mut tx, project_id, api_key_id).await? {
+                return Err(Code::ApiKeyNotFound.into());
+            }
+            Some(api_key_id)
+        }
+    };
+    caller.confine(organization_id, Some(project_id))?;
+    may_manage?;
+    let role = effective_project_role(organization_role, standing.role, standing.open_to_organization)
+        .filter(|role| role.allows(action))
+        .ok_or(Code::InsufficientRole)?;
+    let trail = named.trail.clone();
+    Ok((ProjectScope { caller, organization_id, project_id, role, trail }, api_key_id))
+}
+
+/// An action on the API key in the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Key(pub ProjectAction);
+
+/// The right to do it.
+#[derive(Clone, Debug)]
+pub struct KeyScope {
+    project: ProjectScope,
+    api_key_id: ApiKeyId,
+}
+
+impl KeyScope {
+    /// The project that the key belongs to.
+    pub fn project_id(&self) -> ProjectId {
+        self.project.project_id
+    }
+    /// The key.
+    pub fn api_key_id(&self) -> ApiKeyId {
+        self.api_key_id
+    }
+}
+
+impl Access for Key {
+    type Scope = KeyScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<KeyScope, Error> {
+        let caller = manager(app, call).await?;
+        let may_manage = caller.may_manage(app, call);
+        let named = Named {
+            organization: call.path("organization_id"),
+            project: call.path("project_id"),
+            api_key: Some(call.path("key_id")),
+            trail: Trail::of(call),
+        };
+        let (project, api_key_id) = admit_project(self.0, &named, caller, may_manage, app).await?;
+        Ok(KeyScope { project, api_key_id: api_key_id.ok_or(Code::ApiKeyNotFound)? })
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), format!("project: {:?}", self.0))
+    }
+}
