@@ -3,7 +3,7 @@
 use serde_json::json;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 
-use crate::support::world::{START, id, on_each_database};
+use crate::support::world::{START, id, on_each_database, on_each_database_with};
 
 #[test]
 fn an_organization_is_made_listed_and_read() {
@@ -206,5 +206,39 @@ fn a_list_shows_what_the_caller_can_view_with_the_effective_role() {
         assert_eq!(roles(&member.access_token, "").await, "Acme project=developer Open=viewer");
         assert_eq!(roles(&member.access_token, "?role=viewer").await, "Open=viewer");
         assert_eq!(roles(&admin.access_token, "?role=viewer").await, "");
+    });
+}
+
+#[test]
+fn a_caller_that_manages_too_fast_waits() {
+    let limits =
+        [("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "2"), ("TOLLKEEPER_LIMITS__WRITES_PER_MINUTE", "1")];
+    on_each_database_with(&limits, async |world| {
+        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let list = |token: &str| world.get("/v1/organizations").bearer(token);
+        world.organization(&ada, "Acme").await;
+        let write =
+            world.post("/v1/organizations", &json!({"name": "x"})).bearer(&ada.access_token).send().await;
+        assert_eq!((write.status, write.code().as_str()), (429, "rate_limited"));
+        assert_eq!(write.header("retry-after"), "60");
+        // Reads have a limit of their own, and so has everybody.
+        for _ in 0..2 {
+            list(&ada.access_token).data().await;
+        }
+        assert_eq!(list(&ada.access_token).refused().await, (429, "rate_limited".into()));
+        list(&bob.access_token).data().await;
+        // Models are no management, however often they are asked for.
+        for _ in 0..5 {
+            world.get("/v1/models").bearer(&ada.access_token).bare().await;
+        }
+        world.clock.advance_ms(30_000);
+        list(&ada.access_token).data().await;
+    });
+    let off = [limits[0], limits[1], ("TOLLKEEPER_LIMITS__ENABLED", "false")];
+    on_each_database_with(&off, async |world| {
+        let ada = world.somebody("ada").await;
+        for _ in 0..5 {
+            world.get("/v1/organizations").bearer(&ada.access_token).data().await;
+        }
     });
 }
