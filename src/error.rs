@@ -92,6 +92,10 @@ pub enum Code {
     ProjectNotFound,
     /// No such API key.
     ApiKeyNotFound,
+    /// No such account.
+    UserNotFound,
+    /// No such member.
+    MemberNotFound,
     /// No such model.
     ModelNotFound,
     /// The path exists, but not with this method.
@@ -102,6 +106,16 @@ pub enum Code {
     UsernameTaken,
     /// The name is in use beside it.
     NameTaken,
+    /// The organization would be left without an owner.
+    LastOwner,
+    /// The person is a member already.
+    AlreadyMember,
+    /// There is an open invitation for this address.
+    AlreadyInvited,
+    /// The organization owes money or still has some.
+    UnsettledBalance,
+    /// An expired key can't be rotated.
+    KeyExpired,
     /// The body is larger than the limit.
     PayloadTooLarge,
     /// Too many requests.
@@ -148,11 +162,18 @@ impl Code {
         Self::OrganizationNotFound,
         Self::ProjectNotFound,
         Self::ApiKeyNotFound,
+        Self::UserNotFound,
+        Self::MemberNotFound,
         Self::ModelNotFound,
         Self::MethodNotAllowed,
         Self::EmailTaken,
         Self::UsernameTaken,
         Self::NameTaken,
+        Self::LastOwner,
+        Self::AlreadyMember,
+        Self::AlreadyInvited,
+        Self::UnsettledBalance,
+        Self::KeyExpired,
         Self::PayloadTooLarge,
         Self::RateLimited,
         Self::TooManyAttempts,
@@ -226,6 +247,8 @@ impl Code {
             Self::OrganizationNotFound => (404, "organization_not_found", "There is no such organization."),
             Self::ProjectNotFound => (404, "project_not_found", "There is no such project."),
             Self::ApiKeyNotFound => (404, "api_key_not_found", "There is no such API key."),
+            Self::UserNotFound => (404, "user_not_found", "There is no user with this id."),
+            Self::MemberNotFound => (404, "member_not_found", "There is no such member here."),
             Self::ModelNotFound => {
                 (404, "model_not_found", "There is no such model; `/v1/models` lists all.")
             }
@@ -235,6 +258,19 @@ impl Code {
             Self::EmailTaken => (409, "email_taken", "There is an account with this e-mail address."),
             Self::UsernameTaken => (409, "username_taken", "This username is taken."),
             Self::NameTaken => (409, "name_taken", "This name is taken."),
+            Self::LastOwner => {
+                (409, "last_owner", "This is the last owner: make somebody else an owner first.")
+            }
+            Self::AlreadyMember => (409, "already_member", "This person is a member already."),
+            Self::AlreadyInvited => (409, "already_invited", "There is an open invitation for this address."),
+            Self::UnsettledBalance => (
+                409,
+                "unsettled_balance",
+                "This organization owes money or still has credit: settle that first.",
+            ),
+            Self::KeyExpired => {
+                (409, "key_expired", "This API key has expired and can't be rotated: create a new one.")
+            }
             Self::PayloadTooLarge => {
                 (413, "payload_too_large", "The body is larger than 1 MiB, or 64 KiB for a form.")
             }

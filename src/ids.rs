@@ -31,6 +31,8 @@ pub mod kind {
     pub enum Project {}
     /// An API key inside a project.
     pub enum ApiKey {}
+    /// An invitation into an organization.
+    pub enum Invitation {}
     /// A login session.
     pub enum Session {}
     /// One request to this service.
@@ -53,6 +55,9 @@ pub mod kind {
     }
     impl Kind for ApiKey {
         const PREFIX: &'static str = "key";
+    }
+    impl Kind for Invitation {
+        const PREFIX: &'static str = "inv";
     }
     impl Kind for Session {
         const PREFIX: &'static str = "sess";
@@ -79,6 +84,8 @@ pub type OrganizationId = Id<kind::Organization>;
 pub type ProjectId = Id<kind::Project>;
 /// The id of an API key, `key_…`: stays the same when the key is rotated.
 pub type ApiKeyId = Id<kind::ApiKey>;
+/// The id of an invitation into an organization, `inv_…`.
+pub type InvitationId = Id<kind::Invitation>;
 /// The id of a login session, `sess_…`: the `sid` of its tokens.
 pub type SessionId = Id<kind::Session>;
 /// The id of one request to this service, `req_…`: the header `x-request-id`.

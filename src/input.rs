@@ -12,7 +12,7 @@ use std::future::Future;
 use axum::body::{Body as HttpBody, Bytes};
 use axum::http::{HeaderMap, header};
 
-pub use fields::{Fields, Record};
+pub use fields::{Fields, Patch, Record};
 
 use crate::access::Call;
 use crate::app::App;

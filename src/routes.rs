@@ -217,6 +217,28 @@ where
     route(Method::POST, path, access, handler)
 }
 
+fn put<A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+where
+    A: Access,
+    I: Input,
+    O: Reply,
+    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = Result<O, Error>> + Send,
+{
+    route(Method::PUT, path, access, handler)
+}
+
+fn delete<A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+where
+    A: Access,
+    I: Input,
+    O: Reply,
+    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = Result<O, Error>> + Send,
+{
+    route(Method::DELETE, path, access, handler)
+}
+
 fn route<A, I, O, F, R>(method: Method, path: &'static str, access: A, handler: F) -> Route
 where
     A: Access,

@@ -3,6 +3,7 @@
 
 pub mod api_keys;
 pub mod audit_log;
+pub mod changes;
 pub mod email_tokens;
 pub mod organization_members;
 pub mod organizations;

@@ -33,8 +33,11 @@ struct Step {
 }
 
 /// Every step, in order. A released one never changes.
-const STEPS: &[Step] =
-    &[step!(1, "first_light", "0001_first_light.sql"), step!(2, "accounts", "0002_accounts.sql")];
+const STEPS: &[Step] = &[
+    step!(1, "first_light", "0001_first_light.sql"),
+    step!(2, "accounts", "0002_accounts.sql"),
+    step!(3, "tenants", "0003_tenants.sql"),
+];
 
 /// Any number, the same for all replicas.
 const ADVISORY_LOCK: i64 = 0x746f_6c6c_6b65_6570;

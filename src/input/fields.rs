@@ -25,6 +25,45 @@ pub trait Field: Sized {
     fn schema() -> Value;
 }
 
+/// What a merge patch does to one field (RFC 7396).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Patch<T> {
+    /// It was not named: as it was.
+    Keep,
+    /// Null: empty from now on.
+    Clear,
+    /// A new value.
+    Set(T),
+}
+
+impl<T> Patch<T> {
+    fn new(value: Option<T>, null: bool) -> Self {
+        match value {
+            Some(value) => Self::Set(value),
+            None if null => Self::Clear,
+            None => Self::Keep,
+        }
+    }
+
+    /// The field after the patch.
+    pub fn onto(self, before: Option<T>) -> Option<T> {
+        match self {
+            Self::Keep => before,
+            Self::Clear => None,
+            Self::Set(value) => Some(value),
+        }
+    }
+
+    /// The same patch of what `f` makes of the value.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Patch<U> {
+        match self {
+            Self::Keep => Patch::Keep,
+            Self::Clear => Patch::Clear,
+            Self::Set(value) => Patch::Set(f(value)),
+        }
+    }
+}
+
 /// Where a value came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
@@ -134,7 +173,16 @@ impl<'a> Fields<'a> {
     /// A field that may be absent or null. The outer `None` means that it was wrong.
     #[allow(clippy::option_option, reason = "wrong, absent and present are three things")]
     pub fn optional<T: Field>(&mut self, name: &'static str) -> Option<Option<T>> {
-        self.note(name, || nullable(T::schema()), false);
+        self.optional_as(name, || nullable(T::schema()))
+    }
+
+    #[allow(clippy::option_option, reason = "wrong, absent and present are three things")]
+    fn optional_as<T: Field>(
+        &mut self,
+        name: &'static str,
+        schema: impl FnOnce() -> Value,
+    ) -> Option<Option<T>> {
+        self.note(name, schema, false);
         let path = self.path(name);
         match self.take(name) {
             None | Some((Json::Null, _)) => Some(None),
@@ -161,6 +209,50 @@ impl<'a> Fields<'a> {
             }
         };
         read_at(self.app, entries, &format!("{path}."), self.problems)
+    }
+
+    /// A field of a merge patch that can be empty (RFC 7396): absent leaves it, null empties it.
+    pub fn patch<T: Field>(&mut self, name: &'static str) -> Option<Patch<T>> {
+        let null = self.is_null(name);
+        self.optional(name).map(|value| Patch::new(value, null))
+    }
+
+    /// A field of a merge patch that can't be empty: absent leaves it, null is refused.
+    #[allow(clippy::option_option, reason = "wrong, absent and present are three things")]
+    pub fn change<T: Field>(&mut self, name: &'static str) -> Option<Option<T>> {
+        let null = self.is_null(name);
+        let value = self.optional_as(name, T::schema);
+        if null { self.refuse_null(name) } else { value }
+    }
+
+    /// An object of a merge patch that can be emptied as a whole.
+    pub fn patch_object<T: Record>(&mut self, name: &'static str) -> Option<Patch<T>> {
+        let (absent, null) = (self.is_absent(name), self.is_null(name));
+        let value = self.object(name)?;
+        Some(Patch::new((!absent && !null).then_some(value), null))
+    }
+
+    /// An object of a merge patch that can't be emptied as a whole: absent reads like `{}`, null is refused.
+    pub fn change_object<T: Record>(&mut self, name: &'static str) -> Option<T> {
+        let null = self.is_null(name);
+        let value = self.object(name);
+        if null { self.refuse_null(name) } else { value }
+    }
+
+    fn refuse_null<T>(&mut self, name: &str) -> Option<T> {
+        self.problem(
+            name,
+            "required",
+            format!("`{}` can't be null: leave it out to keep it.", self.path(name)),
+        )
+    }
+
+    fn is_null(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.name == name && entry.value == Json::Null)
+    }
+
+    fn is_absent(&self, name: &str) -> bool {
+        self.entries.iter().all(|entry| entry.name != name)
     }
 
     /// Notes a problem that concerns several fields.
@@ -269,4 +361,71 @@ fn nullable(mut schema: Value) -> Value {
         allowed.push(Value::Null);
     }
     schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::types::Text;
+
+    struct Change {
+        name: Option<Text<9>>,
+        note: Patch<Text<9>>,
+        inner: Patch<Inner>,
+        fixed: Inner,
+    }
+
+    #[derive(PartialEq, Debug)]
+    struct Inner(Patch<String>);
+
+    impl Record for Inner {
+        fn read(fields: &mut Fields<'_>) -> Option<Self> {
+            Some(Self(fields.patch::<Text<9>>("a")?.map(|text| text.0)))
+        }
+    }
+
+    impl Record for Change {
+        fn read(fields: &mut Fields<'_>) -> Option<Self> {
+            let (name, note) = (fields.change("name"), fields.patch("note"));
+            let (inner, fixed) = (fields.patch_object("inner"), fields.change_object("fixed"));
+            Some(Self { name: name?, note: note?, inner: inner?, fixed: fixed? })
+        }
+    }
+
+    fn read(body: Vec<(&str, Json)>) -> (Option<Change>, Vec<String>) {
+        let entries = body
+            .into_iter()
+            .map(|(name, value)| Entry { name: name.to_owned(), value, origin: Origin::Body })
+            .collect();
+        let mut problems = Problems::default();
+        let change = read_at(None, entries, "", &mut problems);
+        (change, problems.0.into_iter().map(|detail| format!("{} {}", detail.param, detail.code)).collect())
+    }
+
+    #[test]
+    fn a_merge_patch_tells_absent_from_null() {
+        let (change, problems) = read(vec![]);
+        let change = change.unwrap();
+        assert!(problems.is_empty() && change.name.is_none());
+        assert_eq!(change.note.map(|text| text.0).onto(Some("old".to_owned())), Some("old".to_owned()));
+        assert_eq!((change.inner, change.fixed), (Patch::Keep, Inner(Patch::Keep)));
+
+        let (change, _) = read(vec![("note", Json::Null), ("inner", Json::Null)]);
+        let change = change.unwrap();
+        assert_eq!(change.note.map(|text| text.0).onto(Some("old".to_owned())), None);
+        assert_eq!(change.inner, Patch::Clear);
+
+        let inner = Json::Object(vec![("a".to_owned(), Json::Null)]);
+        let (change, _) = read(vec![("note", Json::Text("new".into())), ("inner", inner)]);
+        let change = change.unwrap();
+        assert_eq!(change.note.map(|text| text.0).onto(None), Some("new".to_owned()));
+        assert_eq!(change.inner, Patch::Set(Inner(Patch::Clear)));
+    }
+
+    #[test]
+    fn what_can_not_be_empty_refuses_null() {
+        let (change, problems) = read(vec![("name", Json::Null), ("fixed", Json::Null)]);
+        assert!(change.is_none());
+        assert_eq!(problems, ["name required", "fixed required"]);
+    }
 }

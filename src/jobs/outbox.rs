@@ -178,6 +178,11 @@ async fn compose(app: &App, mail: &QueuedMail) -> Result<Option<Message>, Error>
             Some(templates::reset_password(&user.email, url, token.expose(), username))
         }
         Template::PasswordChanged => Some(templates::password_changed(&user.email, url, username)),
+        // Nothing queues these yet.
+        Template::Invitation
+        | Template::AddedToProject
+        | Template::OrganizationDeleted
+        | Template::ProjectDeleted => None,
     })
 }
 

@@ -23,17 +23,47 @@ pub enum Action {
     PasswordReset,
     /// A new organization.
     OrganizationCreated,
+    /// New values for an organization.
+    OrganizationChanged,
+    /// An organization and all that was in it is gone.
+    OrganizationDeleted,
+    /// Somebody was asked into an organization.
+    MemberInvited,
+    /// And came.
+    InvitationAccepted,
+    /// A new role in an organization.
+    MemberRoleChanged,
+    /// Somebody left an organization or was removed.
+    MemberRemoved,
+    /// Somebody came into an organization without an invitation.
+    MemberAdded,
     /// A new project.
     ProjectCreated,
+    /// New values for a project.
+    ProjectChanged,
+    /// A project and its keys are gone.
+    ProjectDeleted,
+    /// Somebody was added to a project.
+    ProjectMemberAdded,
+    /// A new role in a project.
+    ProjectMemberRoleChanged,
+    /// Somebody left a project or was removed.
+    ProjectMemberRemoved,
     /// A new API key.
     ApiKeyCreated,
+    /// New values for an API key.
+    ApiKeyChanged,
+    /// A new secret for an API key.
+    ApiKeyRotated,
+    /// An API key is gone.
+    ApiKeyDeleted,
     /// A new signing key.
     SigningKeyRotated,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 25] = [
         Self::UserRegistered,
         Self::EmailVerified,
         Self::SessionStarted,
@@ -41,8 +71,23 @@ impl Action {
         Self::PasswordChanged,
         Self::PasswordReset,
         Self::OrganizationCreated,
+        Self::OrganizationChanged,
+        Self::OrganizationDeleted,
+        Self::MemberInvited,
+        Self::InvitationAccepted,
+        Self::MemberRoleChanged,
+        Self::MemberRemoved,
+        Self::MemberAdded,
         Self::ProjectCreated,
+        Self::ProjectChanged,
+        Self::ProjectDeleted,
+        Self::ProjectMemberAdded,
+        Self::ProjectMemberRoleChanged,
+        Self::ProjectMemberRemoved,
         Self::ApiKeyCreated,
+        Self::ApiKeyChanged,
+        Self::ApiKeyRotated,
+        Self::ApiKeyDeleted,
         Self::SigningKeyRotated,
     ];
 
@@ -56,8 +101,23 @@ impl Action {
             Self::PasswordChanged => "user.password_changed",
             Self::PasswordReset => "user.password_reset",
             Self::OrganizationCreated => "organization.created",
+            Self::OrganizationChanged => "organization.changed",
+            Self::OrganizationDeleted => "organization.deleted",
+            Self::MemberInvited => "invitation.created",
+            Self::InvitationAccepted => "invitation.accepted",
+            Self::MemberRoleChanged => "organization_member.role_changed",
+            Self::MemberRemoved => "organization_member.removed",
+            Self::MemberAdded => "organization_member.added",
             Self::ProjectCreated => "project.created",
+            Self::ProjectChanged => "project.changed",
+            Self::ProjectDeleted => "project.deleted",
+            Self::ProjectMemberAdded => "project_member.added",
+            Self::ProjectMemberRoleChanged => "project_member.role_changed",
+            Self::ProjectMemberRemoved => "project_member.removed",
             Self::ApiKeyCreated => "api_key.created",
+            Self::ApiKeyChanged => "api_key.changed",
+            Self::ApiKeyRotated => "api_key.rotated",
+            Self::ApiKeyDeleted => "api_key.deleted",
             Self::SigningKeyRotated => "signing_key.rotated",
         }
     }

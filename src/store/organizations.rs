@@ -121,13 +121,7 @@ pub async fn detail(
     tx: &mut Tx,
     organization_id: OrganizationId,
 ) -> Result<Option<OrganizationDetail>, db::Error> {
-    sql("SELECT o.*,
-                (SELECT COUNT(*) FROM organization_members m WHERE m.organization_id = o.id) AS members_count,
-                (SELECT COUNT(*) FROM projects p WHERE p.organization_id = o.id) AS projects_count
-         FROM organizations o WHERE o.id = $1")
-    .bind(organization_id)
-    .optional(tx)
-    .await
+    sql("SELECT * FROM organizations WHERE id = $1").bind(organization_id).optional(tx).await
 }
 
 /// An organization and the caller's role in it.

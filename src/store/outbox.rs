@@ -1,5 +1,7 @@
 //! Mail that has not left yet.
 
+use serde::{Deserialize, Serialize};
+
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::MailId;
@@ -13,11 +15,27 @@ pub enum Template {
     ResetPassword,
     /// Your password was changed.
     PasswordChanged,
+    /// Come into an organization.
+    Invitation,
+    /// You were added to a project.
+    AddedToProject,
+    /// An organization that you belonged to is gone.
+    OrganizationDeleted,
+    /// A project that you belonged to is gone.
+    ProjectDeleted,
 }
 
 impl Template {
     /// Every template.
-    pub const ALL: [Self; 3] = [Self::VerifyEmail, Self::ResetPassword, Self::PasswordChanged];
+    pub const ALL: [Self; 7] = [
+        Self::VerifyEmail,
+        Self::ResetPassword,
+        Self::PasswordChanged,
+        Self::Invitation,
+        Self::AddedToProject,
+        Self::OrganizationDeleted,
+        Self::ProjectDeleted,
+    ];
 
     /// The word in the database and the log.
     pub const fn as_str(self) -> &'static str {
@@ -25,8 +43,33 @@ impl Template {
             Self::VerifyEmail => "verify_email",
             Self::ResetPassword => "reset_password",
             Self::PasswordChanged => "password_changed",
+            Self::Invitation => "invitation",
+            Self::AddedToProject => "added_to_project",
+            Self::OrganizationDeleted => "organization_deleted",
+            Self::ProjectDeleted => "project_deleted",
         }
     }
+}
+
+/// What a mail is about besides its recipient's account, as it is when it is queued: it may be gone when the mail leaves.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct About {
+    /// An organization's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization: Option<String>,
+    /// A project's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// The role that the recipient has there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// The username of whoever did it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The id of an invitation; its link's token is made when the mail leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invitation_id: Option<String>,
 }
 
 /// A row of `outbox`.
@@ -38,6 +81,8 @@ pub struct QueuedMail {
     pub template: Template,
     /// Whom it is for; the account is looked up when it leaves.
     pub email: String,
+    /// What it is about.
+    pub about: About,
     /// When it was put here.
     pub created_at: Time,
     /// Attempts so far, this one included.
@@ -48,10 +93,13 @@ impl FromRow for QueuedMail {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let word: String = row.get("template")?;
         let template = Template::ALL.into_iter().find(|template| template.as_str() == word);
+        let details: String = row.get("details")?;
         Ok(Self {
             id: row.get("id")?,
             template: template.ok_or_else(|| db::Error::Internal(format!("template is {word:?}")))?,
             email: row.get("email")?,
+            about: serde_json::from_str(&details)
+                .map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))?,
             created_at: row.get("created_at")?,
             attempts: row.get("attempts")?,
         })
@@ -66,13 +114,29 @@ pub async fn insert(
     email: &str,
     now: Time,
 ) -> Result<(), db::Error> {
-    sql("INSERT INTO outbox (id, template, email, created_at, next_attempt_at, attempts) VALUES ($1, $2, $3, $4, $4, 0)")
-        .bind(id)
-        .bind(template.as_str())
-        .bind(email)
-        .bind(now)
-        .execute(tx)
-        .await?;
+    insert_about(tx, id, template, email, &About::default(), now).await
+}
+
+/// The same, for a mail that is about something.
+pub async fn insert_about(
+    tx: &mut Tx,
+    id: MailId,
+    template: Template,
+    email: &str,
+    about: &About,
+    now: Time,
+) -> Result<(), db::Error> {
+    let details = serde_json::to_string(about)
+        .map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))?;
+    sql("INSERT INTO outbox (id, template, email, details, created_at, next_attempt_at, attempts)
+         VALUES ($1, $2, $3, $4, $5, $5, 0)")
+    .bind(id)
+    .bind(template.as_str())
+    .bind(email)
+    .bind(details)
+    .bind(now)
+    .execute(tx)
+    .await?;
     Ok(())
 }
 
@@ -87,7 +151,7 @@ pub async fn claim(
     sql("UPDATE outbox SET attempts = attempts + 1, next_attempt_at = $3
          WHERE next_attempt_at <= $2 AND id IN
                (SELECT id FROM outbox WHERE next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1)
-         RETURNING id, template, email, created_at, attempts")
+         RETURNING id, template, email, details, created_at, attempts")
     .bind(most)
     .bind(now)
     .bind(leased_until)

@@ -109,14 +109,11 @@ pub async fn detail(
     organization_id: OrganizationId,
     project_id: ProjectId,
 ) -> Result<Option<ProjectDetail>, db::Error> {
-    sql("SELECT p.*,
-                (SELECT COUNT(*) FROM project_members m WHERE m.project_id = p.id) AS members_count,
-                (SELECT COUNT(*) FROM api_keys k WHERE k.project_id = p.id) AS api_keys_count
-         FROM projects p WHERE p.id = $2 AND p.organization_id = $1")
-    .bind(organization_id)
-    .bind(project_id)
-    .optional(tx)
-    .await
+    sql("SELECT * FROM projects WHERE id = $2 AND organization_id = $1")
+        .bind(organization_id)
+        .bind(project_id)
+        .optional(tx)
+        .await
 }
 
 /// A project and the caller's explicit role in it.

@@ -131,7 +131,7 @@ const POSTGRES: &[&str] = &[
     "SELECT CAST(table_name || '.' || column_name || ' '
          || CASE data_type WHEN 'bytea' THEN 'blob' ELSE data_type END
          || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END
-         || COALESCE(' default ' || column_default, '') AS TEXT)
+         || COALESCE(' default ' || replace(column_default, '::text', ''), '') AS TEXT)
      FROM information_schema.columns WHERE table_schema = 'public'",
     "SELECT CAST(t.relname || ' primary key ' || string_agg(a.attname, ',' ORDER BY k.position) AS TEXT)
      FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid
