@@ -14,8 +14,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, Method, Uri, header};
+use http::{HeaderMap, Method, Uri, header};
 
 pub use callers::{Anyone, CallerScope, Person, PersonScope};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
@@ -28,6 +27,7 @@ use crate::app::App;
 use crate::config::Management;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, ProjectId, RequestId, SessionId, UserId};
+use crate::input::RequestBody;
 use crate::live::limiter::{self, Who};
 use crate::rules::restrictions;
 use crate::secrets::jwt::TokenKind;
@@ -50,7 +50,7 @@ pub struct Call {
     /// This request's own id.
     pub request_id: RequestId,
     /// The body, not read yet.
-    pub body: Body,
+    pub body: RequestBody,
     /// Who calls, once known: for the log.
     pub who: String,
 }

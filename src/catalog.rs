@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use axum::body::Bytes;
+use hyper::body::Bytes;
 
 use crate::clock::Time;
 use crate::config::document::{self, Node, Value};

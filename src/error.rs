@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use axum::http::StatusCode;
+use http::StatusCode;
 use serde::Serialize;
 
 use crate::db;

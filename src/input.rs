@@ -5,14 +5,16 @@
 
 pub mod fields;
 pub mod json;
+mod request_body;
 pub mod types;
 
 use std::future::Future;
 
-use axum::body::{Body as HttpBody, Bytes};
-use axum::http::{HeaderMap, header};
+use http::{HeaderMap, header};
+use hyper::body::Bytes;
 
 pub use fields::{Fields, Patch, Record};
+pub use request_body::{BodyError, RequestBody};
 
 use crate::access::Call;
 use crate::app::App;
@@ -64,12 +66,8 @@ pub struct Body<T>(pub T);
 
 impl<T: Record> Input for Body<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
-        let bytes = read_body(call, MAX_BODY_BYTES).await?;
-        if !bytes.is_empty() {
-            check_content_type(&call.headers)?;
-        }
-        let entries = object_entries(&bytes, Origin::Body)?;
-        Ok(Self(fields::read(app, entries)?))
+        let bytes = read_json(call).await?;
+        Ok(Self(parse_record(app, &bytes)?))
     }
     fn describe() -> Description {
         Description { body: Some(fields::describe::<T>()), ..Description::default() }
@@ -156,34 +154,38 @@ impl<T: Record> Input for Form<T> {
 /// What browsers send forms as.
 pub const FORM: &str = "application/x-www-form-urlencoded";
 
+/// The body of a call that takes JSON, not parsed yet.
+pub async fn read_json(call: &mut Call) -> Result<Bytes, Error> {
+    let bytes = read_body(call, MAX_BODY_BYTES).await?;
+    if !bytes.is_empty() {
+        check_content_type(&call.headers)?;
+    }
+    Ok(bytes)
+}
+
+/// A body as the record that it should be, or everything that is wrong with it.
+pub fn parse_record<T: Record>(app: &App, bytes: &[u8]) -> Result<T, Error> {
+    fields::read(app, object_entries(bytes, Origin::Body)?)
+}
+
 async fn read_body(call: &mut Call, limit: usize) -> Result<Bytes, Error> {
     let declared =
         call.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     if declared.is_some_and(|length: u64| length > limit as u64) {
         return Err(Code::PayloadTooLarge.into());
     }
-    let body = std::mem::replace(&mut call.body, HttpBody::empty());
-    match axum::body::to_bytes(body, limit).await {
-        Ok(bytes) => Ok(bytes),
-        Err(error) if is_length_limit(&error) => Err(Code::PayloadTooLarge.into()),
-        Err(_) => {
-            Err(Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete."))
+    std::mem::take(&mut call.body).read(limit).await.map_err(|error| match error {
+        BodyError::TooLong => Code::PayloadTooLarge.into(),
+        BodyError::Broken => {
+            Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
         }
-    }
-}
-
-fn is_length_limit(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        if inner.is::<http_body_util::LengthLimitError>() {
-            return true;
-        }
-        source = inner.source();
-    }
-    false
+    })
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
+    if headers.get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json") {
+        return Ok(());
+    }
     let essence = essence(headers);
     let json = essence == "application/json" || (essence.len() > 5 && essence.ends_with("+json"));
     if json { Ok(()) } else { Err(Error::new(Code::UnsupportedContentType).param("content-type")) }

@@ -4,6 +4,7 @@
 //! or sooner when it holds 64 KiB or a warning. When stderr takes nothing, lines past 4 MiB are dropped and
 //! counted, so that a blocked terminal never stops the service.
 
+mod access;
 mod buffer;
 
 use std::any::Any;
@@ -21,6 +22,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::clock::Clock;
 use crate::config;
+pub use access::Access;
 use buffer::Buffer;
 
 static BUFFER: OnceLock<Arc<Buffer>> = OnceLock::new();
@@ -50,6 +52,17 @@ pub fn init(settings: &config::Log) -> Guard {
 pub fn flush() {
     if let Some(buffer) = BUFFER.get() {
         buffer.flush();
+    }
+}
+
+/// Writes the line of one request, if the log's level lets it through.
+pub fn access(line: &Access<'_>) {
+    if !tracing::enabled!(target: "tollkeeper::access", Level::INFO) {
+        return;
+    }
+    match BUFFER.get() {
+        Some(buffer) => line.write_to(buffer, Clock::System.now()),
+        None => line.trace(),
     }
 }
 

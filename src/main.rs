@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// A request makes some dozens of small allocations; this allocator is faster at them than most systems' own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     tollkeeper::cli::run()
 }

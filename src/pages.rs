@@ -9,10 +9,9 @@ pub mod verify_email;
 
 use std::sync::LazyLock;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use schemars::SchemaGenerator;
 
 use crate::error::{Code, Error};
@@ -20,7 +19,7 @@ use crate::html::escape;
 use crate::ids::RequestId;
 use crate::input::types::Text;
 use crate::input::{Fields, Record};
-use crate::reply::{self, Reply};
+use crate::reply::{self, Body, Reply};
 use crate::secrets::sha256;
 use crate::secrets::token::MailToken;
 

@@ -3,13 +3,17 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
-use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Bytes;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::error::{Code, Detail, Error};
+
+/// The body of every answer: whole, since none is large.
+pub type Body = Full<Bytes>;
 
 /// A finished response of an endpoint.
 pub trait Reply: Send + 'static {

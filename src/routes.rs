@@ -7,8 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::{Method, Response};
+use http::{Method, Response};
 use schemars::SchemaGenerator;
 use serde_json::Value;
 
@@ -21,7 +20,7 @@ use crate::app::App;
 use crate::error::Error;
 use crate::input::{Description, Input};
 use crate::pages;
-use crate::reply::Reply;
+use crate::reply::{Body, Reply};
 use crate::roles::{OrganizationAction, ProjectAction};
 use crate::service;
 

@@ -25,6 +25,10 @@ use client::{Load, Target};
 use report::Row;
 use servers::{Cores, Folder, Server, Tollkeeper};
 
+/// The service's own, for the bare servers too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measures tollkeeper beside bare axum servers, over loopback.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]

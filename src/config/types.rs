@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use axum::http::Uri;
+use http::Uri;
 
 use crate::secrets::files;
 

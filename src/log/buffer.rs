@@ -57,6 +57,11 @@ impl Buffer {
         buffer
     }
 
+    /// How its lines look.
+    pub fn format(&self) -> LogFormat {
+        self.format
+    }
+
     /// Appends a line, or counts it as dropped when too many wait.
     pub fn push(&self, line: &[u8], urgent: bool) {
         let mut state = self.lock();

@@ -138,3 +138,28 @@ fn panics_keep_their_words() {
     assert_eq!(payload_text(&"said".to_owned()), "said");
     assert_eq!(payload_text(&7_u8), "(no text)");
 }
+
+#[test]
+fn a_request_has_the_line_that_the_formatter_would_write() {
+    for format in [LogFormat::Text, LogFormat::Json] {
+        for address in ["203.0.113.7", "2001:db8::7"] {
+            let line = Access {
+                method: "GET",
+                route: "/v1/organizations/{organization_id}",
+                status: 403,
+                code: "insufficient_role",
+                who: "user_01h455vb4pex5vsknk084sn02q",
+                address: address.parse().unwrap(),
+                duration_us: 1234,
+                request_id: "req_01h455vb4pex5vsknk084sn02q",
+            };
+            let formatted = logged(format, "info", || line.trace());
+            let screen = Screen::default();
+            let buffer = Buffer::start(Box::new(screen.clone()), format);
+            let time = formatted.split(['"', ' ']).find_map(Time::parse).unwrap();
+            line.write_to(&buffer, time);
+            buffer.flush();
+            assert_eq!(screen.text(), formatted);
+        }
+    }
+}

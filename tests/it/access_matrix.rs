@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use axum::http::Method;
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::ids::ApiKeyId;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};

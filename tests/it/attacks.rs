@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Method;
 use ring::hmac;
 use serde_json::json;
 use tollkeeper::clock::HOUR_MS;

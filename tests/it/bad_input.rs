@@ -1,6 +1,6 @@
 //! What can be wrong with a request, and the error shape that comes back.
 
-use axum::http::Method;
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::http::{Answer, Call};

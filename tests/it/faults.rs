@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use axum::http::Method;
+use http::Method;
 use serde_json::json;
 use tollkeeper::routes::{self, Listener};
 

@@ -1,6 +1,6 @@
 //! The law of the tree: a path's words are its handler's Rust path, and the file is where one looks for it.
 
-use axum::http::Method;
+use http::Method;
 use tollkeeper::routes::{self, ErrorShape, Listener, Route};
 
 /// `/v1/organizations/{id}/projects` → `organizations::projects`: `/v1` and parameters drop out.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::http::Method;
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
@@ -430,7 +430,7 @@ fn a_mail_outlives_the_process_that_was_killed_while_sending_it() {
         clock.advance_ms(MINUTE_MS);
         assert_eq!((send_due(&app).await.unwrap(), waiting(&app).await), (1, 0));
         let [mail] = server.mails().try_into().unwrap();
-        let public = tollkeeper::server::router(&app, Listener::Public);
+        let public = tollkeeper::server::Entrance::new(&app, Listener::Public);
         let verify = Call::new(&public, Method::POST, "/v1/auth/verify-email");
         verify.json(&json!({"token": token(&mail)})).data().await;
     });

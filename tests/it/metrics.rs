@@ -1,6 +1,6 @@
 //! GET /metrics.
 
-use axum::http::Method;
+use http::Method;
 use serde_json::json;
 
 use crate::support::http::{Answer, Call};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use axum::http::Method;
+use http::Method;
 use serde_json::{Map, Value, json};
 use tollkeeper::clock::Time;
 use tollkeeper::openapi;

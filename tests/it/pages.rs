@@ -1,6 +1,6 @@
 //! The pages behind the links of mails, in process; `tests/it/browser.rs` has them in a browser.
 
-use axum::http::Method;
+use http::Method;
 use serde_json::json;
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, Time};
@@ -302,7 +302,7 @@ fn a_server_that_is_not_ready_says_so_on_a_page() {
         let folder = Folder::new();
         let clock = Clock::fixed(Time::parse(START).unwrap());
         let app = App::new(config(&folder.0, None, &[]), clock).unwrap();
-        let router = server::router(&app, Listener::Public);
+        let router = server::Entrance::new(&app, Listener::Public);
         for path in PATHS {
             let page = Call::new(&router, Method::GET, path).send().await;
             check(&page, 503, "Something went wrong");

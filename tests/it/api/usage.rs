@@ -1,6 +1,6 @@
 //! The service listener's usage, and how it is read back: section 4.5.
 
-use axum::http::Method;
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::http::Call;

@@ -1,18 +1,17 @@
 //! Calls in process: a request built in words, an answer read as JSON.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::ConnectInfo;
-use axum::http::{HeaderMap, Method, Request, header};
+use http::{HeaderMap, Method, Request, header};
+use http_body_util::BodyExt;
 use serde_json::Value;
-use tower::ServiceExt;
+use tollkeeper::input::RequestBody;
+use tollkeeper::server::Entrance;
 
 /// A request being built.
 pub struct Call {
-    router: Router,
-    request: axum::http::request::Builder,
+    entrance: Entrance,
+    request: http::request::Builder,
     body: Vec<u8>,
     peer: IpAddr,
 }
@@ -26,9 +25,9 @@ pub struct Answer {
 }
 
 impl Call {
-    pub fn new(router: &Router, method: Method, path: &str) -> Self {
+    pub fn new(entrance: &Entrance, method: Method, path: &str) -> Self {
         let request = Request::builder().method(method).uri(path);
-        Self { router: router.clone(), request, body: Vec::new(), peer: IpAddr::from([127, 0, 0, 1]) }
+        Self { entrance: entrance.clone(), request, body: Vec::new(), peer: IpAddr::from([127, 0, 0, 1]) }
     }
 
     pub fn bearer(self, token: &str) -> Self {
@@ -63,11 +62,10 @@ impl Call {
     }
 
     pub async fn send(self) -> Answer {
-        let mut request = self.request.body(Body::from(self.body)).unwrap();
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::new(self.peer, 40_000)));
-        let response = self.router.oneshot(request).await.unwrap();
+        let request = self.request.body(RequestBody::Whole(self.body.into())).unwrap();
+        let response = self.entrance.answer(request, self.peer).await;
         let (parts, body) = response.into_parts();
-        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        let bytes = body.collect().await.unwrap().to_bytes();
         Answer {
             status: parts.status.as_u16(),
             headers: parts.headers,

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use axum::Router;
-use axum::http::Method;
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, Time};
@@ -13,7 +12,7 @@ use tollkeeper::ids::{OrganizationId, ProjectId, SessionId, UserId};
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::routes::Listener;
 use tollkeeper::secrets::jwt::{Claims, TokenKind};
-use tollkeeper::server;
+use tollkeeper::server::Entrance;
 use tollkeeper::store;
 
 use super::http::Call;
@@ -29,8 +28,8 @@ pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 pub struct World {
     pub app: App,
     pub clock: Clock,
-    pub public: Router,
-    pub service: Router,
+    pub public: Entrance,
+    pub service: Entrance,
     pub data_dir: PathBuf,
     pub backend: &'static str,
     _folder: Folder,
@@ -111,8 +110,8 @@ impl World {
         let app = App::new(config(&folder.0, database_url, settings), clock.clone()).unwrap();
         app.boot().await.unwrap();
         Self {
-            public: server::router(&app, Listener::Public),
-            service: server::router(&app, Listener::Service),
+            public: Entrance::new(&app, Listener::Public),
+            service: Entrance::new(&app, Listener::Service),
             data_dir: folder.0.clone(),
             app,
             clock,

@@ -1,0 +1,59 @@
+//! What a request carries, as it comes in.
+
+use http_body_util::BodyExt;
+use hyper::body::{Bytes, Incoming};
+
+/// A request's body, not read yet.
+#[derive(Debug)]
+pub enum RequestBody {
+    /// From a connection, piece by piece.
+    Incoming(Incoming),
+    /// Here already.
+    Whole(Bytes),
+}
+
+/// Why a body couldn't be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BodyError {
+    /// It is longer than the limit.
+    TooLong,
+    /// The connection ended, or broke the protocol, before the body did.
+    Broken,
+}
+
+impl RequestBody {
+    /// The whole of it, but no more than `limit` bytes.
+    pub async fn read(self, limit: usize) -> Result<Bytes, BodyError> {
+        let mut body = match self {
+            Self::Whole(bytes) if bytes.len() > limit => return Err(BodyError::TooLong),
+            Self::Whole(bytes) => return Ok(bytes),
+            Self::Incoming(body) => body,
+        };
+        // Most bodies come in one piece, which is then the whole and need not be copied.
+        let mut first = Bytes::new();
+        let mut rest = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(piece) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
+                continue;
+            };
+            if first.len() + rest.len() + piece.len() > limit {
+                return Err(BodyError::TooLong);
+            }
+            if first.is_empty() {
+                first = piece;
+            } else {
+                rest.extend_from_slice(&piece);
+            }
+        }
+        if rest.is_empty() {
+            return Ok(first);
+        }
+        Ok([first.as_ref(), &rest].concat().into())
+    }
+}
+
+impl Default for RequestBody {
+    fn default() -> Self {
+        Self::Whole(Bytes::new())
+    }
+}
