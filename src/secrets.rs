@@ -32,6 +32,11 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    /// Whether this text is the secret; constant in time like a comparison of two secrets.
+    pub fn matches(&self, text: &str) -> bool {
+        self.0.as_bytes().ct_eq(text.as_bytes()).into()
+    }
 }
 
 impl fmt::Debug for Secret {
@@ -43,7 +48,7 @@ impl fmt::Debug for Secret {
 impl PartialEq for Secret {
     /// Constant in time for texts of the same length; the length itself is no secret.
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
+        self.matches(&other.0)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::app::App;
 use crate::error::{Code, Error};
-use crate::secrets::Secret;
 
 use super::{Access, AccessDoc, Call};
 
@@ -17,7 +16,7 @@ pub struct ServiceScope(());
 impl Access for Service {
     type Scope = ServiceScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ServiceScope, Error> {
-        if app.service_token != Secret::new(call.bearer()?) {
+        if !app.service_token.matches(call.bearer()?) {
             return Err(Code::InvalidServiceToken.into());
         }
         "service".clone_into(&mut call.who);

@@ -310,6 +310,12 @@ pub fn read<T: Record>(app: &App, entries: Vec<Entry>) -> Result<T, Error> {
     }
 }
 
+/// One value by itself, where a refusal needs no reason.
+pub fn accepted<T: Field>(value: Json) -> Option<T> {
+    let mut problems = Problems::default();
+    T::read(value, &At { path: "", origin: Origin::Body }, &mut problems).filter(|_| problems.0.is_empty())
+}
+
 /// Which fields a record has.
 pub fn describe<T: Record>() -> ObjectSchema {
     let mut problems = Problems::default();
@@ -336,6 +342,14 @@ fn read_at<T: Record>(
     let value = T::read(&mut fields);
     fields.finish();
     value
+}
+
+/// A whole body, for tests of readers that need no application.
+#[cfg(test)]
+pub(crate) fn read_without_app<T: Record>(bytes: &[u8]) -> Option<T> {
+    let entries = super::object_entries(bytes, Origin::Body).ok()?;
+    let mut problems = Problems::default();
+    read_at(None, entries, "", &mut problems).filter(|_| problems.0.is_empty())
 }
 
 /// The name that a misspelt one was probably meant to be: at most a third of its letters differ.

@@ -3,89 +3,22 @@
 //! The answer is always 200 with the decision in the body; only a wrong service token or a malformed call is an error of
 //! the call itself (decisions, section 8).
 
-use std::net::IpAddr;
+mod question;
+
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+
+use question::{Authorize, kind_of};
 
 use crate::access::ServiceScope;
 use crate::app::App;
-use crate::catalog::Kind;
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
-use crate::input::fields::{At, Field, Problems};
-use crate::input::json::Json;
-use crate::input::types::{Integer, Text, one_of, string};
-use crate::input::{Body, Fields, Record};
+use crate::input::types::Text;
 use crate::reply::Bare;
-use crate::rules::restrictions::Permission;
 use crate::store::api_keys::LiveKey;
-
-/// What is asked.
-#[derive(Debug)]
-pub struct Authorize {
-    credential: Text<4096>,
-    client_address: Option<IpAddr>,
-    operation: Permission,
-    model: Option<Text<128>>,
-    max_tokens: Option<Integer<0, 1_000_000_000>>,
-    /// For the reservation of the largest possible price; not looked at before there are reservations.
-    _estimated_prompt_tokens: Option<Integer<0, 1_000_000_000>>,
-}
-
-impl Record for Authorize {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let credential = fields.required("credential");
-        let client_address = fields.optional("client_address");
-        let operation = fields.required("operation");
-        let model = fields.optional("model");
-        let max_tokens = fields.optional("max_tokens");
-        let estimated_prompt_tokens = fields.optional("estimated_prompt_tokens");
-        if let (Some(operation), Some(None)) = (operation, &model)
-            && kind_of(operation).is_some()
-        {
-            fields.problem::<()>(
-                "model",
-                "required",
-                "`model` is required for the operations chat and embeddings.",
-            );
-        }
-        Some(Self {
-            credential: credential?,
-            client_address: client_address?,
-            operation: operation?,
-            model: model?,
-            max_tokens: max_tokens?,
-            _estimated_prompt_tokens: estimated_prompt_tokens?,
-        })
-    }
-}
-
-impl Field for Permission {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &Self::ALL, Self::as_str)
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
-    }
-}
-
-impl Field for IpAddr {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        let text = string(value, at, problems)?;
-        match text.parse() {
-            Ok(address) => Some(address),
-            Err(_) => {
-                problems.add(at, "invalid_address", format!("`{}` must be an IPv4 or IPv6 address.", at.path))
-            }
-        }
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "examples": ["203.0.113.7"]})
-    }
-}
 
 /// Yes, and for whom; or no, and why.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -110,11 +43,7 @@ pub struct Decision {
 }
 
 /// Decides.
-pub async fn authorize(
-    app: App,
-    _: ServiceScope,
-    Body(body): Body<Authorize>,
-) -> Result<Bare<Decision>, Error> {
+pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bare<Decision>, Error> {
     let key = match app.keyring.authenticate(&app, &body.credential.0, app.clock.now()).await {
         Ok(key) => key,
         Err(error) => return refusal(error, None, body.model),
@@ -157,15 +86,6 @@ fn decide(app: &App, call: &Authorize, key: &LiveKey) -> Result<Option<i64>, Err
     // Last, so that a refused call doesn't use the rate up.
     key.admit_rate(app, app.clock.now())?;
     Ok(max_tokens)
-}
-
-/// Which kind of model an operation needs.
-const fn kind_of(operation: Permission) -> Option<Kind> {
-    match operation {
-        Permission::Chat => Some(Kind::Chat),
-        Permission::Embeddings => Some(Kind::Embeddings),
-        Permission::Models | Permission::Files => None,
-    }
 }
 
 fn about(key: Option<&Arc<LiveKey>>) -> Decision {

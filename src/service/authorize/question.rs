@@ -1,0 +1,202 @@
+//! What `authorize` is asked, and how it is read: nearly always in one pass without a tree in between.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::access::Call;
+use crate::app::App;
+use crate::catalog::Kind;
+use crate::error::Error;
+use crate::input::fields::{At, Field, Problems, accepted};
+use crate::input::json::Json;
+use crate::input::types::{Integer, Text, one_of, string};
+use crate::input::{self, Body, Description, Fields, Input, Record};
+use crate::rules::restrictions::Permission;
+
+type Tokens = Integer<0, 1_000_000_000>;
+
+/// What is asked.
+#[derive(PartialEq, Debug)]
+pub struct Authorize {
+    pub(super) credential: Text<4096>,
+    pub(super) client_address: Option<IpAddr>,
+    pub(super) operation: Permission,
+    pub(super) model: Option<Text<128>>,
+    pub(super) max_tokens: Option<Tokens>,
+    /// For the reservation of the largest possible price; not looked at before there are reservations.
+    _estimated_prompt_tokens: Option<Tokens>,
+}
+
+impl Record for Authorize {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let credential = fields.required("credential");
+        let client_address = fields.optional("client_address");
+        let operation = fields.required("operation");
+        let model = fields.optional("model");
+        let max_tokens = fields.optional("max_tokens");
+        let estimated_prompt_tokens = fields.optional("estimated_prompt_tokens");
+        if let (Some(operation), Some(None)) = (operation, &model)
+            && kind_of(operation).is_some()
+        {
+            fields.problem::<()>(
+                "model",
+                "required",
+                "`model` is required for the operations chat and embeddings.",
+            );
+        }
+        Some(Self {
+            credential: credential?,
+            client_address: client_address?,
+            operation: operation?,
+            model: model?,
+            max_tokens: max_tokens?,
+            _estimated_prompt_tokens: estimated_prompt_tokens?,
+        })
+    }
+}
+
+impl Field for Permission {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &Self::ALL, Self::as_str)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
+    }
+}
+
+impl Field for IpAddr {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match text.parse() {
+            Ok(address) => Some(address),
+            Err(_) => {
+                problems.add(at, "invalid_address", format!("`{}` must be an IPv4 or IPv6 address.", at.path))
+            }
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "examples": ["203.0.113.7"]})
+    }
+}
+
+/// Which kind of model an operation needs.
+pub(super) const fn kind_of(operation: Permission) -> Option<Kind> {
+    match operation {
+        Permission::Chat => Some(Kind::Chat),
+        Permission::Embeddings => Some(Kind::Embeddings),
+        Permission::Models | Permission::Files => None,
+    }
+}
+
+impl Input for Authorize {
+    async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
+        let bytes = input::read_json(call).await?;
+        match quick(&bytes) {
+            Some(question) => Ok(question),
+            None => input::parse_record(app, &bytes),
+        }
+    }
+
+    fn describe() -> Description {
+        Body::<Self>::describe()
+    }
+}
+
+/// The body as nearly everybody writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plain<'a> {
+    credential: &'a str,
+    client_address: Option<&'a str>,
+    operation: &'a str,
+    model: Option<&'a str>,
+    max_tokens: Option<i64>,
+    estimated_prompt_tokens: Option<i64>,
+}
+
+/// Reads a body that has nothing unusual. `None` says nothing about it: the general reader finds what is wrong, or reads
+/// what is only unusual, such as a text with an escape.
+fn quick(bytes: &[u8]) -> Option<Authorize> {
+    // The derived reader would take an array of the fields too.
+    let object = bytes.trim_ascii_start().starts_with(b"{");
+    let plain: Plain<'_> = if object { serde_json::from_slice(bytes).ok()? } else { return None };
+    let operation = accepted(text(plain.operation))?;
+    if plain.model.is_none() && kind_of(operation).is_some() {
+        return None;
+    }
+    Some(Authorize {
+        credential: accepted(text(plain.credential))?,
+        client_address: maybe(plain.client_address.map(text))?,
+        operation,
+        model: maybe(plain.model.map(text))?,
+        max_tokens: maybe(plain.max_tokens.map(Json::Integer))?,
+        _estimated_prompt_tokens: maybe(plain.estimated_prompt_tokens.map(Json::Integer))?,
+    })
+}
+
+fn text(text: &str) -> Json {
+    Json::Text(text.to_owned())
+}
+
+#[allow(clippy::option_option, reason = "refused, absent and accepted are three things")]
+fn maybe<T: Field>(value: Option<Json>) -> Option<Option<T>> {
+    value.map_or(Some(None), |value| accepted(value).map(Some))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::fields::read_without_app;
+
+    const BODIES: &[(&str, bool)] = &[
+        (r#"{"credential": "tk_x", "operation": "models"}"#, true),
+        (r#"{"credential": "tk_x", "operation": "chat", "model": "svc-1"}"#, true),
+        (
+            r#"{"credential":"a","client_address":"::1","operation":"embeddings","model":"m","max_tokens":0}"#,
+            true,
+        ),
+        (
+            r#"{"credential":"a","operation":"files","max_tokens":1000000000,"estimated_prompt_tokens":7}"#,
+            true,
+        ),
+        (
+            r#"{"credential":"a","operation":"files","client_address":null,"model":null,"max_tokens":null}"#,
+            true,
+        ),
+        (r#" {"operation":"files" , "credential":"ключ"} "#, true),
+        // Right, but not plain.
+        (r#"{"credential":"a\u0062","operation":"files"}"#, false),
+        (r#"{"credential":"a","operation":"files","max_tokens":3.0}"#, false),
+        (r#"{"credential":"a","operation":"files","max_tokens":3e2}"#, false),
+        // Wrong.
+        (r#"{"credential":"a","operation":"chat"}"#, false),
+        (r#"{"credential":"a","operation":"fly"}"#, false),
+        (r#"{"credential":"a"}"#, false),
+        (r#"{"credential":null,"operation":"files"}"#, false),
+        (r#"{"credential":"a","credential":"a","operation":"files"}"#, false),
+        (r#"{"credential":"a","operation":"files","mode":1}"#, false),
+        (r#"{"credential":"a","operation":"files","max_tokens":-1}"#, false),
+        (r#"{"credential":"a","operation":"files","max_tokens":1000000001}"#, false),
+        (r#"{"credential":"a","operation":"files","max_tokens":"1"}"#, false),
+        (r#"{"credential":"a","operation":"files","client_address":"1.2.3"}"#, false),
+        (r#"{"credential":"a\u0000","operation":"files"}"#, false),
+        (r#"{"credential":"a","operation":"files"} x"#, false),
+        (r#"["a", null, "files", null, null, null]"#, false),
+        ("", false),
+    ];
+
+    #[test]
+    fn the_quick_reader_takes_only_what_the_general_one_reads_alike() {
+        for (body, plain) in BODIES {
+            let quick = quick(body.as_bytes());
+            assert_eq!(quick.is_some(), *plain, "{body}");
+            if let Some(question) = quick {
+                assert_eq!(read_without_app(body.as_bytes()), Some(question), "{body}");
+            }
+        }
+        let long = format!(r#"{{"credential":"{}","operation":"files"}}"#, "x".repeat(4097));
+        assert!(quick(long.as_bytes()).is_none());
+    }
+}
