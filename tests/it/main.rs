@@ -37,4 +37,5 @@ mod pages;
 mod readme;
 mod sdk;
 mod serve;
+mod sessions_model;
 mod support;

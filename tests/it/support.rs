@@ -6,4 +6,5 @@ pub mod process;
 pub mod python;
 pub mod replica;
 pub mod smtp;
+pub mod twin;
 pub mod world;

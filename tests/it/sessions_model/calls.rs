@@ -1,0 +1,78 @@
+//! What a sequence asks of a server, beside its steps.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Uri};
+use tollkeeper::access::{Access, Call, Session as Gate};
+use tollkeeper::clock::{DAY_MS, HOUR_MS};
+use tollkeeper::error::Code;
+use tollkeeper::ids::{RequestId, SessionId, TokenId, UserId};
+use tollkeeper::secrets::jwt::{Claims, TokenKind};
+use tollkeeper::secrets::token::MailToken;
+use tollkeeper::store;
+use tollkeeper::store::email_tokens::Purpose;
+
+use crate::support::twin::Twin;
+
+pub async fn reads_its_owner(server: &Twin, token: &str) -> bool {
+    let answer = server.get("/v1/auth/me").bearer(token).send().await;
+    assert!(answer.status == 200 || answer.code() == "invalid_access_token", "{}", answer.text);
+    answer.status == 200
+}
+
+/// The gate in front of `refresh-token`, and not what stands behind it: that would give one more token with each probe.
+pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
+    let mut headers = HeaderMap::new();
+    headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+    let mut call = Call {
+        method: Method::POST,
+        uri: Uri::from_static("/v1/auth/refresh-token"),
+        headers,
+        path: Vec::new(),
+        address: [127, 0, 0, 1].into(),
+        request_id: RequestId::new(server.app.clock.now(), &server.app.random),
+        body: Body::empty(),
+        who: String::new(),
+    };
+    match Gate::RefreshToken.admit(&server.app, &mut call).await {
+        Ok(_) => true,
+        Err(error) if error.code == Code::InvalidRefreshToken => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A session and its tokens as a login makes them.
+pub async fn begin_session(server: &Twin, user_id: UserId) -> [String; 2] {
+    let app = &server.app;
+    let now = app.clock.now();
+    let session_id = SessionId::new(now, &app.random);
+    let mut tx = app.db.write().await.unwrap();
+    let ends_at = now.plus_ms(30 * DAY_MS);
+    store::sessions::insert(&mut tx, session_id, user_id, false, now, ends_at).await.unwrap();
+    tx.commit().await.unwrap();
+    let keyset = app.signing_keys.keyset(app).await.unwrap();
+    [(TokenKind::Access, HOUR_MS), (TokenKind::Refresh, 30 * DAY_MS)].map(|(kind, lives_ms)| {
+        let claims = Claims {
+            iss: app.public_url.clone(),
+            aud: app.public_url.clone(),
+            sub: user_id,
+            sid: session_id,
+            jti: TokenId::new(now, &app.random).to_string(),
+            iat: now.unix_seconds(),
+            exp: now.plus_ms(lives_ms).unix_seconds(),
+        };
+        keyset.sign(kind, &claims)
+    })
+}
+
+/// A token as the job that sends mail makes it.
+pub async fn mail_token(server: &Twin, user_id: UserId) -> String {
+    let app = &server.app;
+    let (token, now) = (MailToken::generate(&app.random), app.clock.now());
+    let mut tx = app.db.write().await.unwrap();
+    let ends_at = now.plus_ms(HOUR_MS);
+    store::email_tokens::replace(&mut tx, user_id, Purpose::ResetPassword, token.hash(), now, ends_at)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    token.expose().to_owned()
+}

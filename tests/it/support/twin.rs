@@ -1,0 +1,40 @@
+//! Two servers in process on one database, one clock and one master key: what a customer runs as two replicas.
+
+use axum::Router;
+use axum::http::Method;
+use serde_json::Value;
+use tollkeeper::app::App;
+use tollkeeper::routes::Listener;
+use tollkeeper::server;
+
+use super::http::Call;
+use super::world::World;
+
+/// One of them.
+#[derive(Clone)]
+pub struct Twin {
+    pub app: App,
+    public: Router,
+}
+
+impl Twin {
+    /// The world's own server, and another one beside it.
+    pub async fn both(world: &World) -> [Self; 2] {
+        let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
+        other.boot().await.unwrap();
+        [world.app.clone(), other].map(|app| Self { public: server::router(&app, Listener::Public), app })
+    }
+
+    pub fn get(&self, path: &str) -> Call {
+        Call::new(&self.public, Method::GET, path)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Call {
+        Call::new(&self.public, Method::POST, path).json(body)
+    }
+}
+
+/// Waits until what the other server has committed holds here as well. Nothing has to be waited for as long as sessions
+/// are read on every request.
+#[allow(clippy::unused_async, reason = "callers must be ready to wait")]
+pub async fn settle(_: &Twin) {}
