@@ -34,6 +34,7 @@ mod metrics;
 mod openapi;
 mod operators;
 mod pages;
+mod races;
 mod readme;
 mod sdk;
 mod serve;

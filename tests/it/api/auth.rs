@@ -155,21 +155,6 @@ fn an_address_and_a_name_are_taken_once() {
 }
 
 #[test]
-fn racing_registrations_have_one_winner() {
-    on_each_database(async |world| {
-        let calls = (0..8).map(|n| {
-            let mut body = ada();
-            body["username"] = json!(format!("ada{n}"));
-            world.post("/v1/auth/register", &body).send()
-        });
-        let answers = futures_util::future::join_all(calls).await;
-        let won = answers.iter().filter(|answer| answer.status == 200).count();
-        let taken = answers.iter().filter(|answer| answer.code() == "email_taken").count();
-        assert_eq!((won, taken), (1, 7));
-    });
-}
-
-#[test]
 fn a_failed_login_says_the_same_whoever_asks() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
@@ -392,7 +377,7 @@ fn ten_guesses_then_waits_and_parallel_guesses_gain_nothing() {
                 .post("/v1/auth/login", &json!({"email": "ada@example.com", "password": "Wrong-1-Wrong"}))
                 .send()
         };
-        let answers = futures_util::future::join_all((0..24).map(|_| guess())).await;
+        let answers = futures_util::future::join_all((0..64).map(|_| guess())).await;
         let guessed = answers.iter().filter(|answer| answer.status == 401).count();
         assert_eq!(guessed, 10);
         let refused = answers.iter().find(|answer| answer.status == 429).unwrap();
@@ -406,23 +391,5 @@ fn ten_guesses_then_waits_and_parallel_guesses_gain_nothing() {
             assert_eq!(guess().await.status, 401);
         }
         world.post("/v1/auth/login", &right).data().await;
-    });
-}
-
-#[test]
-fn racing_uses_of_one_token_have_one_winner() {
-    on_each_database(async |world| {
-        world.post("/v1/auth/register", &ada()).data().await;
-        let verify = json!({"token": world.mailed_token("Ada@Example.com").await});
-        let calls = (0..16).map(|_| world.post("/v1/auth/verify-email", &verify).send());
-        let answers = futures_util::future::join_all(calls).await;
-        assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
-        world.clock.advance_ms(1);
-        world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
-        let token = world.mailed_token("Ada@Example.com").await;
-        let body = json!({"token": token, "password": NEW_PASSWORD, "password_confirmation": NEW_PASSWORD});
-        let calls = (0..16).map(|_| world.post("/v1/auth/reset-password", &body).send());
-        let answers = futures_util::future::join_all(calls).await;
-        assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     });
 }

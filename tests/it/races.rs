@@ -1,0 +1,205 @@
+//! 64 requests at once for what only one can have, by turns on two servers over one database.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::Barrier;
+use tollkeeper::store;
+
+use crate::support::http::{Answer, Call};
+use crate::support::twin::Twin;
+use crate::support::world::{PASSWORD, World, on_each_database_with};
+
+const RACERS: usize = 64;
+
+/// Several hashes end at about the same time on either server, so that what follows them really meets in the database; and
+/// nobody is held up by the rate of one address.
+const SETTINGS: [(&str, &str); 3] = [
+    ("TOLLKEEPER_PASSWORDS__HASH_THREADS", "8"),
+    ("TOLLKEEPER_LIMITS__REGISTRATIONS_PER_MINUTE", "10000"),
+    ("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "10000"),
+];
+
+/// Each request in a task of its own; none begins before all are there.
+async fn race(twins: &[Twin; 2], call: impl Fn(&Twin, usize) -> Call) -> Vec<Answer> {
+    let start = Arc::new(Barrier::new(RACERS));
+    let tasks: Vec<_> = (0..RACERS)
+        .map(|number| {
+            let (start, call) = (Arc::clone(&start), call(&twins[number % 2], number));
+            tokio::spawn(async move {
+                start.wait().await;
+                call.send().await
+            })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.unwrap());
+    }
+    answers
+}
+
+/// How often each status and code came.
+fn tally(answers: &[Answer]) -> BTreeMap<(u16, String), usize> {
+    let mut tally = BTreeMap::new();
+    for answer in answers {
+        *tally.entry((answer.status, answer.code())).or_insert(0) += 1;
+    }
+    tally
+}
+
+fn expected<const N: usize>(counts: [(u16, &str, usize); N]) -> BTreeMap<(u16, String), usize> {
+    counts.into_iter().map(|(status, code, count)| ((status, code.to_owned()), count)).collect()
+}
+
+fn winner(answers: &[Answer]) -> usize {
+    answers.iter().position(|answer| answer.status == 200).unwrap()
+}
+
+fn account(email: &str, username: &str) -> Value {
+    json!({"email": email, "password": PASSWORD, "username": username})
+}
+
+async fn login(twin: &Twin, email: &str, password: &str) -> Answer {
+    twin.post("/v1/auth/login", &json!({"email": email, "password": password})).send().await
+}
+
+async fn mails_waiting(world: &World) -> i64 {
+    store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap()
+}
+
+#[test]
+fn one_of_many_gets_an_address_and_one_a_name() {
+    on_each_database_with(&SETTINGS, async |world| {
+        let twins = Twin::both(&world).await;
+        let answers = race(&twins, |twin, n| {
+            // One address, written in two ways.
+            let email = if n < RACERS / 2 { "ada@example.com" } else { "ADA@Example.com" };
+            twin.post("/v1/auth/register", &account(email, &format!("ada{n}")))
+        })
+        .await;
+        let lost = RACERS - 1;
+        assert_eq!(tally(&answers), expected([(200, "", 1), (409, "email_taken", lost)]));
+        assert_eq!(mails_waiting(&world).await, 1, "who lost left nothing behind");
+
+        let answers = race(&twins, |twin, n| {
+            let name = if n < RACERS / 2 { "bob" } else { "BOB" };
+            twin.post("/v1/auth/register", &account(&format!("bob{n}@example.com"), name))
+        })
+        .await;
+        assert_eq!(tally(&answers), expected([(200, "", 1), (409, "username_taken", lost)]));
+        assert_eq!(mails_waiting(&world).await, 2);
+        for (n, answer) in answers.iter().enumerate().filter(|(n, _)| n % 16 == winner(&answers) % 16) {
+            let status = login(&twins[0], &format!("bob{n}@example.com"), PASSWORD).await.status;
+            assert_eq!(status, if answer.status == 200 { 200 } else { 401 }, "racer {n}");
+        }
+    });
+}
+
+#[test]
+fn one_of_many_uses_a_verification_token() {
+    on_each_database_with(&SETTINGS, async |world| {
+        let twins = Twin::both(&world).await;
+        twins[0].post("/v1/auth/register", &account("ada@example.com", "ada")).data().await;
+        let body = json!({"token": world.mailed_token("ada@example.com").await});
+        let answers = race(&twins, |twin, _| twin.post("/v1/auth/verify-email", &body)).await;
+        assert_eq!(tally(&answers), expected([(200, "", 1), (400, "invalid_token", RACERS - 1)]));
+    });
+}
+
+#[test]
+fn one_of_many_uses_a_reset_token() {
+    on_each_database_with(&SETTINGS, async |world| {
+        let twins = Twin::both(&world).await;
+        world.somebody("ada").await;
+        let asked = twins[0].post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"}));
+        asked.data().await;
+        let token = world.mailed_token("ada@example.com").await;
+        let password = |n: usize| format!("Violet-Kettle-Orbit-{n}");
+        let answers = race(&twins, |twin, n| {
+            let new = password(n);
+            let body = json!({"token": token, "password": new, "password_confirmation": new});
+            twin.post("/v1/auth/reset-password", &body)
+        })
+        .await;
+        assert_eq!(tally(&answers), expected([(200, "", 1), (400, "invalid_token", RACERS - 1)]));
+        // The password is that of the one who was told so.
+        let won = winner(&answers);
+        assert_eq!(login(&twins[1], "ada@example.com", &password(won)).await.status, 200);
+        let lost = (won + 1) % RACERS;
+        assert_eq!(login(&twins[1], "ada@example.com", &password(lost)).await.status, 401);
+    });
+}
+
+#[test]
+fn one_of_many_changes_a_password() {
+    on_each_database_with(&SETTINGS, async |world| {
+        let twins = Twin::both(&world).await;
+        let ada = world.somebody("ada").await;
+        let password = |n: usize| format!("Violet-Kettle-Orbit-{n}");
+        let answers = race(&twins, |twin, n| {
+            let new = password(n);
+            let body = json!({"current_password": PASSWORD, "new_password": new,
+                              "new_password_confirmation": new});
+            twin.post("/v1/auth/change-password", &body).bearer(&ada.access_token)
+        })
+        .await;
+        assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{:?}", tally(&answers));
+        assert!(
+            answers.iter().all(|answer| [200, 401, 429].contains(&answer.status)),
+            "{:?}",
+            tally(&answers)
+        );
+        world.clock.advance_ms(15 * tollkeeper::clock::MINUTE_MS);
+        assert_eq!(login(&twins[1], "ada@example.com", &password(winner(&answers))).await.status, 200);
+    });
+}
+
+#[test]
+fn many_guesses_at_once_are_ten_guesses() {
+    on_each_database_with(&SETTINGS, async |world| {
+        let twins = Twin::both(&world).await;
+        let ada = world.somebody("ada").await;
+        // At the login and behind it: what is guessed is the same password.
+        let answers = race(&twins, |twin, n| {
+            let guess = format!("Wrong-Kettle-{n}");
+            if n % 4 < 2 {
+                twin.post("/v1/auth/login", &json!({"email": "ada@example.com", "password": guess}))
+            } else {
+                let new = "Violet-Kettle-Orbit-9";
+                let body = json!({"current_password": guess, "new_password": new,
+                                  "new_password_confirmation": new});
+                twin.post("/v1/auth/change-password", &body).bearer(&ada.access_token)
+            }
+        })
+        .await;
+        let mut tally = tally(&answers);
+        let told_apart = ["invalid_credentials", "wrong_password"];
+        let checked: usize =
+            told_apart.iter().filter_map(|code| tally.remove(&(401, (*code).to_owned()))).sum();
+        assert_eq!((checked, tally), (10, expected([(429, "too_many_attempts", RACERS - 10)])));
+    });
+}
+
+#[test]
+fn a_guess_too_many_costs_no_hash() {
+    // One hash at a time and one that waits: a guess that gets as far as the hasher is checked, or finds it full.
+    let settings = [("TOLLKEEPER_PASSWORDS__HASH_THREADS", "1"), ("TOLLKEEPER_PASSWORDS__QUEUE", "1")];
+    on_each_database_with(&settings, async |world| {
+        let twins = Twin::both(&world).await;
+        for email in ["ada@example.com", "nobody@example.com"] {
+            if email.starts_with("ada") {
+                world.somebody("ada").await;
+            }
+            let body = json!({"email": email, "password": "Wrong-Kettle-1"});
+            let answers = race(&twins, |twin, _| twin.post("/v1/auth/login", &body)).await;
+            let mut tally = tally(&answers);
+            let at_the_hasher: usize = [(401, "invalid_credentials"), (429, "password_queue_full")]
+                .iter()
+                .filter_map(|(status, code)| tally.remove(&(*status, (*code).to_owned())))
+                .sum();
+            assert_eq!((at_the_hasher, tally), (10, expected([(429, "too_many_attempts", RACERS - 10)])));
+        }
+    });
+}
