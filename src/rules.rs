@@ -5,6 +5,7 @@ pub mod events;
 pub mod naming;
 pub mod password;
 pub mod periods;
+pub mod phones;
 pub mod projects;
 pub mod rating;
 pub mod restrictions;

@@ -10,6 +10,7 @@ use crate::money::Ppm;
 use crate::roles::{OrganizationRole, Visibility};
 use crate::rules::naming::{self, Problem};
 use crate::rules::periods::DateBound;
+use crate::rules::phones;
 use crate::rules::restrictions::{AllowedIps, Permission, Permissions};
 
 /// A string that nothing else is asked of than its length; for what is compared, never stored.
@@ -207,7 +208,7 @@ pub struct Phone(pub String);
 impl Field for Phone {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
-        checked(naming::phone(&text), at, problems).map(Self)
+        checked(phones::phone(&text), at, problems).map(Self)
     }
     fn schema() -> Value {
         json!({"type": "string", "maxLength": 40, "examples": ["+441632960961"]})

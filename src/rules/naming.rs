@@ -1,4 +1,4 @@
-//! What names, addresses and numbers may look like (decisions, sections 1 and 2), and when two are the same.
+//! What names and addresses may look like (decisions, sections 1 and 2), and when two are the same.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -110,27 +110,6 @@ pub fn full_name(text: &str) -> Result<String, Problem> {
     at_most(text, FULL_NAME_MAX)?;
     no_controls(text, &[])?;
     Ok(text.to_owned())
-}
-
-/// A telephone number in E.164: `+` and 7 to 15 digits, the first not 0. Spaces, dashes, dots and parentheses are
-/// dropped; the canonical form is returned.
-///
-/// # Errors
-/// `invalid_phone`.
-pub fn phone(text: &str) -> Result<String, Problem> {
-    let canonical: String =
-        text.chars().filter(|c| !matches!(c, ' ' | '-' | '.' | '(' | ')')).take(17).collect();
-    let digits = canonical.strip_prefix('+').unwrap_or_default();
-    let good = (7..=15).contains(&digits.len())
-        && digits.bytes().all(|b| b.is_ascii_digit())
-        && !digits.starts_with('0');
-    if good {
-        Ok(canonical)
-    } else {
-        let message =
-            "must begin with `+` and its country code, 7 to 15 digits in all, for instance +14155550123";
-        Err(Problem::new("invalid_phone", message))
-    }
 }
 
 /// An e-mail address: at most 254 bytes, without display name, comment or domain literal.
@@ -340,33 +319,6 @@ mod tests {
     }
 
     #[test]
-    fn phones() {
-        for (text, expected) in [
-            ("+14155550123", Some("+14155550123")),
-            ("+1 (415) 555-0123", Some("+14155550123")),
-            ("+49.30.901820", Some("+4930901820")),
-            ("+1234567", Some("+1234567")),
-            ("+123456789012345", Some("+123456789012345")),
-            ("+123456", None),
-            ("+1234567890123456", None),
-            ("+0123456789", None),
-            ("14155550123", None),
-            ("0014155550123", None),
-            ("++14155550123", None),
-            ("+1415555012x", None),
-            ("+1415555\u{660}123", None),
-            ("+1 415 555 0123 ext 5", None),
-            ("+1415\u{0}555012", None),
-            ("+14155550123\n", None),
-            ("+", None),
-            ("", None),
-        ] {
-            assert_eq!(phone(text).ok().as_deref(), expected, "{text:?}");
-        }
-        assert_eq!(code(phone(&"+1".repeat(1 << 19))), "invalid_phone");
-    }
-
-    #[test]
     fn emails() {
         for (text, expected) in [
             ("ada@example.org", "ok"),
@@ -443,7 +395,7 @@ mod tests {
                 }
             }
             proptest::prop_assert_eq!(fold(&fold(&text)), fold(&text));
-            for rule in [description, full_name, phone] {
+            for rule in [description, full_name] {
                 if let Ok(accepted) = rule(&text) {
                     proptest::prop_assert_eq!(rule(&accepted), Ok(accepted));
                 }
