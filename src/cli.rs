@@ -71,8 +71,7 @@ pub fn run() -> ExitCode {
 }
 
 fn execute(arguments: Arguments) -> Result<(), String> {
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let environment = environment()?;
     let named = arguments.config.or_else(|| std::env::var_os("TOLLKEEPER_CONFIG").map(PathBuf::from));
     let config = Config::load(named.as_deref(), environment).map_err(|error| error.to_string())?;
     match arguments.command.unwrap_or(Command::Serve) {
@@ -83,6 +82,27 @@ fn execute(arguments: Arguments) -> Result<(), String> {
         Command::Openapi => openapi::run(&config),
         Command::Config { json } => config::run(&config, json),
     }
+}
+
+/// The environment as text; what isn't ours may be anything. `TOLLKEEPER_CONFIG` names a file, and names of files may be
+/// any bytes: it is read on its own.
+fn environment() -> Result<Vec<(String, String)>, String> {
+    let mut variables = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let shown = name.to_string_lossy().into_owned();
+        match (name.into_string(), value.into_string()) {
+            (Ok(name), Ok(value)) => variables.push((name, value)),
+            // The value isn't shown: it may be a secret.
+            (Ok(name), Err(_)) if name.starts_with("TOLLKEEPER_") && name != "TOLLKEEPER_CONFIG" => {
+                return Err(format!("environment variable {name}: its value is not valid UTF-8"));
+            }
+            (Err(_), _) if shown.starts_with("TOLLKEEPER_") => {
+                return Err(format!("environment variable {shown}: its name is not valid UTF-8"));
+            }
+            _ => {}
+        }
+    }
+    Ok(variables)
 }
 
 /// A command's result, for people and pipes; a closed pipe is not an error.

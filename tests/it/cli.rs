@@ -1,6 +1,8 @@
 //! The commands as somebody at a terminal meets them.
 
+use std::ffi::OsStr;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::{Value, json};
 
@@ -93,6 +95,26 @@ fn mistakes_in_the_configuration_are_told_with_their_place() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.log.contains("environment variable TOLLKEEPER_MASTER_KEY:"), "{}", ended.log);
     assert!(!ended.log.contains("hunter2"), "{}", ended.log);
+}
+
+#[test]
+fn variables_that_are_no_text_are_told_by_name() {
+    let folder = Folder::new();
+    let start = Start::new(&folder.0);
+    for (name, value, complaint) in [
+        (&b"TOLLKEEPER_MASTER_KEY"[..], &b"hunter\xff2"[..], "TOLLKEEPER_MASTER_KEY: its value is not"),
+        (b"TOLLKEEPER_LIST\xffN", b"127.0.0.1:1", "TOLLKEEPER_LIST\u{fffd}N: its name is not"),
+    ] {
+        let ended = start.clone().set_bytes(name, value).command(&["config"]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+        assert_eq!(ended.log.trim_end(), format!("tollkeeper: environment variable {complaint} valid UTF-8"));
+    }
+    // Whoever's they are, others are none of our business; and a file may have any name.
+    std::fs::write(folder.0.join(OsStr::from_bytes(b"\xff.toml")), "listen = \"127.0.0.1:7\"\n").unwrap();
+    let others = start.set_bytes(b"LESS\xff", b"1").set_bytes(b"LESS", b"\xff");
+    let ended = others.set_bytes(b"TOLLKEEPER_CONFIG", b"\xff.toml").command(&["config"]);
+    assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
+    assert!(ended.stdout.contains("listen = \"127.0.0.1:7\""), "{}", ended.stdout);
 }
 
 #[test]

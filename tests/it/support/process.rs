@@ -1,7 +1,9 @@
 //! The real binary as a process of its own, and calls to it over TCP.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -27,7 +29,7 @@ pub const PUBLIC_URL: &str = "http://tollkeeper.test";
 #[derive(Clone)]
 pub struct Start {
     folder: PathBuf,
-    environment: Vec<(String, String)>,
+    environment: Vec<(OsString, OsString)>,
     wrapper: Vec<String>,
 }
 
@@ -42,7 +44,13 @@ impl Start {
             .set("PATH", &std::env::var("PATH").unwrap_or_default())
     }
 
-    pub fn set(mut self, name: &str, value: &str) -> Self {
+    pub fn set(self, name: &str, value: &str) -> Self {
+        self.set_bytes(name.as_bytes(), value.as_bytes())
+    }
+
+    /// Names and values of the environment need not be text.
+    pub fn set_bytes(mut self, name: &[u8], value: &[u8]) -> Self {
+        let (name, value) = (OsStr::from_bytes(name), OsStr::from_bytes(value));
         self.environment.retain(|(other, _)| other != name);
         self.environment.push((name.to_owned(), value.to_owned()));
         self
@@ -105,7 +113,7 @@ impl Start {
         let mut child = command.spawn().unwrap();
         let log = collect(child.stderr.take().unwrap());
         let token = self.environment.iter().find(|(name, _)| name == "TOLLKEEPER_SERVICE_TOKEN");
-        let service_token = token.map(|(_, value)| value.clone());
+        let service_token = token.map(|(_, value)| value.to_str().unwrap().to_owned());
         Server { child, log, public, service, data_dir: self.data_dir(), service_token }
     }
 
