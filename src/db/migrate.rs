@@ -37,6 +37,7 @@ const STEPS: &[Step] = &[
     step!(1, "first_light", "0001_first_light.sql"),
     step!(2, "accounts", "0002_accounts.sql"),
     step!(3, "tenants", "0003_tenants.sql"),
+    step!(4, "old_sessions", "0004_old_sessions.sql"),
 ];
 
 /// Any number, the same for all replicas.

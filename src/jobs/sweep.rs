@@ -1,9 +1,16 @@
 //! Forgets what has run out.
 
 use crate::app::App;
+use crate::clock::DAY_MS;
 use crate::error::Error;
 use crate::rules::throttling::FORGET_MS;
 use crate::store;
+
+/// How long a session is kept after it ended or expired, in milliseconds: for whoever looks into what happened.
+const SESSIONS_KEPT_MS: i64 = 30 * DAY_MS;
+
+/// The most sessions that one turn removes, so that writers don't wait long for it.
+const SESSIONS_AT_ONCE: i64 = 10_000;
 
 /// Gives memory and rows back that no rule looks at any more.
 pub async fn sweep(app: &App) -> Result<(), Error> {
@@ -12,6 +19,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     let mut tx = app.db.write().await?;
     store::throttles::remove_older_than(&mut tx, now.plus_ms(-FORGET_MS)).await?;
     store::email_tokens::remove_expired(&mut tx, now).await?;
+    store::sessions::remove_over_by(&mut tx, now.plus_ms(-SESSIONS_KEPT_MS), SESSIONS_AT_ONCE).await?;
     tx.commit().await?;
     Ok(())
 }

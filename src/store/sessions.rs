@@ -72,3 +72,13 @@ pub async fn end_all(
         .await?;
     Ok(())
 }
+
+/// Removes up to `most` sessions that were over by then, ended or expired; how many.
+pub async fn remove_over_by(tx: &mut Tx, then: Time, most: i64) -> Result<u64, db::Error> {
+    sql("DELETE FROM sessions WHERE id IN
+         (SELECT id FROM sessions WHERE expires_at <= $1 OR ended_at <= $1 LIMIT $2)")
+    .bind(then)
+    .bind(most)
+    .execute(tx)
+    .await
+}

@@ -27,6 +27,7 @@ mod browser;
 mod cli;
 mod db;
 mod faults;
+mod jobs;
 mod layout;
 mod log;
 mod mail;
