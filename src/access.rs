@@ -89,7 +89,7 @@ impl Call {
 /// Who does something from where: what the audit trail keeps of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trail {
-    /// A user's or a key's id, `anonymous`, or `operator` for the command line.
+    /// A user's or a key's id, `anonymous`, `operator` for the command line, or `system` for the service itself.
     pub actor: String,
     /// The client's address.
     pub address: Option<IpAddr>,
@@ -106,6 +106,11 @@ impl Trail {
     /// Somebody at the command line.
     pub fn operator() -> Self {
         Self { actor: "operator".to_owned(), address: None, request_id: None }
+    }
+
+    /// The service by itself: nobody asked for it.
+    pub fn system() -> Self {
+        Self { actor: "system".to_owned(), address: None, request_id: None }
     }
 
     /// The same request, by somebody who has said who they are.

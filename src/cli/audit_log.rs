@@ -10,7 +10,8 @@ use crate::store::audit_log::{Action, AuditEntry, Filter};
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only what this user or key did; `operator` for the command line, `anonymous` for nobody known
+    /// Only what this user or key did; `operator` for the command line, `system` for the service itself,
+    /// `anonymous` for nobody known
     #[arg(long, value_name = "ID")]
     actor: Option<String>,
     /// Only this action, for instance `session.started`

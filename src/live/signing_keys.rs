@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use quick_cache::sync::Cache;
 
+use crate::access::Trail;
 use crate::app::App;
 use crate::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
 use crate::db::Tx;
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::secrets::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind};
 use crate::secrets::sha256;
 use crate::store;
+use crate::store::audit_log::{Action, Event};
 use crate::store::signing_keys::SigningKeyRow;
 
 /// How old the keys in memory may get before they are read again, in milliseconds: so long does a rotated key go on
@@ -54,7 +56,10 @@ impl SigningKeys {
     pub async fn ensure(&self, app: &App) -> Result<(), Error> {
         let mut tx = app.db.write().await?;
         if store::signing_keys::all(&mut tx).await?.is_empty() {
-            Self::rotate(app, &mut tx).await?;
+            let target = Self::rotate(app, &mut tx).await?;
+            let event = Event { action: Action::SigningKeyCreated, target, organization_id: None };
+            let now = app.clock.now();
+            store::audit_log::record(&mut tx, &Trail::system(), &event, now, &app.random).await?;
         }
         tx.commit().await?;
         self.load(app, None).await?;

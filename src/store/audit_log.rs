@@ -57,13 +57,15 @@ pub enum Action {
     ApiKeyRotated,
     /// An API key is gone.
     ApiKeyDeleted,
-    /// A new signing key.
+    /// The first signing key.
+    SigningKeyCreated,
+    /// A new signing key in place of another.
     SigningKeyRotated,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::UserRegistered,
         Self::EmailVerified,
         Self::SessionStarted,
@@ -88,6 +90,7 @@ impl Action {
         Self::ApiKeyChanged,
         Self::ApiKeyRotated,
         Self::ApiKeyDeleted,
+        Self::SigningKeyCreated,
         Self::SigningKeyRotated,
     ];
 
@@ -118,6 +121,7 @@ impl Action {
             Self::ApiKeyChanged => "api_key.changed",
             Self::ApiKeyRotated => "api_key.rotated",
             Self::ApiKeyDeleted => "api_key.deleted",
+            Self::SigningKeyCreated => "signing_key.created",
             Self::SigningKeyRotated => "signing_key.rotated",
         }
     }
@@ -166,7 +170,7 @@ pub struct AuditEntry {
     pub id: AuditId,
     /// When.
     pub happened_at: Time,
-    /// Who: a user, a key, `anonymous`, or `operator` for the command line.
+    /// Who: a user, a key, `anonymous`, `operator` for the command line, or `system` for the service itself.
     pub actor: String,
     /// What.
     pub action: String,

@@ -117,6 +117,7 @@ fn every_change_leaves_an_entry() {
             "project.created",
             "session.ended",
             "session.started",
+            "signing_key.created",
             "user.email_verified",
             "user.password_changed",
             "user.registered",
@@ -130,6 +131,11 @@ fn every_change_leaves_an_entry() {
         );
         assert_eq!(registered.target, user.as_str().unwrap());
         assert!(registered.request_id.as_ref().unwrap().starts_with("req_"));
+        // The server made its first key by itself, before anybody asked for anything.
+        let first_key = entry("signing_key.created");
+        let kid = world.app.signing_keys.keyset(&world.app).await.unwrap().active_kid().to_owned();
+        assert_eq!((first_key.actor.as_str(), &first_key.target), ("system", &kid));
+        assert_eq!((&first_key.address, &first_key.request_id), (&None, &None));
         let created = entry("api_key.created");
         assert_eq!(json!([created.actor, created.target]), json!([user, key["id"]]));
         assert_eq!(created.organization_id.unwrap().to_string(), organization);
@@ -147,6 +153,9 @@ fn every_change_leaves_an_entry() {
         assert_eq!(count(Filter { actor: user.as_str().unwrap().into(), ..all.clone() }).await, 7);
         assert_eq!(count(Filter { action: "session.started".into(), ..all.clone() }).await, 1);
         assert_eq!(count(Filter { until: Some(world.clock.now()), ..all.clone() }).await, 0);
-        assert_eq!(count(Filter { since: Some(world.clock.now()), ..all.clone() }).await, 8);
+        assert_eq!(count(Filter { since: Some(world.clock.now()), ..all.clone() }).await, 9);
+        // A second start finds the key, and has nothing to tell.
+        world.app.signing_keys.ensure(&world.app).await.unwrap();
+        assert_eq!(count(Filter { action: "signing_key.created".into(), ..all.clone() }).await, 1);
     });
 }
