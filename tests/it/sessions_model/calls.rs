@@ -1,11 +1,11 @@
 //! What a sequence asks of a server, beside its steps.
 
-use axum::body::Body;
-use axum::http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Method, Uri};
 use tollkeeper::access::{Access, Call, Session as Gate};
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
 use tollkeeper::error::Code;
 use tollkeeper::ids::{RequestId, SessionId, TokenId, UserId};
+use tollkeeper::input::RequestBody;
 use tollkeeper::secrets::jwt::{Claims, TokenKind};
 use tollkeeper::secrets::token::MailToken;
 use tollkeeper::store;
@@ -30,7 +30,7 @@ pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
         path: Vec::new(),
         address: [127, 0, 0, 1].into(),
         request_id: RequestId::new(server.app.clock.now(), &server.app.random),
-        body: Body::empty(),
+        body: RequestBody::default(),
         who: String::new(),
     };
     match Gate::RefreshToken.admit(&server.app, &mut call).await {

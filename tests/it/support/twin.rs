@@ -1,11 +1,10 @@
 //! Two servers in process on one database, one clock and one master key: what a customer runs as two replicas.
 
-use axum::Router;
-use axum::http::Method;
+use http::Method;
 use serde_json::Value;
 use tollkeeper::app::App;
 use tollkeeper::routes::Listener;
-use tollkeeper::server;
+use tollkeeper::server::Entrance;
 
 use super::http::Call;
 use super::world::World;
@@ -14,7 +13,7 @@ use super::world::World;
 #[derive(Clone)]
 pub struct Twin {
     pub app: App,
-    public: Router,
+    public: Entrance,
 }
 
 impl Twin {
@@ -22,7 +21,7 @@ impl Twin {
     pub async fn both(world: &World) -> [Self; 2] {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
-        [world.app.clone(), other].map(|app| Self { public: server::router(&app, Listener::Public), app })
+        [world.app.clone(), other].map(|app| Self { public: Entrance::new(&app, Listener::Public), app })
     }
 
     pub fn get(&self, path: &str) -> Call {
