@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
-    request: Vec<u8>,
+    pub request: Vec<u8>,
     /// Stands in the body of a right answer.
     expected: String,
 }

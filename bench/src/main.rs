@@ -14,6 +14,7 @@ mod client;
 mod report;
 mod servers;
 mod tenant;
+mod timing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +64,12 @@ enum Command {
     /// The bare servers (started by this program)
     #[command(hide = true)]
     Bare,
+    /// Compares how long an answer takes with and without an account behind an address
+    Timing {
+        /// Pairs to measure, for each kind of request
+        #[arg(long, default_value_t = 1000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=9_000))]
+        samples: u32,
+    },
 }
 
 fn main() -> ExitCode {
@@ -76,14 +83,22 @@ fn main() -> ExitCode {
             servers::end_with_parent();
             report::exit_code(bare::serve())
         }
+        Some(Command::Timing { samples }) => {
+            let cores = Cores::share();
+            report::exit_code(block_on(timing::run(&arguments.database, &arguments.log, samples, cores)))
+        }
         None => report::exit_code(run(&arguments)),
     }
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
     let cores = Cores::share();
+    block_on(measure(arguments, cores))
+}
+
+fn block_on(work: impl Future<Output = Result<(), String>>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(measure(arguments, cores))
+    runtime.map_err(|error| error.to_string())?.block_on(work)
 }
 
 async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {

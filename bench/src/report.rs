@@ -88,6 +88,13 @@ pub fn table(rows: &[Row]) {
     }
 }
 
+/// A row of a small table: a label and its values.
+pub fn line(cells: &[String]) {
+    let (label, values) = cells.split_first().map_or(("", cells), |(label, values)| (label.as_str(), values));
+    let values: Vec<_> = values.iter().map(|value| format!("{value:>13}")).collect();
+    print(format_args!("{label:28}{}", values.join("")));
+}
+
 /// Complains about what went wrong.
 #[allow(clippy::print_stderr, reason = "a program for the terminal")]
 pub fn exit_code(result: Result<(), String>) -> ExitCode {
@@ -113,7 +120,8 @@ fn percentile(sorted: &[u32], at: usize) -> Option<f64> {
     sorted.get(sorted.len() * at / 100).copied().map(f64::from)
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The middle one, or the mean of the two in the middle.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
     match values.len() % 2 {

@@ -1,0 +1,184 @@
+//! Does the time of an answer tell who has an account? Logins and forgotten passwords, of addresses with an account and
+//! without one, in pairs whose order is drawn each time; the medians beside each other.
+//!
+//! The limits stay on and are set high, so that the same statements run as always. One request is under way at a time:
+//! whoever measures us from outside can't have it quieter than this.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tollkeeper::random::Random;
+
+use crate::client::{self, Target};
+use crate::report;
+use crate::servers::{Cores, Folder, Tollkeeper};
+
+/// Accounts, and as many addresses without one: no address comes near the thousand attempts that the limit can be set to.
+const ADDRESSES: usize = 10;
+/// Pairs that don't count, at least one of every address.
+const WARM_UP: usize = 50;
+/// The answer is out before its mail is: long enough for that to have left, so that one sample's mail doesn't slow down the
+/// next one.
+const QUIET: Duration = Duration::from_millis(10);
+const LIMITS: &str = "[limits]
+logins_per_minute = 1000000
+password_resets_per_hour = 1000000
+login_failures = 1000
+";
+
+/// What is compared.
+struct Case {
+    label: &'static str,
+    path: &'static str,
+    status: &'static str,
+    pause: Duration,
+    /// Whether the answer to the next request is timed instead, which asks about an address that never has an account: the
+    /// mail leaves meanwhile.
+    next: bool,
+}
+
+const CASES: [Case; 3] = [
+    Case {
+        label: "login, wrong password",
+        path: "/v1/auth/login",
+        status: "401",
+        pause: Duration::ZERO,
+        next: false,
+    },
+    Case {
+        label: "forgot-password",
+        path: "/v1/auth/forgot-password",
+        status: "200",
+        pause: QUIET,
+        next: false,
+    },
+    Case {
+        label: "what follows it at once",
+        path: "/v1/auth/forgot-password",
+        status: "200",
+        pause: QUIET,
+        next: true,
+    },
+];
+
+/// Measures and prints.
+pub async fn run(database: &str, log: &Path, samples: u32, cores: Cores) -> Result<(), String> {
+    let folder = Folder::new()?;
+    let place = folder.place(1)?;
+    std::fs::write(place.join("tollkeeper.toml"), LIMITS).map_err(|error| error.to_string())?;
+    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let service = Tollkeeper::start(&this, &place, database, log, cores.pinned).await?;
+    for number in 0..ADDRESSES {
+        let name = format!("known{number}");
+        let account = json!({"email": address("known", number), "password": "Correct-Horse-7-Staple", "username": name});
+        client::once(&Target::post(service.public, "/v1/auth/register", None, &account, "SUCCESS")).await?;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    report::line(&[
+        format!("{samples} pairs"),
+        "account µs".into(),
+        "none µs".into(),
+        "difference".into(),
+        "noise".into(),
+    ]);
+    for case in &CASES {
+        let [known, unknown] = measure(service.public, case, samples).await?;
+        let (with, without) = (median(&known), median(&unknown));
+        // The same case against itself tells how much of a difference the machine makes up.
+        let noise = |times: &[f64]| {
+            let half = |odd| times.iter().copied().skip(odd).step_by(2).collect::<Vec<_>>();
+            percent(median(&half(0)), median(&half(1))).abs()
+        };
+        report::line(&[
+            case.label.to_owned(),
+            format!("{with:.0}"),
+            format!("{without:.0}"),
+            format!("{:+.2} %", percent(with, without)),
+            format!("{:.2} %", noise(&known).max(noise(&unknown))),
+        ]);
+    }
+    Ok(())
+}
+
+/// Microseconds with an account, and without one.
+async fn measure(server: SocketAddr, case: &Case, samples: u32) -> Result<[Vec<f64>; 2], String> {
+    let (mut stream, random) = (connect(server).await?, Random::system());
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for pair in 0..WARM_UP + samples as usize {
+        let [byte] = random.bytes::<1>();
+        let known_first = byte % 2 == 0;
+        for has_account in [known_first, !known_first] {
+            let (word, times) = if has_account { ("known", &mut known) } else { ("never", &mut unknown) };
+            let email = address(word, pair % ADDRESSES);
+            let body = match case.path {
+                "/v1/auth/login" => json!({"email": email, "password": "Wrong-Kettle-1"}),
+                _ => json!({ "email": email }),
+            };
+            tokio::time::sleep(case.pause).await;
+            let mut microseconds = timed(&mut stream, server, case, &body).await?;
+            if case.next {
+                microseconds =
+                    timed(&mut stream, server, case, &json!({"email": "other@example.com"})).await?;
+            }
+            if pair >= WARM_UP {
+                times.push(microseconds);
+            }
+        }
+    }
+    Ok([known, unknown])
+}
+
+/// Of one length, with an account or not.
+fn address(word: &str, number: usize) -> String {
+    format!("{word}{number}@example.com")
+}
+
+async fn connect(server: SocketAddr) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect(server).await.map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    Ok(stream)
+}
+
+/// One request on an open connection, from its first byte to the answer's last.
+async fn timed(stream: &mut TcpStream, server: SocketAddr, case: &Case, body: &Value) -> Result<f64, String> {
+    let request = Target::post(server, case.path, None, body, "").request;
+    let (mut answer, mut buffer) = (Vec::new(), [0; 8192]);
+    let begin = Instant::now();
+    stream.write_all(&request).await.map_err(|error| error.to_string())?;
+    loop {
+        match stream.read(&mut buffer).await.map_err(|error| error.to_string())? {
+            0 => return Err("the server hung up".to_owned()),
+            count => answer.extend_from_slice(buffer.get(..count).unwrap_or_default()),
+        }
+        if is_whole(&answer) {
+            break;
+        }
+    }
+    let microseconds = begin.elapsed().as_secs_f64() * 1e6;
+    let text = String::from_utf8_lossy(&answer);
+    if text.split(' ').nth(1) == Some(case.status) {
+        return Ok(microseconds);
+    }
+    Err(format!("unexpected answer: {text}"))
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    length.and_then(|length| length.parse().ok()).is_some_and(|length: usize| body.len() >= length)
+}
+
+fn median(times: &[f64]) -> f64 {
+    report::median(times.to_vec()).unwrap_or(f64::NAN)
+}
+
+fn percent(one: f64, other: f64) -> f64 {
+    (one - other) / other * 100.0
+}
