@@ -186,6 +186,9 @@ fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<lettre:
 /// ASCII goes as it is, so that links stay whole for whoever reads the file; anything else as quoted-printable, never
 /// base64, so that the token can still be found.
 fn encode(text: &str) -> Body {
+    // A carriage return of its own ends a line too: mails must not have one (RFC 5322, section 2.3), and what servers make
+    // of it differs.
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let text: String = text.lines().flat_map(|line| [line, "\r\n"]).collect();
     let plain = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');
     if text.bytes().all(plain) && text.lines().all(|line| line.len() <= LONGEST_LINE) {

@@ -198,3 +198,13 @@ async fn a_folder_that_cannot_be_is_an_error_with_its_name() {
 fn a_message_does_not_print_its_token() {
     assert!(!format!("{:?}", verify("ada")).contains(TOKEN));
 }
+
+#[test]
+fn no_carriage_return_stands_alone() {
+    for text in ["one\rtwo\r\nthree\n", "ein\rzwei\n\rdreißig"] {
+        let message = Message { text: text.to_owned(), html: text.to_owned(), ..verify("ada") };
+        let mail = String::from_utf8(compose(&message, FROM, NOW, "0").unwrap().formatted()).unwrap();
+        assert!(!mail.replace("\r\n", "").contains(['\r', '\n']), "{mail:?}");
+        assert!(mail.lines().any(|line| line.starts_with("two") || line.starts_with("zwei")), "{mail:?}");
+    }
+}
