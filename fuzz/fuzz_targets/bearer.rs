@@ -1,0 +1,131 @@
+//! The gate lets somebody in exactly for one `Authorization` header that is a bearer of a credential that is theirs; a
+//! header that is none of that says so, and every refusal is a 401.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use fuzz::{Somebody, WORLD};
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+use tollkeeper::access::{Access, Anyone, Models, Session};
+use tollkeeper::error::{Code, Error};
+
+static ADA: LazyLock<Somebody> = LazyLock::new(|| WORLD.somebody());
+
+/// A key with a right checksum that nobody has.
+const NOBODY_S_KEY: &str = "tk_00000000000000000000000000000000000000000001LBmmQ";
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    headers: Vec<Vec<Piece<'a>>>,
+    door: Door,
+}
+
+/// What headers are put together from.
+#[derive(Arbitrary, Debug)]
+enum Piece<'a> {
+    Bytes(&'a [u8]),
+    Scheme,
+    Access,
+    Refresh,
+    Key,
+    NobodysKey,
+    /// The first characters of the key.
+    PartOfKey(u8),
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy, PartialEq)]
+enum Door {
+    Anyone,
+    Models,
+    Access,
+    Refresh,
+}
+
+fuzz_target!(|input: Input| {
+    let mut headers = HeaderMap::new();
+    let mut values = Vec::new();
+    for pieces in &input.headers {
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            bytes.extend_from_slice(text_of(piece));
+        }
+        // What isn't a header value is refused before it gets here.
+        if let Ok(value) = HeaderValue::from_bytes(&bytes) {
+            headers.append(header::AUTHORIZATION, value);
+            values.push(bytes);
+        }
+    }
+    let credential = credential(&values);
+    let mut call = WORLD.call(Method::GET, headers, axum::body::Body::empty());
+    let app = &WORLD.app;
+    let outcome = WORLD.runtime.block_on(async {
+        match input.door {
+            Door::Anyone => Anyone.admit(app, &mut call).await.map(|scope| scope.user_id().to_string()),
+            Door::Models => Models.admit(app, &mut call).await.map(drop).map(|()| ADA.user_id.clone()),
+            Door::Access => Session::AccessToken.admit(app, &mut call).await.map(|s| s.user_id().to_string()),
+            Door::Refresh => Session::RefreshToken.admit(app, &mut call).await.map(|s| s.user_id().to_string()),
+        }
+    });
+    let opens = credential.is_some_and(|text| match input.door {
+        Door::Anyone | Door::Models => text == ADA.access_token || text == ADA.key,
+        Door::Access => text == ADA.access_token,
+        Door::Refresh => text == ADA.refresh_token,
+    });
+    match outcome {
+        Ok(user_id) => {
+            assert!(opens, "let in: {credential:?}");
+            assert_eq!(user_id, ADA.user_id);
+            let who = if credential == Some(&*ADA.key) { &ADA.key_id } else { &ADA.user_id };
+            assert_eq!(&call.who, who);
+        }
+        Err(error) => {
+            assert!(!opens, "refused: {credential:?}");
+            check(&error, credential, input.door);
+            assert!(call.who.is_empty(), "{}", call.who);
+        }
+    }
+});
+
+fn check(error: &Error, credential: Option<&str>, door: Door) {
+    assert_eq!(error.code.status(), StatusCode::UNAUTHORIZED, "{error}");
+    let expected = match (credential, door) {
+        (None, _) => Code::MissingCredentials,
+        (Some(text), Door::Anyone | Door::Models) if text.starts_with("tk_") => Code::InvalidApiKey,
+        (Some(_), Door::Refresh) => Code::InvalidRefreshToken,
+        (Some(_), _) => Code::InvalidAccessToken,
+    };
+    assert_eq!(error.code, expected, "{credential:?}");
+    if let Some(text) = credential.filter(|text| text.len() > 8) {
+        assert!(!error.public_message().contains(text), "{error}");
+    }
+}
+
+fn text_of<'a>(piece: &Piece<'a>) -> &'a [u8] {
+    match *piece {
+        Piece::Bytes(bytes) => bytes,
+        Piece::Scheme => b"Bearer ",
+        Piece::Access => ADA.access_token.as_bytes(),
+        Piece::Refresh => ADA.refresh_token.as_bytes(),
+        Piece::Key => ADA.key.as_bytes(),
+        Piece::NobodysKey => NOBODY_S_KEY.as_bytes(),
+        Piece::PartOfKey(length) => &ADA.key.as_bytes()[..usize::from(length).min(ADA.key.len())],
+    }
+}
+
+/// RFC 6750, section 2.1, written another way: one header, `bearer` in any case, a space, and what is left of it
+/// without white space around it.
+fn credential(values: &[Vec<u8>]) -> Option<&str> {
+    let [value] = values else {
+        return None;
+    };
+    let visible = value.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\t');
+    let scheme = value.get(..7)?;
+    if !visible || !scheme.eq_ignore_ascii_case(b"bearer ") {
+        return None;
+    }
+    let token = value[7..].trim_ascii();
+    (!token.is_empty()).then(|| std::str::from_utf8(token).expect("ASCII"))
+}

@@ -1,0 +1,146 @@
+//! A mail with any name, link or text in it has the headers that we write and no others, two parts with the texts that we
+//! gave, and in its HTML no tag but ours. It can be read back by somebody else's parser.
+
+#![no_main]
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use fuzz::{folder, now};
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+use mail_parser::{MessageParser, MimeHeaders};
+use tokio::runtime::Runtime;
+use tollkeeper::mail::{Mailer, Message, templates};
+use tollkeeper::random::Random;
+
+const HEADERS: [&str; 8] =
+    ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"];
+const TAGS: [&str; 11] = [
+    "<!doctype html>",
+    "<html>",
+    "<body>",
+    "</body>",
+    "</html>",
+    "<p>",
+    "</p>",
+    "</a>",
+    "<code>",
+    "</code>",
+    "<a>",
+];
+
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| folder().join("mail"));
+
+#[derive(Arbitrary, Debug)]
+enum Input<'a> {
+    Verify { to: &'a str, url: &'a str, token: &'a str, username: &'a str },
+    Reset { to: &'a str, url: &'a str, token: &'a str, username: &'a str },
+    Changed { to: &'a str, url: &'a str, username: &'a str },
+    /// Whatever a template of tomorrow may hand over.
+    Any { to: &'a str, subject: &'a str, text: &'a str, html: &'a str },
+}
+
+fuzz_target!(|input: Input| {
+    let message = match input {
+        Input::Verify { to, url, token, username } => {
+            checked(templates::verify_email(to, url, token, username), templates::verify_email(to, "", "", ""))
+        }
+        Input::Reset { to, url, token, username } => checked(
+            templates::reset_password(to, url, token, username),
+            templates::reset_password(to, "", "", ""),
+        ),
+        Input::Changed { to, url, username } => {
+            checked(templates::password_changed(to, url, username), templates::password_changed(to, "", ""))
+        }
+        Input::Any { to, subject, text, html } => Message {
+            to: to.to_owned(),
+            subject: subject.to_owned(),
+            text: text.to_owned(),
+            html: html.to_owned(),
+            link: None,
+        },
+    };
+    deliver(&message);
+    // Most texts are no address; what else is in the mail matters then too.
+    deliver(&Message { to: "ada@example.com".to_owned(), ..message });
+});
+
+/// The tags of a mail don't depend on what is filled in.
+fn checked(message: Message, plain: Message) -> Message {
+    assert_eq!(tags(&message.html), tags(&plain.html), "{}", message.html);
+    message
+}
+
+/// The tags of our templates, the address of a link left out; anything else that looks like one is a finding.
+fn tags(html: &str) -> Vec<String> {
+    let mut tags = Vec::new();
+    let mut rest = html;
+    while let Some(at) = rest.find(['<', '>']) {
+        rest = &rest[at..];
+        let end = rest.find('>').expect("a tag ends");
+        let mut tag = rest[..=end].to_owned();
+        if let Some(address) = tag.strip_prefix("<a href=\"").and_then(|tag| tag.strip_suffix("\">")) {
+            assert!(!address.contains(['"', '\'', '<', '>']), "{html}");
+            tag = "<a>".to_owned();
+        }
+        assert!(TAGS.contains(&tag.as_str()), "{tag} in {html}");
+        tags.push(tag);
+        rest = &rest[end + 1..];
+    }
+    tags
+}
+
+fn deliver(message: &Message) {
+    let mailer = Mailer::Folder { dir: FOLDER.clone(), from: "Tollkeeper <no-reply@example.org>".to_owned() };
+    let outcome = RUNTIME.block_on(mailer.deliver(message, now(), &Random::system()));
+    let Err(error) = outcome else {
+        return check(message);
+    };
+    assert!(error.is_permanent(), "{error}");
+    assert_ne!(message.to, "ada@example.com", "{error}");
+}
+
+fn check(message: &Message) {
+    let mut files: Vec<_> =
+        std::fs::read_dir(&*FOLDER).expect("the folder").map(|entry| entry.expect("a file").path()).collect();
+    let file = files.pop().expect("the mail");
+    assert!(files.is_empty(), "more than one file");
+    let mail = std::fs::read(&file).expect("the mail");
+    std::fs::remove_file(&file).expect("the mail goes");
+    let raw = String::from_utf8(mail.clone()).expect("UTF-8");
+    lines(&raw);
+    let parsed = MessageParser::default().parse(&mail).expect("a mail");
+    let to = parsed.to().and_then(|to| to.first()).and_then(|to| to.address());
+    assert_eq!(to, Some(message.to.as_str()), "{raw}");
+    assert_eq!(parsed.to().map(|to| to.iter().count()), Some(1), "{raw}");
+    assert!(parsed.cc().is_none() && parsed.bcc().is_none(), "{raw}");
+    assert_eq!(parsed.parts.len(), 3, "{raw}");
+    for (part, (kind, text)) in parsed.parts[1..].iter().zip([("plain", &message.text), ("html", &message.html)]) {
+        let content_type = part.content_type().expect("a content type");
+        assert_eq!((content_type.ctype(), content_type.subtype()), ("text", Some(kind)), "{raw}");
+        let found = part.text_contents().expect("a text");
+        assert_eq!(normal(found), normal(text), "{raw}");
+    }
+}
+
+/// How the mail is written, without a parser.
+fn lines(raw: &str) {
+    assert!(!raw.contains('\0') && !raw.contains('\r'), "{raw:?}");
+    assert!(raw.lines().all(|line| line.len() <= 998), "{raw}");
+    let (head, _) = raw.split_once("\n\n").expect("an empty line");
+    let mut due = HEADERS.to_vec();
+    for line in head.lines().filter(|line| !line.starts_with([' ', '\t'])) {
+        let name = line.split(':').next().unwrap_or_default();
+        let at = due.iter().position(|due| *due == name);
+        due.remove(at.unwrap_or_else(|| panic!("a header too many: {line:?} in {head}")));
+    }
+    assert!(due.is_empty(), "{due:?} are not in {head}");
+}
+
+/// The lines of a text, whatever ends them, without empty ones at its end.
+fn normal(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\r', "\n").trim_end_matches('\n').to_owned()
+}

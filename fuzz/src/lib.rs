@@ -1,0 +1,126 @@
+//! What several targets need: a whole application on a fresh database, its clock standing still, and calls to it.
+//!
+//! A target says what must hold of every input, and panics when it doesn't. docs/architecture.md says how to run them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, Uri, header};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tollkeeper::access::Call;
+use tollkeeper::app::App;
+use tollkeeper::clock::{Clock, Time};
+use tollkeeper::config::Config;
+use tollkeeper::ids::RequestId;
+use tollkeeper::routes::Listener;
+use tollkeeper::server;
+use tower::ServiceExt;
+
+/// When every input is read.
+pub const NOW: &str = "2026-03-10T12:00:00.000Z";
+
+/// An application, and the runtime that it runs on.
+pub struct World {
+    pub app: App,
+    pub runtime: Runtime,
+}
+
+/// The one application of this process.
+pub static WORLD: LazyLock<World> = LazyLock::new(|| {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let folder = folder();
+    let environment = [
+        ("TOLLKEEPER_DATA_DIR", folder.to_str().expect("a folder with a plain name")),
+        ("TOLLKEEPER_LOG__ACCESS", "false"),
+        ("TOLLKEEPER_LIMITS__ENABLED", "false"),
+    ];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let config = Config::load(None, environment).expect("a good configuration");
+    let app = App::new(config, Clock::fixed(now())).expect("an application");
+    runtime.block_on(async {
+        assert!(app.boot().await.is_ok(), "the application starts");
+    });
+    World { app, runtime }
+});
+
+/// The time of the standing clock.
+pub fn now() -> Time {
+    Time::parse(NOW).expect("a time")
+}
+
+/// An empty folder of this process, below the temporary folder; libFuzzer ends without a chance to remove it.
+pub fn folder() -> PathBuf {
+    let path = std::env::temp_dir().join(format!("tollkeeper-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a folder for this process");
+    path
+}
+
+impl World {
+    /// A request that has reached the gate.
+    pub fn call(&self, method: Method, headers: HeaderMap, body: impl Into<Body>) -> Call {
+        Call {
+            method,
+            uri: Uri::from_static("/"),
+            headers,
+            path: Vec::new(),
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            request_id: RequestId::new(now(), &self.app.random),
+            body: body.into(),
+            who: String::new(),
+        }
+    }
+
+    /// The `data` of a POST that succeeds.
+    pub async fn post(&self, path: &str, token: Option<&str>, body: &Value) -> Value {
+        let router: Router = server::router(&self.app, Listener::Public);
+        let mut request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Body::from(body.to_string())).expect("a request");
+        let Ok(answer) = router.oneshot(request).await;
+        let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+        let mut answer: Value = serde_json::from_slice(&bytes).expect("a JSON body");
+        assert_eq!(answer["status_code"], 200, "{path}: {answer}");
+        answer["data"].take()
+    }
+
+    /// Somebody with an account, logged in, and an API key of theirs.
+    pub fn somebody(&self) -> Somebody {
+        let password = "Correct-Horse-7-Staple";
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        self.runtime.block_on(async {
+            let account = json!({"email": "ada@example.com", "password": password, "username": "ada"});
+            self.post("/v1/auth/register", None, &account).await;
+            let login = json!({"email": "ada@example.com", "password": password});
+            let session = self.post("/v1/auth/login", None, &login).await;
+            let access_token = text(&session["access_token"]);
+            let name = json!({"name": "Research"});
+            let organization = self.post("/v1/organizations", Some(&access_token), &name).await;
+            let projects = format!("/v1/organizations/{}/projects", text(&organization["id"]));
+            let project = self.post(&projects, Some(&access_token), &name).await;
+            let keys = format!("{projects}/{}/api-keys", text(&project["id"]));
+            let key = self.post(&keys, Some(&access_token), &name).await;
+            Somebody {
+                access_token,
+                refresh_token: text(&session["refresh_token"]),
+                key_id: text(&key["id"]),
+                user_id: text(&session["user"]["id"]),
+                key: text(&key["key"]),
+            }
+        })
+    }
+}
+
+/// Somebody's credentials.
+pub struct Somebody {
+    pub user_id: String,
+    pub access_token: String,
+    pub refresh_token: String,
+    pub key_id: String,
+    pub key: String,
+}
