@@ -22,7 +22,8 @@ enum Input<'a> {
 fuzz_target!(|input: Input| match input {
     Input::Any { prefix, text } => check(prefix, text),
     Input::Key { digits, place, typed, swap } => {
-        let secret: String = digits.iter().map(|digit| char::from(ALPHABET[usize::from(*digit) % 62])).collect();
+        let secret: String =
+            digits.iter().map(|digit| char::from(ALPHABET[usize::from(*digit) % 62])).collect();
         let body = format!("tk_{secret}");
         let key = format!("{body}{}", checksum(&body));
         check("tk_", &key);

@@ -66,7 +66,9 @@ fuzz_target!(|input: Input| {
             Door::Anyone => Anyone.admit(app, &mut call).await.map(|scope| scope.user_id().to_string()),
             Door::Models => Models.admit(app, &mut call).await.map(drop).map(|()| ADA.user_id.clone()),
             Door::Access => Session::AccessToken.admit(app, &mut call).await.map(|s| s.user_id().to_string()),
-            Door::Refresh => Session::RefreshToken.admit(app, &mut call).await.map(|s| s.user_id().to_string()),
+            Door::Refresh => {
+                Session::RefreshToken.admit(app, &mut call).await.map(|s| s.user_id().to_string())
+            }
         }
     });
     let opens = credential.is_some_and(|text| match input.door {

@@ -36,18 +36,38 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| folder().join("mail"));
 
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
-    Verify { to: &'a str, url: &'a str, token: &'a str, username: &'a str },
-    Reset { to: &'a str, url: &'a str, token: &'a str, username: &'a str },
-    Changed { to: &'a str, url: &'a str, username: &'a str },
+    Verify {
+        to: &'a str,
+        url: &'a str,
+        token: &'a str,
+        username: &'a str,
+    },
+    Reset {
+        to: &'a str,
+        url: &'a str,
+        token: &'a str,
+        username: &'a str,
+    },
+    Changed {
+        to: &'a str,
+        url: &'a str,
+        username: &'a str,
+    },
     /// Whatever a template of tomorrow may hand over.
-    Any { to: &'a str, subject: &'a str, text: &'a str, html: &'a str },
+    Any {
+        to: &'a str,
+        subject: &'a str,
+        text: &'a str,
+        html: &'a str,
+    },
 }
 
 fuzz_target!(|input: Input| {
     let message = match input {
-        Input::Verify { to, url, token, username } => {
-            checked(templates::verify_email(to, url, token, username), templates::verify_email(to, "", "", ""))
-        }
+        Input::Verify { to, url, token, username } => checked(
+            templates::verify_email(to, url, token, username),
+            templates::verify_email(to, "", "", ""),
+        ),
         Input::Reset { to, url, token, username } => checked(
             templates::reset_password(to, url, token, username),
             templates::reset_password(to, "", "", ""),
@@ -118,7 +138,9 @@ fn check(message: &Message) {
     assert_eq!(parsed.to().map(|to| to.iter().count()), Some(1), "{raw}");
     assert!(parsed.cc().is_none() && parsed.bcc().is_none(), "{raw}");
     assert_eq!(parsed.parts.len(), 3, "{raw}");
-    for (part, (kind, text)) in parsed.parts[1..].iter().zip([("plain", &message.text), ("html", &message.html)]) {
+    for (part, (kind, text)) in
+        parsed.parts[1..].iter().zip([("plain", &message.text), ("html", &message.html)])
+    {
         let content_type = part.content_type().expect("a content type");
         assert_eq!((content_type.ctype(), content_type.subtype()), ("text", Some(kind)), "{raw}");
         let found = part.text_contents().expect("a text");
