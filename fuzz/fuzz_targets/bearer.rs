@@ -5,8 +5,8 @@
 
 use std::sync::LazyLock;
 
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use fuzz::{Somebody, WORLD};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tollkeeper::access::{Access, Anyone, Models, Session};
@@ -59,7 +59,7 @@ fuzz_target!(|input: Input| {
         }
     }
     let credential = credential(&values);
-    let mut call = WORLD.call(Method::GET, headers, axum::body::Body::empty());
+    let mut call = WORLD.call(Method::GET, headers, Vec::new());
     let app = &WORLD.app;
     let outcome = WORLD.runtime.block_on(async {
         match input.door {

@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use fuzz::WORLD;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use libfuzzer_sys::fuzz_target;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;

@@ -6,9 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use axum::Router;
-use axum::body::Body;
-use axum::http::{HeaderMap, Method, Request, Uri, header};
+use http::{HeaderMap, Method, Request, Uri, header};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tollkeeper::access::Call;
@@ -16,9 +15,9 @@ use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::config::Config;
 use tollkeeper::ids::RequestId;
+use tollkeeper::input::RequestBody;
 use tollkeeper::routes::Listener;
-use tollkeeper::server;
-use tower::ServiceExt;
+use tollkeeper::server::Entrance;
 
 /// When every input is read.
 pub const NOW: &str = "2026-03-10T12:00:00.000Z";
@@ -61,7 +60,7 @@ pub fn folder() -> PathBuf {
 
 impl World {
     /// A request that has reached the gate.
-    pub fn call(&self, method: Method, headers: HeaderMap, body: impl Into<Body>) -> Call {
+    pub fn call(&self, method: Method, headers: HeaderMap, body: impl Into<Vec<u8>>) -> Call {
         Call {
             method,
             uri: Uri::from_static("/"),
@@ -69,21 +68,22 @@ impl World {
             path: Vec::new(),
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             request_id: RequestId::new(now(), &self.app.random),
-            body: body.into(),
+            body: RequestBody::Whole(body.into().into()),
             who: String::new(),
         }
     }
 
     /// The `data` of a POST that succeeds.
     pub async fn post(&self, path: &str, token: Option<&str>, body: &Value) -> Value {
-        let router: Router = server::router(&self.app, Listener::Public);
         let mut request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
         if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request.body(Body::from(body.to_string())).expect("a request");
-        let Ok(answer) = router.oneshot(request).await;
-        let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+        let body = RequestBody::Whole(body.to_string().into());
+        let request = request.body(body).expect("a request");
+        let entrance = Entrance::new(&self.app, Listener::Public);
+        let answer = entrance.answer(request, IpAddr::V4(Ipv4Addr::LOCALHOST)).await;
+        let bytes = answer.into_body().collect().await.expect("a body").to_bytes();
         let mut answer: Value = serde_json::from_slice(&bytes).expect("a JSON body");
         assert_eq!(answer["status_code"], 200, "{path}: {answer}");
         answer["data"].take()
