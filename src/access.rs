@@ -4,6 +4,7 @@
 //! one can't run unchecked. The order is that of decisions, section 3: 401, then 404, then 403; the body comes later.
 
 mod callers;
+mod members;
 mod models;
 mod public;
 mod service;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Uri, header};
 
 pub use callers::{Anyone, CallerScope, Person, PersonScope};
+pub use members::{MemberScope, OrgMember};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Open, Public, Visitor};
 pub use service::{Service, ServiceScope};

@@ -139,6 +139,7 @@ fn path_parameter(name: &str) -> Value {
     let example = match name {
         "organization_id" => "org_01kfz3v9xee8tb2m6h0q5w7r4n",
         "project_id" => "proj_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "member_id" => "user_01kfz3v9xee8tb2m6h0q5w7r4n",
         "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
         _ => "svc-1",
     };
@@ -222,9 +223,11 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     let takes_fields = input.body.is_some() || input.form.is_some() || input.query.is_some();
     let in_path = path_parameters(route.path).next().is_some();
     let has_access = route.access.scheme.is_some();
-    // What is made can be there already.
-    let makes = route.handler.ends_with("::create") || route.handler.ends_with("::register");
-    let may_conflict = makes && route.listener == Listener::Public && route.error_shape() != ErrorShape::Page;
+    // What is made or renamed can be there already, what is removed can be needed.
+    let writes = ["::create", "::register", "::update", "::delete"];
+    let writes = writes.iter().any(|verb| route.handler.ends_with(verb));
+    let may_conflict =
+        writes && route.listener == Listener::Public && route.error_shape() != ErrorShape::Page;
     let limited = !route.access.before_ready && route.listener == Listener::Public;
     let rows = [
         (400, takes_fields),

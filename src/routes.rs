@@ -12,8 +12,8 @@ use schemars::SchemaGenerator;
 use serde_json::Value;
 
 use crate::access::{
-    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, Open, Org, Person, Project, Public, Service,
-    Session,
+    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, Open, Org, OrgMember, Person, Project, Public,
+    Service, Session,
 };
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
@@ -75,7 +75,7 @@ pub fn table() -> Vec<Route> {
 
 #[rustfmt::skip]
 fn public_routes() -> Vec<Route> {
-    use OrganizationAction::{ManageProjects, View, ViewBilling};
+    use OrganizationAction::{ManageProjects, View, ViewBilling, ViewMembers};
     use ProjectAction::{ManageApiKeys, ViewUsage};
     vec![
         // 4.1 Authentication
@@ -92,6 +92,11 @@ fn public_routes() -> Vec<Route> {
         post("/v1/organizations",                   Person,    organizations::create),
         get ("/v1/organizations",                   Anyone,    organizations::list),
         get ("/v1/organizations/{organization_id}", Org(View), organizations::read),
+        get ("/v1/organizations/{organization_id}/members", Org(ViewMembers), organizations::members::list),
+        put ("/v1/organizations/{organization_id}/members/{member_id}",
+             OrgMember::Managed, organizations::members::update),
+        delete("/v1/organizations/{organization_id}/members/{member_id}",
+               OrgMember::ManagedOrLeaving, organizations::members::delete),
         // 4.3 Projects
         post("/v1/organizations/{organization_id}/projects", Org(ManageProjects), organizations::projects::create),
         get ("/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),

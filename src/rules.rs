@@ -2,6 +2,7 @@
 
 pub mod api_keys;
 pub mod events;
+pub mod membership;
 pub mod naming;
 pub mod password;
 pub mod periods;

@@ -15,6 +15,7 @@ pub mod signing_keys;
 pub mod throttles;
 pub mod usage;
 pub mod users;
+pub mod window;
 
 /// One page of a list, as every list of the interface has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! Access to organizations, projects and keys: the tables of `roles.rs` decide.
 
 use crate::app::App;
+use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::roles::{
@@ -19,6 +20,7 @@ pub struct Org(pub OrganizationAction);
 pub struct OrgScope {
     caller: Caller,
     organization_id: OrganizationId,
+    action: OrganizationAction,
     role: OrganizationRole,
     trail: Trail,
 }
@@ -47,6 +49,32 @@ impl OrgScope {
             Caller::Key(key) => Some(key.project_id),
         }
     }
+
+    /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since;
+    /// the caller's role now.
+    ///
+    /// # Errors
+    /// 404 and 403, as at the gate.
+    pub async fn hold(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
+        store::organizations::lock(tx, self.organization_id).await?;
+        self.ask_again(tx).await
+    }
+
+    /// The same, with the lock that is needed to remove the organization.
+    ///
+    /// # Errors
+    /// 404 and 403, as at the gate.
+    pub async fn hold_to_remove(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
+        store::organizations::lock_to_remove(tx, self.organization_id).await?;
+        self.ask_again(tx).await
+    }
+
+    async fn ask_again(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
+        let role = store::organization_members::role(tx, self.organization_id, self.user_id())
+            .await?
+            .ok_or(Code::OrganizationNotFound)?;
+        Ok(role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?)
+    }
 }
 
 impl Access for Org {
@@ -62,7 +90,7 @@ impl Access for Org {
         caller.confine(organization_id, None)?;
         caller.may_manage(app, call)?;
         let role = role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
-        Ok(OrgScope { caller, organization_id, role, trail: Trail::of(call) })
+        Ok(OrgScope { caller, organization_id, action: self.0, role, trail: Trail::of(call) })
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))

@@ -1,6 +1,7 @@
 //! `/v1/organizations` and `/v1/organizations/{organization_id}` (section 4.2).
 
 pub mod billing;
+pub mod members;
 pub mod projects;
 
 use schemars::JsonSchema;

@@ -95,6 +95,23 @@ pub async fn insert(tx: &mut Tx, new: &NewOrganization<'_>, now: Time) -> Result
     Ok(())
 }
 
+/// Takes the organization's lock: from here to the end of the transaction nobody else changes it, its members or its
+/// invitations. Without effect when there is no such organization; what is read next tells.
+pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
+    sql("UPDATE organizations SET updated_at = updated_at WHERE id = $1")
+        .bind(organization_id)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Takes the lock that a removal needs. Who adds a row that refers to the organization holds it too: on PostgreSQL only
+/// a change of a unique column waits for them, and makes later ones wait. The new name is in nobody's way.
+pub async fn lock_to_remove(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
+    sql("UPDATE organizations SET name_folded = id WHERE id = $1").bind(organization_id).execute(tx).await?;
+    Ok(())
+}
+
 /// One organization with its counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrganizationDetail {

@@ -2,6 +2,7 @@
 
 mod api_keys;
 mod auth;
+mod members;
 mod models;
 mod organizations;
 mod usage;

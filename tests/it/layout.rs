@@ -98,6 +98,9 @@ POST /v1/auth/logout
 POST /v1/organizations
 GET /v1/organizations
 GET /v1/organizations/{organization_id}
+GET /v1/organizations/{organization_id}/members
+PUT /v1/organizations/{organization_id}/members/{member_id}
+DELETE /v1/organizations/{organization_id}/members/{member_id}
 POST /v1/organizations/{organization_id}/projects
 GET /v1/organizations/{organization_id}/projects
 GET /v1/organizations/{organization_id}/projects/{project_id}

@@ -1,0 +1,100 @@
+//! Access to one member of an organization: managed by others, or leaving.
+
+use crate::app::App;
+use crate::db::Tx;
+use crate::error::{Code, Error};
+use crate::ids::{OrganizationId, UserId};
+use crate::roles::{OrganizationAction, OrganizationRole};
+use crate::store;
+
+use super::{Access, AccessDoc, Call, Caller, Trail, manager};
+
+/// What is done to the member in the path.
+#[derive(Clone, Copy, Debug)]
+pub enum OrgMember {
+    /// They are managed ("Manage members", section 5).
+    Managed,
+    /// The same, or they leave by themselves (decisions, section 3).
+    ManagedOrLeaving,
+}
+
+/// The right to do it.
+#[derive(Clone, Debug)]
+pub struct MemberScope {
+    organization_id: OrganizationId,
+    user_id: UserId,
+    member_id: UserId,
+    is_leaving: bool,
+    trail: Trail,
+}
+
+impl MemberScope {
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+    /// The tenant.
+    pub fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+    /// The member.
+    pub fn member_id(&self) -> UserId {
+        self.member_id
+    }
+    /// Whether the caller is that member, and a person: a key acts for whoever made it, but is not them.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
+    /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since;
+    /// the caller's role now.
+    ///
+    /// # Errors
+    /// 404 and 403, as at the gate.
+    pub async fn hold(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
+        store::organizations::lock(tx, self.organization_id).await?;
+        let role = store::organization_members::role(tx, self.organization_id, self.user_id)
+            .await?
+            .ok_or(Code::OrganizationNotFound)?;
+        match role {
+            Some(role) if self.is_leaving || role.allows(OrganizationAction::ManageMembers) => Ok(role),
+            None if self.is_leaving => Err(Code::MemberNotFound.into()),
+            _ => Err(Code::InsufficientRole.into()),
+        }
+    }
+}
+
+impl Access for OrgMember {
+    type Scope = MemberScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<MemberScope, Error> {
+        let caller = manager(app, call).await?;
+        let organization_id =
+            OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
+        let user_id = caller.user_id();
+        let mut tx = app.db.read().await?;
+        let role = store::organization_members::role(&mut tx, organization_id, user_id)
+            .await?
+            .ok_or(Code::OrganizationNotFound)?;
+        let member_id = UserId::parse(call.path("member_id")).ok_or(Code::MemberNotFound)?;
+        if store::organization_members::role(&mut tx, organization_id, member_id).await?.flatten().is_none() {
+            return Err(Code::MemberNotFound.into());
+        }
+        caller.confine(organization_id, None)?;
+        caller.may_manage(app, call)?;
+        let is_leaving = matches!((self, &caller), (Self::ManagedOrLeaving, Caller::Person(_)))
+            && user_id == member_id
+            && role.is_some();
+        let manages = role.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
+        if !manages && !is_leaving {
+            return Err(Code::InsufficientRole.into());
+        }
+        Ok(MemberScope { organization_id, user_id, member_id, is_leaving, trail: Trail::of(call) })
+    }
+    fn describe(&self) -> AccessDoc {
+        let text = match self {
+            Self::Managed => "organization: ManageMembers",
+            Self::ManagedOrLeaving => "organization: ManageMembers, or oneself with an access token",
+        };
+        AccessDoc::new(Some("bearer"), text)
+    }
+}

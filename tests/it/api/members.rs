@@ -1,0 +1,437 @@
+//! Members of an organization through HTTP (section 4.2).
+
+use axum::http::Method;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};
+use tollkeeper::roles::ProjectRole;
+use tollkeeper::store::audit_log;
+
+use crate::support::http::Call;
+use crate::support::world::{Place, START, Somebody, World, on_each_database};
+
+const ROLES: [OrganizationRole; 3] = [Owner, Admin, Member];
+
+fn members(place: &Place) -> String {
+    format!("{}/members", place.organization_path())
+}
+
+fn change(world: &World, caller: &Somebody, place: &Place, target: &Somebody, role: &str) -> Call {
+    let path = format!("{}/{}", members(place), target.id);
+    world.call(Method::PUT, &path).bearer(&caller.access_token).json(&json!({ "role": role }))
+}
+
+fn remove(world: &World, caller: &Somebody, place: &Place, target: &Somebody) -> Call {
+    world.call(Method::DELETE, &format!("{}/{}", members(place), target.id)).bearer(&caller.access_token)
+}
+
+async fn joined(world: &World, place: &Place, name: &str, role: OrganizationRole) -> Somebody {
+    let who = world.somebody(name).await;
+    world.join_organization(place, &who, role).await;
+    who
+}
+
+/// `name=role` of everybody, as the caller's list shows them, in its order.
+async fn listed(world: &World, caller: &Somebody, place: &Place, query: &str) -> String {
+    let path = format!("{}{query}", members(place));
+    let data = world.get(&path).bearer(&caller.access_token).data().await;
+    let rows = data["members"].as_array().unwrap().clone();
+    let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
+    let rows: Vec<_> =
+        rows.iter().map(|row| format!("{}={}", text(row, "username"), text(row, "role"))).collect();
+    format!("{} of {}", rows.join(" "), data["total"])
+}
+
+async fn role_of(world: &World, caller: &Somebody, place: &Place, who: &Somebody) -> Option<String> {
+    let data =
+        world.get(&format!("{}?page_size=100", members(place))).bearer(&caller.access_token).data().await;
+    let rows = data["members"].as_array().unwrap().clone();
+    let row = rows.into_iter().find(|row| row["id"] == who.id.to_string())?;
+    Some(row["role"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn members_are_listed_searched_and_filtered() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let item = json!({"id": ada.id.to_string(), "email": "ada@example.com", "username": "ada", "role": "owner",
+            "joined_at": START});
+        let first = world.get(&members(&place)).bearer(&ada.access_token).data().await;
+        assert_eq!(first, json!({"members": [item], "total": 1, "page": 1, "page_size": 20}));
+
+        for (name, role) in [("bob", Admin), ("cy_d", Member), ("dan", Member), ("eve", Member)] {
+            world.clock.advance_ms(1);
+            joined(&world, &place, name, role).await;
+        }
+        let list = async |query: &str| listed(&world, &ada, &place, query).await;
+        assert_eq!(list("").await, "eve=member dan=member cy_d=member bob=admin ada=owner of 5");
+        assert_eq!(list("?page_size=2").await, "eve=member dan=member of 5");
+        assert_eq!(list("?page_size=2&page=2").await, "cy_d=member bob=admin of 5");
+        assert_eq!(list("?page_size=2&page=3").await, "ada=owner of 5");
+        assert_eq!(list("?page_size=2&page=4").await, " of 5");
+        assert_eq!(list("?page=1000000000&page_size=100").await, " of 5");
+        assert_eq!(list("?search=DAN").await, "dan=member of 1");
+        assert_eq!(list("?search=@EXAMPLE.com&page_size=2").await, "eve=member dan=member of 5");
+        assert_eq!(list("?search=y_d").await, "cy_d=member of 1");
+        assert_eq!(list("?search=c%25d").await, " of 0");
+        assert_eq!(list("?role=member&page_size=1&page=2").await, "dan=member of 3");
+        assert_eq!(list("?role=admin").await, "bob=admin of 1");
+        assert_eq!(list("?role=owner&search=bob").await, " of 0");
+        for bad in ["?page=0", "?page_size=101", "?role=king", "?role=developer", "?search=a&search=b"] {
+            let refused =
+                world.get(&format!("{}{bad}", members(&place))).bearer(&ada.access_token).refused().await;
+            assert_eq!(refused, (400, "invalid_request".into()), "{bad}");
+        }
+        // Of those who came in the same moment, by id.
+        for name in ["one", "two", "three"] {
+            joined(&world, &place, name, Member).await;
+        }
+        let page = world.get(&members(&place)).bearer(&ada.access_token).data().await;
+        let ids: Vec<_> = page["members"].as_array().unwrap()[..4].iter().map(|row| &row["id"]).collect();
+        assert!(ids.is_sorted_by_key(|id| id.as_str()), "{ids:?}");
+    });
+}
+
+/// The same rows whichever end they are read from.
+#[test]
+fn pages_cover_the_list_once() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        for number in 0..12 {
+            world.clock.advance_ms(i64::from(number % 3 == 0));
+            joined(&world, &place, &format!("user{number}"), Member).await;
+        }
+        let names = async |query: String| {
+            let text = listed(&world, &ada, &place, &query).await;
+            text.strip_suffix(" of 13").unwrap().to_owned()
+        };
+        let whole = names("?page_size=100".into()).await;
+        for size in [1, 2, 3, 5, 7, 12, 13, 14] {
+            let mut pages = Vec::new();
+            for page in 1..=13 {
+                let page = names(format!("?page_size={size}&page={page}")).await;
+                if !page.is_empty() {
+                    pages.push(page);
+                }
+            }
+            assert_eq!(pages.join(" "), whole, "by {size}");
+        }
+    });
+}
+
+/// Caller, target before, and what comes of making them owner, admin, member, and of removing them. There is another
+/// owner besides.
+#[rustfmt::skip]
+const ESCALATION: [(OrganizationRole, OrganizationRole, [u16; 4]); 9] = [
+    // caller, target      to: owner admin member gone
+    (Owner,  Owner,  [200, 200, 200, 200]),
+    (Owner,  Admin,  [200, 200, 200, 200]),
+    (Owner,  Member, [200, 200, 200, 200]),
+    (Admin,  Owner,  [403, 403, 403, 403]),
+    (Admin,  Admin,  [403, 200, 200, 200]),
+    (Admin,  Member, [403, 200, 200, 200]),
+    (Member, Owner,  [403, 403, 403, 403]),
+    (Member, Admin,  [403, 403, 403, 403]),
+    (Member, Member, [403, 403, 403, 403]),
+];
+
+#[test]
+fn who_may_give_which_role_to_whom() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let mut cases = 0;
+        for (caller, before, due) in ESCALATION {
+            let who = joined(&world, &place, &format!("caller{cases}"), caller).await;
+            for (after, status) in ROLES.map(Some).into_iter().chain([None]).zip(due) {
+                let target = joined(&world, &place, &format!("target{cases}"), before).await;
+                let call = match after {
+                    Some(role) => change(&world, &who, &place, &target, role.as_str()),
+                    None => remove(&world, &who, &place, &target),
+                };
+                let answer = call.send().await;
+                assert_eq!(answer.status, status, "{caller:?} {before:?} {after:?}: {}", answer.text);
+                if status == 403 {
+                    assert_eq!(answer.code(), "insufficient_role");
+                }
+                let role = if status == 200 { after } else { Some(before) };
+                let found = role_of(&world, &ada, &place, &target).await;
+                assert_eq!(found.as_deref(), role.map(OrganizationRole::as_str));
+                remove(&world, &ada, &place, &target).send().await;
+                cases += 1;
+            }
+            // What they may do to themselves: no more than to others, but that everybody may leave.
+            for (after, status) in ROLES.into_iter().zip(due) {
+                let status = if caller == before { status } else { continue };
+                let who = joined(&world, &place, &format!("self{cases}"), caller).await;
+                let answer = change(&world, &who, &place, &who, after.as_str()).send().await;
+                assert_eq!(answer.status, status, "{caller:?} makes themselves {after:?}: {}", answer.text);
+                let left = remove(&world, &who, &place, &who).data().await;
+                assert_eq!(left["message"], "You have left the organization.");
+                assert_eq!(role_of(&world, &ada, &place, &who).await, None);
+                cases += 2;
+            }
+        }
+        assert_eq!(cases, 36 + 18);
+    });
+}
+
+#[test]
+fn a_role_is_changed() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let bob = joined(&world, &place, "bob", Member).await;
+        world.clock.advance_ms(1_000);
+        let changed = change(&world, &ada, &place, &bob, "admin").data().await;
+        let due = json!({"id": bob.id.to_string(), "email": "bob@example.com", "username": "bob", "role": "admin",
+            "updated_at": "2026-03-10T12:00:01.000Z"});
+        assert_eq!(changed, due);
+        world.clock.advance_ms(1_000);
+        // The same again, and nothing at all, change nothing.
+        assert_eq!(change(&world, &ada, &place, &bob, "admin").data().await, due);
+        let path = format!("{}/{}", members(&place), bob.id);
+        let put = |body: &Value| world.call(Method::PUT, &path).bearer(&ada.access_token).json(body);
+        assert_eq!(put(&json!({})).data().await, due);
+        for (body, detail) in [
+            (json!({"role": null}), "role required"),
+            (json!({"role": "king"}), "role unknown_value"),
+            (json!({"role": "developer"}), "role unknown_value"),
+            (json!({"role": 1}), "role wrong_type"),
+            (json!({"rol": "admin"}), "rol unknown_field"),
+        ] {
+            let answer = put(&body).send().await;
+            assert_eq!((answer.status, answer.details()), (400, vec![detail.to_owned()]), "{body}");
+        }
+        assert_eq!(role_of(&world, &ada, &place, &bob).await.unwrap(), "admin");
+    });
+}
+
+#[test]
+fn the_last_owner_stays() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let bob = joined(&world, &place, "bob", Admin).await;
+        let last = (409, "last_owner".to_owned());
+        for role in ["admin", "member"] {
+            assert_eq!(change(&world, &ada, &place, &ada, role).refused().await, last);
+        }
+        let refused = remove(&world, &ada, &place, &ada).send().await;
+        assert_eq!((refused.status, refused.code()), last);
+        assert_eq!(refused.header("x-should-retry"), "false");
+        change(&world, &ada, &place, &ada, "owner").data().await;
+        assert_eq!(
+            remove(&world, &bob, &place, &ada).refused().await,
+            (403, "insufficient_role".into()),
+            "who may not touch owners isn't told how many there are"
+        );
+        change(&world, &ada, &place, &bob, "owner").data().await;
+        change(&world, &ada, &place, &ada, "member").data().await;
+        assert_eq!(change(&world, &bob, &place, &bob, "member").refused().await, last);
+        assert_eq!(listed(&world, &ada, &place, "?role=owner").await, "bob=owner of 1");
+        remove(&world, &ada, &place, &ada).data().await;
+        assert_eq!(listed(&world, &bob, &place, "").await, "bob=owner of 1");
+    });
+}
+
+#[test]
+fn first_401_then_404_then_403_then_400() {
+    on_each_database(async |world| {
+        let (ada, zed) = (world.somebody("ada").await, world.somebody("zed").await);
+        let place = world.place(&ada, "Acme").await;
+        let bob = joined(&world, &place, "bob", Member).await;
+        let unknown = "01h2xcejqtf2nbrexx3vqjhp41";
+        let cases = [
+            ("", members(&place), bob.id.to_string(), 401, "missing_credentials"),
+            (
+                &ada.access_token,
+                format!("/v1/organizations/org_{unknown}/members"),
+                bob.id.to_string(),
+                404,
+                "organization_not_found",
+            ),
+            (
+                &ada.access_token,
+                "/v1/organizations/x/members".into(),
+                "x".into(),
+                404,
+                "organization_not_found",
+            ),
+            (&ada.access_token, members(&place), format!("user_{unknown}"), 404, "member_not_found"),
+            (&ada.access_token, members(&place), "nonsense".into(), 404, "member_not_found"),
+            (&ada.access_token, members(&place), zed.id.to_string(), 404, "member_not_found"),
+            (&zed.access_token, members(&place), zed.id.to_string(), 404, "member_not_found"),
+            (&zed.access_token, members(&place), bob.id.to_string(), 403, "insufficient_role"),
+            (&bob.access_token, members(&place), zed.id.to_string(), 404, "member_not_found"),
+            (&bob.access_token, members(&place), ada.id.to_string(), 403, "insufficient_role"),
+        ];
+        for (token, path, member, status, code) in cases {
+            for method in [Method::PUT, Method::DELETE] {
+                let call = world.call(method.clone(), &format!("{path}/{member}")).bearer(token).raw("{");
+                assert_eq!(call.refused().await, (status, code.to_owned()), "{method} {path}/{member}");
+            }
+        }
+        let list = |token: &str| world.get(&members(&place)).bearer(token);
+        assert_eq!(list("").refused().await.0, 401);
+        assert_eq!(list(&zed.access_token).refused().await, (403, "insufficient_role".into()));
+        list(&bob.access_token).data().await;
+        assert_eq!(listed(&world, &ada, &place, "").await.matches('=').count(), 2, "nothing has happened");
+    });
+}
+
+#[test]
+fn who_is_removed_loses_everything_but_the_keys_model_calls() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let bob = joined(&world, &place, "bob", Admin).await;
+        world.join_project(&place, &bob, ProjectRole::Admin).await;
+        let elsewhere = world.place(&bob, "Elsewhere").await;
+        let (key_id, secret) = world.key(&bob, &place, &json!({"name": "k"})).await;
+        let by_key = |path: String| world.get(&path).bearer(&secret);
+        by_key(place.organization_path()).data().await;
+
+        remove(&world, &ada, &place, &bob).data().await;
+        let forbidden = (403, "insufficient_role".to_owned());
+        for path in [place.organization_path(), members(&place), place.project_path()] {
+            assert_eq!(world.get(&path).bearer(&bob.access_token).refused().await, forbidden, "{path}");
+            assert_eq!(by_key(path.clone()).refused().await, forbidden, "{path}");
+        }
+        let list = by_key("/v1/organizations".into()).data().await;
+        assert_eq!(list["total"], 0, "{list}");
+        by_key("/v1/models".into()).bare().await;
+        let ask = json!({"credential": secret, "operation": "chat", "model": "svc-1", "max_tokens": 5});
+        assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], true);
+        // The key is still there, and its maker is named.
+        let path = format!("{}/api-keys/{key_id}", place.project_path());
+        let key = world.get(&path).bearer(&ada.access_token).data().await;
+        assert_eq!(key["created_by"]["username"], "bob");
+
+        let project = world.get(&place.project_path()).bearer(&ada.access_token).data().await;
+        assert_eq!(project["members_count"], 1);
+        let organization = world.get(&place.organization_path()).bearer(&ada.access_token).data().await;
+        assert_eq!(organization["members_count"], 1);
+        // What they have elsewhere stays.
+        let project = world.get(&elsewhere.project_path()).bearer(&bob.access_token).data().await;
+        assert_eq!(project["members_count"], 1);
+    });
+}
+
+#[test]
+fn a_key_manages_members_as_its_maker_but_does_not_leave_for_them() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let bob = joined(&world, &place, "bob", Member).await;
+        world.join_project(&place, &bob, ProjectRole::Owner).await;
+        let (_, bobs) = world.key(&bob, &place, &json!({"name": "bobs"})).await;
+        let (_, adas) = world.key(&ada, &place, &json!({"name": "adas"})).await;
+        let path = |who: &Somebody| format!("{}/{}", members(&place), who.id);
+        let delete = |who: &Somebody, key: &str| world.call(Method::DELETE, &path(who)).bearer(key);
+        assert_eq!(delete(&bob, &bobs).refused().await, (403, "insufficient_role".into()));
+        assert_eq!(delete(&ada, &adas).refused().await, (409, "last_owner".into()));
+        delete(&bob, &adas).data().await;
+        assert_eq!(listed(&world, &ada, &place, "").await, "ada=owner of 1");
+    });
+}
+
+#[test]
+fn each_change_leaves_an_entry() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let bob = joined(&world, &place, "bob", Member).await;
+        change(&world, &ada, &place, &bob, "admin").data().await;
+        change(&world, &ada, &place, &bob, "admin").data().await;
+        change(&world, &bob, &place, &ada, "member").refused().await;
+        remove(&world, &bob, &place, &bob).data().await;
+        let filter = audit_log::Filter { target: bob.id.to_string(), limit: 9, ..Default::default() };
+        let mut tx = world.app.db.read().await.unwrap();
+        let entries = audit_log::list(&mut tx, &filter).await.unwrap();
+        let found: Vec<_> =
+            entries.iter().map(|entry| (entry.action.as_str(), entry.actor.clone())).collect();
+        let due = [
+            ("organization_member.removed", bob.id.to_string()),
+            ("organization_member.role_changed", ada.id.to_string()),
+        ];
+        let mut found = found;
+        found.sort();
+        assert_eq!(found, due);
+        assert!(entries.iter().all(|e| e.organization_id.unwrap().to_string() == place.organization));
+    });
+}
+
+/// Two owners do to each other, at the same moment, what only one of them may: one wins, and one owner is left.
+#[test]
+fn owners_who_race_leave_one() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        for round in 0..12 {
+            let place = world.place(&ada, &format!("Race {round}")).await;
+            let bob = joined(&world, &place, &format!("bob{round}"), Owner).await;
+            let calls = match round % 4 {
+                0 => [
+                    change(&world, &ada, &place, &bob, "admin"),
+                    change(&world, &bob, &place, &ada, "member"),
+                ],
+                1 => [remove(&world, &ada, &place, &bob), remove(&world, &bob, &place, &ada)],
+                2 => [remove(&world, &ada, &place, &ada), remove(&world, &bob, &place, &bob)],
+                _ => [change(&world, &ada, &place, &ada, "admin"), remove(&world, &ada, &place, &bob)],
+            };
+            let answers = join_all(calls.map(Call::send)).await;
+            let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+            let won = statuses.iter().filter(|status| **status == 200).count();
+            let codes: Vec<_> =
+                answers.iter().map(|answer| answer.status.to_string() + &answer.text).collect();
+            assert_eq!(won, 1, "{codes:?}");
+            // Who lost was too late: no role any more, no membership, or the last owner.
+            assert!(statuses.iter().all(|status| [200, 403, 404, 409].contains(status)), "{codes:?}");
+            let mut owners = 0;
+            for who in [&ada, &bob] {
+                let answer = world
+                    .get(&format!("{}?role=owner", members(&place)))
+                    .bearer(&who.access_token)
+                    .send()
+                    .await;
+                if answer.status == 200 {
+                    owners = answer.json()["data"]["total"].as_i64().unwrap();
+                }
+            }
+            assert_eq!(owners, 1, "{codes:?}");
+        }
+    });
+}
+
+/// Somebody who is removed or demoted while they act does it before, or not at all.
+#[test]
+fn an_admin_who_is_demoted_does_not_win_a_race() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        for round in 0..6 {
+            let bob = joined(&world, &place, &format!("bob{round}"), Admin).await;
+            let targets = [
+                joined(&world, &place, &format!("eve{round}"), Member).await,
+                joined(&world, &place, &format!("joe{round}"), Member).await,
+            ];
+            let calls = [
+                change(&world, &bob, &place, &targets[0], "admin"),
+                change(&world, &ada, &place, &bob, "member"),
+                change(&world, &bob, &place, &targets[1], "admin"),
+            ];
+            let answers = join_all(calls.map(Call::send)).await;
+            assert_eq!(answers[1].status, 200, "{}", answers[1].text);
+            for (answer, target) in [(&answers[0], &targets[0]), (&answers[2], &targets[1])] {
+                let role = role_of(&world, &ada, &place, target).await.unwrap();
+                let due = if answer.status == 200 { "admin" } else { "member" };
+                assert_eq!(role, due);
+                assert!([200, 403].contains(&answer.status), "{}", answer.text);
+            }
+            let late = change(&world, &bob, &place, &targets[0], "member").refused().await;
+            assert_eq!(late, (403, "insufficient_role".into()));
+        }
+    });
+}
