@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use constraint::Constraint;
+pub use constraint::{Constraint, Reference};
 pub use error::Error;
 pub use migrate::{MigrateError, Migrated};
 pub use statement::{Statement, sql};

@@ -432,7 +432,13 @@ impl From<db::Error> for Error {
                 db::Constraint::OrganizationName
                 | db::Constraint::ProjectName
                 | db::Constraint::ApiKeyName => (Code::NameTaken, Some("name")),
+                db::Constraint::OpenInvitation => (Code::AlreadyInvited, Some("email")),
                 db::Constraint::Other(_) => (Code::Internal, None),
+            },
+            db::Error::Missing(reference) => match reference {
+                db::Reference::Organization => (Code::OrganizationNotFound, None),
+                db::Reference::Project => (Code::ProjectNotFound, None),
+                db::Reference::Other(_) => (Code::Internal, None),
             },
             db::Error::Unavailable(_) => (Code::DatabaseUnavailable, None),
             db::Error::StorageFull(_) => (Code::StorageFull, None),

@@ -4,6 +4,7 @@
 //! forget to. Programs of mail servers open each link that comes by: a GET only shows a form, and what uses the token up
 //! is a POST.
 
+pub mod invitations;
 pub mod reset_password;
 pub mod verify_email;
 

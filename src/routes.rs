@@ -75,7 +75,7 @@ pub fn table() -> Vec<Route> {
 
 #[rustfmt::skip]
 fn public_routes() -> Vec<Route> {
-    use OrganizationAction::{ManageProjects, View, ViewBilling, ViewMembers};
+    use OrganizationAction::{Delete, InviteMembers, ManageProjects, Modify, View, ViewBilling, ViewMembers};
     use ProjectAction::{ManageApiKeys, ViewUsage};
     vec![
         // 4.1 Authentication
@@ -92,6 +92,10 @@ fn public_routes() -> Vec<Route> {
         post("/v1/organizations",                   Person,    organizations::create),
         get ("/v1/organizations",                   Anyone,    organizations::list),
         get ("/v1/organizations/{organization_id}", Org(View), organizations::read),
+        put ("/v1/organizations/{organization_id}", Org(Modify), organizations::update),
+        delete("/v1/organizations/{organization_id}", Org(Delete), organizations::delete),
+        post("/v1/organizations/{organization_id}/invitations",
+             Org(InviteMembers), organizations::invitations::create),
         get ("/v1/organizations/{organization_id}/members", Org(ViewMembers), organizations::members::list),
         put ("/v1/organizations/{organization_id}/members/{member_id}",
              OrgMember::Managed, organizations::members::update),
@@ -122,6 +126,8 @@ fn public_routes() -> Vec<Route> {
         post("/verify-email",   Public::Login,     pages::verify_email::create),
         get ("/reset-password", Public::Unlimited, pages::reset_password::read),
         post("/reset-password", Public::Login,     pages::reset_password::create),
+        get ("/invitations/accept", Public::Unlimited, pages::invitations::accept::read),
+        post("/invitations/accept", Public::Login,     pages::invitations::accept::create),
         // Beyond section 4: documents for machines (decisions, section 8).
         get ("/openapi.json",          Open,              crate::openapi::read),
         get ("/.well-known/jwks.json", Public::Unlimited, crate::api::well_known::jwks),
@@ -184,7 +190,7 @@ pub enum ErrorShape {
 }
 
 /// Where people are, and not programs.
-const PAGES: [&str; 2] = ["/verify-email", "/reset-password"];
+const PAGES: [&str; 3] = ["/verify-email", "/reset-password", "/invitations/accept"];
 
 /// How errors under this path are written, also where there is no route.
 pub fn error_shape(path: &str) -> ErrorShape {

@@ -5,6 +5,7 @@ pub mod api_keys;
 pub mod audit_log;
 pub mod changes;
 pub mod email_tokens;
+pub mod invitations;
 pub mod organization_members;
 pub mod organizations;
 pub mod outbox;

@@ -1,6 +1,7 @@
 //! `/v1/organizations` and `/v1/organizations/{organization_id}` (section 4.2).
 
 pub mod billing;
+pub mod invitations;
 pub mod members;
 pub mod projects;
 
@@ -8,18 +9,21 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::{CallerScope, OrgScope, PersonScope};
+use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::{Code, Error};
-use crate::ids::{OrganizationId, UserId};
+use crate::ids::{MailId, OrganizationId, UserId};
 use crate::input::types::{DefaultRole, DescriptionText, Name};
-use crate::input::{Body, Fields, Nothing, Query, Record};
+use crate::input::{Body, Fields, Nothing, Patch, Query, Record};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
-use crate::store::organizations::{Filter, NewOrganization};
+use crate::store::changes::Change;
+use crate::store::organizations::{Changes, Filter, NewOrganization};
+use crate::store::outbox::{About, Template};
 
 /// A new organization.
 #[derive(Debug)]
@@ -208,4 +212,107 @@ pub async fn read(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Org
         members_count: detail.members_count,
         projects_count: detail.projects_count,
     }))
+}
+
+/// New values for an organization; what is left out stays.
+#[derive(Debug)]
+pub struct UpdateOrganization {
+    name: Option<Name>,
+    description: Patch<DescriptionText>,
+    settings: UpdateSettings,
+}
+
+impl Record for UpdateOrganization {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let name = fields.change("name");
+        let description = fields.patch("description");
+        let settings = fields.change_object("settings");
+        Some(Self { name: name?, description: description?, settings: settings? })
+    }
+}
+
+#[derive(Debug)]
+struct UpdateSettings {
+    default_role: Option<DefaultRole>,
+    allow_public_projects: Option<bool>,
+}
+
+impl Record for UpdateSettings {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let default_role = fields.change("default_role");
+        let allow_public_projects = fields.change("allow_public_projects");
+        Some(Self { default_role: default_role?, allow_public_projects: allow_public_projects? })
+    }
+}
+
+/// An organization after a change.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UpdatedOrganization {
+    id: OrganizationId,
+    name: String,
+    description: Option<String>,
+    updated_at: Time,
+    settings: Settings,
+}
+
+/// PUT /v1/organizations/{organization_id}. What changes nothing leaves `updated_at` as it was.
+pub async fn update(
+    app: App,
+    scope: OrgScope,
+    Body(body): Body<UpdateOrganization>,
+) -> Result<Enveloped<UpdatedOrganization>, Error> {
+    let (id, now) = (scope.organization_id(), app.clock.now());
+    let mut tx = app.db.write().await?;
+    scope.hold(&mut tx).await?;
+    let before =
+        store::organizations::detail(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?.organization;
+    let mut row = before.clone();
+    if let Some(name) = &body.name {
+        row.name.clone_from(&name.display);
+    }
+    row.description = body.description.map(|text| text.0).onto(row.description);
+    row.default_role = body.settings.default_role.map_or(row.default_role, |role| role.0);
+    row.allow_public_projects = body.settings.allow_public_projects.unwrap_or(row.allow_public_projects);
+    if row != before {
+        row.updated_at = now;
+        let name_folded = body.name.as_ref().map(|name| name.folded.as_str());
+        store::organizations::update(&mut tx, &Changes { row: &row, name_folded }).await?;
+        let event =
+            Event { action: Action::OrganizationChanged, target: id.to_string(), organization_id: Some(id) };
+        store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    }
+    tx.commit().await?;
+    Ok(ok(UpdatedOrganization {
+        id,
+        name: row.name,
+        description: row.description,
+        updated_at: row.updated_at,
+        settings: Settings {
+            default_role: row.default_role,
+            allow_public_projects: row.allow_public_projects,
+        },
+    }))
+}
+
+/// DELETE /v1/organizations/{organization_id}: with its projects, keys, memberships and invitations. What was used stays on
+/// record. Members are told by mail, but for whoever did it.
+pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+    let (id, now) = (scope.organization_id(), app.clock.now());
+    let mut tx = app.db.write().await?;
+    scope.hold_to_remove(&mut tx).await?;
+    let row =
+        store::organizations::detail(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?.organization;
+    let by = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
+    let about = About { organization: Some(row.name), by: Some(by.username), ..About::default() };
+    let addresses = store::organization_members::addresses(&mut tx, id, scope.user_id()).await?;
+    let mails: Vec<_> = addresses.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
+    store::outbox::insert_all(&mut tx, Template::OrganizationDeleted, &mails, &about, now).await?;
+    store::organizations::remove(&mut tx, id).await?;
+    let event =
+        Event { action: Action::OrganizationDeleted, target: id.to_string(), organization_id: Some(id) };
+    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    store::changes::record(&mut tx, Change::Organization(id), now).await?;
+    tx.commit().await?;
+    app.outbox.notify_one();
+    Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
 }

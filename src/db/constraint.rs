@@ -9,12 +9,39 @@ pub enum Constraint {
     UserUsername,
     /// One organization a name, among those with the same creator.
     OrganizationName,
+    /// One open invitation an address, within its organization.
+    OpenInvitation,
     /// One project a name, within its organization.
     ProjectName,
     /// One API key a name, within its project.
     ApiKeyName,
     /// One that no caller can meet by a well-formed request; the driver's words.
     Other(String),
+}
+
+/// What a row refers to that is gone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reference {
+    /// An organization.
+    Organization,
+    /// A project.
+    Project,
+    /// One that nobody can remove beside us; the driver's words.
+    Other(String),
+}
+
+impl Reference {
+    /// From the name that PostgreSQL gives a foreign key: table, column, `fkey`. SQLite has one writer at a time, and who
+    /// writes has looked in the same transaction.
+    pub(super) fn from_foreign_key(name: &str) -> Self {
+        if name.ends_with("_organization_id_fkey") {
+            Self::Organization
+        } else if name.ends_with("_project_id_fkey") {
+            Self::Project
+        } else {
+            Self::Other(name.to_owned())
+        }
+    }
 }
 
 /// PostgreSQL reports the index, SQLite its columns.
@@ -26,6 +53,7 @@ const NAMES: &[(&str, &str, Constraint)] = &[
         "organizations.created_by, organizations.name_folded",
         Constraint::OrganizationName,
     ),
+    ("invitations_open", "invitations.organization_id, invitations.email_folded", Constraint::OpenInvitation),
     (
         "projects_organization_id_name_folded",
         "projects.organization_id, projects.name_folded",

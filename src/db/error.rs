@@ -3,13 +3,15 @@
 use std::fmt;
 use std::io;
 
-use super::constraint::Constraint;
+use super::constraint::{Constraint, Reference};
 
 /// What the database refused. The text goes to the log only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
     /// A unique constraint.
     Unique(Constraint),
+    /// What a row refers to is gone: whoever removed it was faster.
+    Missing(Reference),
     /// It can't be reached, is starting or shutting down, or is too busy.
     Unavailable(String),
     /// Its disk is full.
@@ -41,6 +43,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unique(constraint) => write!(f, "unique constraint: {constraint:?}"),
+            Self::Missing(reference) => write!(f, "foreign key: {reference:?}"),
             Self::Unavailable(what) => write!(f, "database unavailable: {what}"),
             Self::StorageFull(what) => write!(f, "database storage full: {what}"),
             Self::ReadOnly(what) => write!(f, "database is read-only: {what}"),

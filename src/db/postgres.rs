@@ -19,7 +19,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, NoTls};
 
 use super::Error;
-use super::constraint::Constraint;
+use super::constraint::{Constraint, Reference};
 use super::statement::{Answer, Statement, Want};
 use shared::Shared;
 
@@ -265,6 +265,9 @@ pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
     let what = format!("{}: {}", code.code(), refusal.message());
     if *code == SqlState::UNIQUE_VIOLATION {
         return Error::Unique(Constraint::from_index(refusal.constraint().unwrap_or_default()));
+    }
+    if *code == SqlState::FOREIGN_KEY_VIOLATION {
+        return Error::Missing(Reference::from_foreign_key(refusal.constraint().unwrap_or_default()));
     }
     match code.code() {
         // A full disk shows in other places as an input/output error that names it.

@@ -13,6 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use crate::app::App;
 use crate::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use crate::error::Error;
+use crate::ids::InvitationId;
 use crate::mail::{DeliveryError, Message, templates};
 use crate::rules::naming;
 use crate::secrets::token::MailToken;
@@ -163,6 +164,9 @@ async fn compose(app: &App, mail: &QueuedMail) -> Result<Option<Message>, Error>
     let mut tx = app.db.read().await?;
     let user = store::users::by_email(&mut tx, &naming::fold(&mail.email)).await?;
     drop(tx);
+    if mail.template == Template::Invitation {
+        return invitation(app, mail, user.as_ref()).await;
+    }
     let Some(user) = user else {
         return Ok(None);
     };
@@ -178,12 +182,26 @@ async fn compose(app: &App, mail: &QueuedMail) -> Result<Option<Message>, Error>
             Some(templates::reset_password(&user.email, url, token.expose(), username))
         }
         Template::PasswordChanged => Some(templates::password_changed(&user.email, url, username)),
-        // Nothing queues these yet.
-        Template::Invitation
-        | Template::AddedToProject
-        | Template::OrganizationDeleted
-        | Template::ProjectDeleted => None,
+        Template::OrganizationDeleted => {
+            Some(templates::organization_deleted(&user.email, url, username, &mail.about))
+        }
+        // An invitation is written above; nothing queues the others yet.
+        Template::Invitation | Template::AddedToProject | Template::ProjectDeleted => None,
     })
+}
+
+/// The guest may have no account. An invitation that has ended says nothing any more.
+async fn invitation(app: &App, mail: &QueuedMail, guest: Option<&User>) -> Result<Option<Message>, Error> {
+    let Some(id) = mail.about.invitation_id.as_deref().and_then(InvitationId::parse) else {
+        return Ok(None);
+    };
+    let token = MailToken::generate(&app.random);
+    let mut tx = app.db.write().await?;
+    let letter = store::invitations::give_token(&mut tx, id, token.hash(), app.clock.now()).await?;
+    tx.commit().await?;
+    let (to, username) =
+        guest.map_or((mail.email.as_str(), ""), |user| (user.email.as_str(), user.username.as_str()));
+    Ok(letter.map(|letter| templates::invitation(to, &app.public_url, token.expose(), username, &letter)))
 }
 
 async fn new_token(app: &App, user: &User, purpose: Purpose, lives_ms: i64) -> Result<MailToken, Error> {

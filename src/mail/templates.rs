@@ -5,6 +5,8 @@
 
 use super::{Message, one_line};
 use crate::html::escape;
+use crate::store::invitations;
+use crate::store::outbox::About;
 
 /// Asks the owner of an address to confirm it.
 pub fn verify_email(to: &str, public_url: &str, token: &str, username: &str) -> Message {
@@ -53,6 +55,53 @@ pub fn password_changed(to: &str, public_url: &str, username: &str) -> Message {
     .write(to)
 }
 
+/// Asks somebody into an organization; who has no account yet isn't called by a name.
+pub fn invitation(
+    to: &str,
+    public_url: &str,
+    token: &str,
+    username: &str,
+    letter: &invitations::Letter,
+) -> Message {
+    let (organization, by) = (one_line(&letter.organization), one_line(&letter.invited_by));
+    Letter {
+        subject: &format!("Invitation to {organization}"),
+        username,
+        opening: &format!(
+            "{by} invites you to {organization}.\nYour role there: {}. The link works for seven days, once.",
+            letter.role
+        ),
+        link: Some(Link {
+            url: format!("{}/invitations/accept?token={token}", public_url.trim_end_matches('/')),
+            words: "Accept the invitation",
+            token: Some(token),
+        }),
+        closing: "If you have no account yet, register with this address: the invitation is\naccepted when you \
+                  confirm it. If you do not know what this is about, you\ncan ignore this mail.",
+    }
+    .write_with(to, letter.message.as_deref().map(|words| Quote { by: &by, words }))
+}
+
+/// Tells a member that the organization is gone.
+pub fn organization_deleted(to: &str, public_url: &str, username: &str, about: &About) -> Message {
+    let organization = one_line(about.organization.as_deref().unwrap_or_default());
+    let by = one_line(about.by.as_deref().unwrap_or_default());
+    Letter {
+        subject: &format!("{organization} was deleted"),
+        username,
+        opening: &format!(
+            "{by} has deleted the organization {organization}, with all its projects.\n\
+             Its API keys no longer work."
+        ),
+        link: None,
+        closing: &format!(
+            "Your account stays. If this should not have happened, ask {by} or whoever\nruns {}.",
+            public_url.trim_end_matches('/')
+        ),
+    }
+    .write(to)
+}
+
 /// What every mail is made of. Lines of ours are short already, so that plain text stays plain.
 struct Letter<'a> {
     subject: &'a str,
@@ -68,11 +117,38 @@ struct Link<'a> {
     token: Option<&'a str>,
 }
 
+/// Somebody's own words. Each line is marked, so that none of them passes for one of ours, or for the token.
+struct Quote<'a> {
+    by: &'a str,
+    words: &'a str,
+}
+
+impl Quote<'_> {
+    fn lines(&self) -> Vec<String> {
+        self.words.lines().map(one_line).collect()
+    }
+}
+
 impl Letter<'_> {
     fn write(self, to: &str) -> Message {
-        let username = one_line(self.username);
-        let mut text = format!("Hello {username},\n\n{}\n", self.opening);
-        let mut html = format!("<p>Hello {},</p>\n<p>{}</p>\n", escape(&username), escape(self.opening));
+        self.write_with(to, None)
+    }
+
+    fn write_with(self, to: &str, quote: Option<Quote<'_>>) -> Message {
+        let hello = format!("Hello {}", one_line(self.username));
+        let hello = hello.trim_end();
+        let mut text = format!("{hello},\n\n{}\n", self.opening);
+        let mut html = format!("<p>{},</p>\n<p>{}</p>\n", escape(hello), escape(self.opening));
+        if let Some(quote) = quote {
+            let lines = quote.lines();
+            text.push_str(&format!("\n{} writes:\n\n> {}\n", quote.by, lines.join("\n> ")));
+            let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
+            html.push_str(&format!(
+                "<p>{} writes:</p>\n<blockquote>{}</blockquote>\n",
+                escape(quote.by),
+                lines.join("<br>\n")
+            ));
+        }
         if let Some(link) = &self.link {
             text.push_str(&format!("\n{}\n", link.url));
             html.push_str(&format!("<p><a href=\"{}\">{}</a></p>\n", escape(&link.url), escape(link.words)));

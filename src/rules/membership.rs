@@ -26,6 +26,12 @@ pub const fn may_grant(caller: OrganizationRole, role: OrganizationRole) -> bool
     }
 }
 
+/// The roles that somebody with this one may not give: invitations to them end when their sender becomes this.
+pub fn beyond(role: OrganizationRole) -> impl Iterator<Item = OrganizationRole> {
+    let all = [OrganizationRole::Owner, OrganizationRole::Admin, OrganizationRole::Member];
+    all.into_iter().filter(move |other| !may_grant(role, *other))
+}
+
 /// Whether a member's role may become another one. `has_other_owner`: whether somebody else is an owner too.
 ///
 /// # Errors

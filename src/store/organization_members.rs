@@ -107,6 +107,39 @@ pub async fn member(
     .await
 }
 
+/// Whether somebody with this address is a member.
+pub async fn has_address(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    email_folded: &str,
+) -> Result<bool, db::Error> {
+    let member: Option<(UserId,)> = sql("SELECT m.user_id FROM users u
+         JOIN organization_members m ON m.organization_id = $1 AND m.user_id = u.id
+         WHERE u.email_folded = $2")
+    .bind(organization_id)
+    .bind(email_folded)
+    .optional(tx)
+    .await?;
+    Ok(member.is_some())
+}
+
+/// The addresses of all members but one.
+pub async fn addresses(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    but: UserId,
+) -> Result<Vec<String>, db::Error> {
+    let rows: Vec<(String,)> =
+        sql("SELECT u.email FROM organization_members m JOIN users u ON u.id = m.user_id
+         WHERE m.organization_id = $1 AND m.user_id <> $2")
+        .bind(organization_id)
+        .bind(but)
+        .heavy()
+        .all(tx)
+        .await?;
+    Ok(rows.into_iter().map(|(email,)| email).collect())
+}
+
 /// Whether anybody but this person owns the organization. Only under its lock does the answer last.
 pub async fn has_other_owner(
     tx: &mut Tx,

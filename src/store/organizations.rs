@@ -95,6 +95,43 @@ pub async fn insert(tx: &mut Tx, new: &NewOrganization<'_>, now: Time) -> Result
     Ok(())
 }
 
+/// What a change writes.
+pub struct Changes<'a> {
+    /// The row as it will be.
+    pub row: &'a Organization,
+    /// The name's form for comparing, when it has changed.
+    pub name_folded: Option<&'a str>,
+}
+
+/// Writes new values.
+///
+/// # Errors
+/// `Unique` with `OrganizationName`.
+pub async fn update(tx: &mut Tx, changes: &Changes<'_>) -> Result<(), db::Error> {
+    let row = changes.row;
+    sql("UPDATE organizations SET name = $2, name_folded = COALESCE($3, name_folded), description = $4,
+                default_role = $5, allow_public_projects = $6, updated_at = $7
+         WHERE id = $1")
+    .bind(row.id)
+    .bind(row.name.as_str())
+    .bind(changes.name_folded)
+    .bind(row.description.as_deref())
+    .bind(row.default_role.as_str())
+    .bind(row.allow_public_projects)
+    .bind(row.updated_at)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Removes the organization and what is in it. Projects take their keys and members along; memberships and invitations
+/// go with the row, so that nothing is counted down that goes as well. What was used stays.
+pub async fn remove(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
+    sql("DELETE FROM projects WHERE organization_id = $1").bind(organization_id).execute(tx).await?;
+    sql("DELETE FROM organizations WHERE id = $1").bind(organization_id).execute(tx).await?;
+    Ok(())
+}
+
 /// Takes the organization's lock: from here to the end of the transaction nobody else changes it, its members or its
 /// invitations. Without effect when there is no such organization; what is read next tells.
 pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {

@@ -140,6 +140,40 @@ pub async fn insert_about(
     Ok(())
 }
 
+/// How many mails one statement of [`insert_all`] puts there.
+const TOGETHER: usize = 100;
+
+/// The same for many recipients.
+pub async fn insert_all(
+    tx: &mut Tx,
+    template: Template,
+    mails: &[(MailId, String)],
+    about: &About,
+    now: Time,
+) -> Result<(), db::Error> {
+    let details = serde_json::to_string(about)
+        .map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))?;
+    let mut chunks = mails.chunks_exact(TOGETHER);
+    for chunk in &mut chunks {
+        let rows: Vec<_> = (0..TOGETHER)
+            .map(|index| format!("(${}, $1, ${}, $2, $3, $3, 0)", 2 * index + 4, 2 * index + 5))
+            .collect();
+        let text = format!(
+            "INSERT INTO outbox (id, template, email, details, created_at, next_attempt_at, attempts) VALUES {}",
+            rows.join(", ")
+        );
+        let mut statement = sql(text).bind(template.as_str()).bind(details.as_str()).bind(now);
+        for (id, email) in chunk {
+            statement = statement.bind(*id).bind(email.as_str());
+        }
+        statement.execute(tx).await?;
+    }
+    for (id, email) in chunks.remainder() {
+        insert_about(tx, *id, template, email, about, now).await?;
+    }
+    Ok(())
+}
+
 /// Takes mails that are due; nobody else gets them before `leased_until`, when whoever took them is taken for dead.
 pub async fn claim(
     tx: &mut Tx,

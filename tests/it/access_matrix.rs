@@ -248,6 +248,7 @@ fn body(path: &str, case: usize) -> Value {
             json!({"events": [{"id": "e", "source": "s", "time": "2026-03-10T00:00:00Z", "model": "svc-1",
             "api_key_id": ApiKeyId::parse("key_01h2xcejqtf2nbrexx3vqjhp41").unwrap().to_string(), "kind": "chat", "prompt_tokens": 1}]})
         }
+        path if path.ends_with("/invitations") => json!({"email": format!("case{case}@example.com")}),
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>

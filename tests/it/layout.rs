@@ -98,6 +98,9 @@ POST /v1/auth/logout
 POST /v1/organizations
 GET /v1/organizations
 GET /v1/organizations/{organization_id}
+PUT /v1/organizations/{organization_id}
+DELETE /v1/organizations/{organization_id}
+POST /v1/organizations/{organization_id}/invitations
 GET /v1/organizations/{organization_id}/members
 PUT /v1/organizations/{organization_id}/members/{member_id}
 DELETE /v1/organizations/{organization_id}/members/{member_id}

@@ -6,6 +6,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use tollkeeper::clock::Time;
 use tollkeeper::openapi;
+use tollkeeper::roles::OrganizationRole;
 use tollkeeper::routes::{self, Listener, Route};
 
 use crate::support::http::{Answer, Call};
@@ -328,6 +329,7 @@ struct Scene {
     ada: Somebody,
     place: Place,
     key_id: String,
+    member_id: String,
 }
 
 async fn scene(world: &World) -> Scene {
@@ -345,7 +347,9 @@ async fn scene(world: &World) -> Scene {
     let events =
         [event("1", "svc-1", "chat", 5), event("2", "svc-embedding-1", "embeddings", 0), json!({"id": 1})];
     world.ask("/service/v1/usage", &json!({ "events": events })).bare().await;
-    Scene { ada, place, key_id }
+    let member = world.somebody("extra").await;
+    world.join_organization(&place, &member, OrganizationRole::Member).await;
+    Scene { ada, place, key_id, member_id: member.id.to_string() }
 }
 
 /// A call of the route, with nothing in it but the path.
@@ -359,11 +363,12 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     Call::new(router, route.method.clone(), &path)
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 4] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 5] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
         ("key_id", &scene.key_id),
+        ("member_id", &scene.member_id),
         ("*model_id", "svc-1"),
     ]
 }
@@ -468,8 +473,13 @@ fn what_is_written_is_what_is_documented() {
         ]
         .into();
         let table = json_routes();
-        let (logout, writes): (Vec<_>, Vec<_>) =
-            table.iter().filter(|route| route.method == Method::POST).partition(|route| ends_session(route));
+        let (mut last, mut writes): (Vec<_>, Vec<_>) =
+            table.iter().filter(|route| route.method != Method::GET).partition(|route| takes_away(route));
+        // What lies deepest goes first, and the session after all.
+        last.reverse();
+        last.sort_by_key(|route| route.method != Method::DELETE);
+        let logout = last.pop().unwrap();
+        writes.append(&mut last);
         for route in writes {
             let body = &operation(&document, route)["requestBody"]["content"]["application/json"];
             let example = body.get("example").unwrap_or(&Value::Null);
@@ -483,13 +493,16 @@ fn what_is_written_is_what_is_documented() {
             // Only what is secret in it is nobody's.
             let allowed = ["", "invalid_token", "invalid_credentials", "wrong_password"];
             assert!(allowed.contains(&answer.code().as_str()), "{route:?} {example}: {}", answer.text);
+            if route.method == Method::DELETE {
+                assert_eq!(answer.status, 200, "{route:?}: {}", answer.text);
+                continue;
+            }
             let answer = send(good.get(route.path).unwrap_or(example)).await;
             assert!([200, 409].contains(&answer.status), "{route:?}: {}", answer.text);
         }
-        // Last, because it ends the session.
-        let answer = call(&world, logout[0], &[]).bearer(&scene.ada.access_token).send().await;
+        let answer = call(&world, logout, &[]).bearer(&scene.ada.access_token).send().await;
         assert_eq!(answer.status, 200);
-        assert_documented(&document, logout[0], &answer);
+        assert_documented(&document, logout, &answer);
     });
 }
 
@@ -553,8 +566,8 @@ fn objects<'a>(place: &str, schema: &'a Value) -> Vec<(String, &'a Value)> {
 }
 
 /// A success of it would end what comes after.
-fn ends_session(route: &Route) -> bool {
-    route.path == "/v1/auth/logout"
+fn takes_away(route: &Route) -> bool {
+    route.path == "/v1/auth/logout" || route.method == Method::DELETE
 }
 
 /// Whatever goes wrong, its status is documented and its body is as documented.
@@ -568,7 +581,7 @@ fn failures_are_documented() {
         let unknown = own.map(|(name, _)| (name, "nothing"));
         let (mut statuses, mut routes) = (BTreeSet::new(), json_routes());
         // The stranger's as well.
-        routes.sort_by_key(ends_session);
+        routes.sort_by_key(|route| route.path == "/v1/auth/logout");
         for route in &routes {
             let bearer = bearer(&world, &scene, route);
             let mut calls = vec![
@@ -577,14 +590,14 @@ fn failures_are_documented() {
                 call(&world, route, &own).bearer("tk_nonsense"),
                 call(&world, route, &own).bearer(&stranger.access_token),
             ];
-            if !ends_session(route) {
+            if !takes_away(route) {
                 calls.push(call(&world, route, &unknown).bearer(bearer));
             }
             let mut answers = Vec::new();
             for call in calls {
                 answers.push(call.send().await);
             }
-            if !ends_session(route) {
+            if !takes_away(route) {
                 for body in ["{", "[]", "{\"name\": 1, \"name\": 2}", "{\"page\": 0}"] {
                     let call = call(&world, route, &own).bearer(bearer);
                     answers.push(call.header("content-type", "application/json").raw(body).send().await);

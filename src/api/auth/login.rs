@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::Visitor;
+use crate::api::organizations::invitations::acceptance;
 use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::{SessionId, UserId};
@@ -83,6 +84,9 @@ pub async fn login(app: App, scope: Visitor, Body(body): Body<Login>) -> Result<
     let expires_at = now.plus_ms(REFRESH_TOKEN_MS);
     store::sessions::insert(&mut tx, session_id, user.id, body.remember_me, now, expires_at).await?;
     attempts::forget_logins(&mut tx, &email_folded).await?;
+    if user.email_verified_at.is_some() {
+        acceptance::accept_all(&app, &mut tx, &scope.trail().by(user.id), &user, now).await?;
+    }
     let event =
         Event { action: Action::SessionStarted, target: session_id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, &scope.trail().by(user.id), &event, now, &app.random).await?;

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::{Trail, Visitor};
+use crate::api::organizations::invitations::acceptance;
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::{Code, Error};
@@ -58,6 +59,7 @@ pub(crate) async fn verify(app: &App, trail: &Trail, token: &str) -> Result<Veri
     let user = store::users::by_id(&mut tx, user_id).await?.ok_or_else(refused)?;
     let event = Event { action: Action::EmailVerified, target: user_id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, &trail.by(user_id), &event, now, &app.random).await?;
+    acceptance::accept_all(app, &mut tx, &trail.by(user_id), &user, now).await?;
     tx.commit().await?;
     let verified_at = user.email_verified_at.unwrap_or(now);
     Ok(Verified { email: user.email, verified: true, verified_at })

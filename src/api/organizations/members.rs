@@ -106,6 +106,9 @@ pub async fn update(
         membership::change_role(caller, member.role, role, other)?;
         if role != member.role {
             store::organization_members::set_role(&mut tx, organization_id, member_id, role, now).await?;
+            for beyond in membership::beyond(role) {
+                store::invitations::end_sent(&mut tx, organization_id, member_id, beyond, now).await?;
+            }
             let event = Event {
                 action: Action::MemberRoleChanged,
                 target: member_id.to_string(),
@@ -139,6 +142,7 @@ pub async fn delete(app: App, scope: MemberScope, _: Nothing) -> Result<Envelope
     let other = store::organization_members::has_other_owner(&mut tx, organization_id, member_id).await?;
     let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller) };
     membership::remove(remover, member.role, other)?;
+    store::invitations::end_with_member(&mut tx, organization_id, &member, now).await?;
     store::organization_members::remove(&mut tx, organization_id, member_id).await?;
     let event = Event {
         action: Action::MemberRemoved,

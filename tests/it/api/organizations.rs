@@ -1,9 +1,12 @@
 //! Sections 4.2 and 4.3 through HTTP: organizations and their projects.
 
-use serde_json::json;
+use axum::http::Method;
+use serde_json::{Value, json};
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::store::audit_log;
 
-use crate::support::world::{START, id, on_each_database, on_each_database_with};
+use crate::support::http::Call;
+use crate::support::world::{Place, START, Somebody, World, id, on_each_database, on_each_database_with};
 
 #[test]
 fn an_organization_is_made_listed_and_read() {
@@ -239,6 +242,246 @@ fn a_caller_that_manages_too_fast_waits() {
         let ada = world.somebody("ada").await;
         for _ in 0..5 {
             world.get("/v1/organizations").bearer(&ada.access_token).data().await;
+        }
+    });
+}
+
+fn put(world: &World, who: &Somebody, path: &str, body: &Value) -> Call {
+    world.call(Method::PUT, path).bearer(&who.access_token).json(body)
+}
+
+#[test]
+fn an_organization_is_changed_field_by_field() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let body = json!({"name": "Acme", "description": "Anvils", "settings": {"default_role": "admin"}});
+        let made = world.post("/v1/organizations", &body).bearer(&ada.access_token).data().await;
+        let path = format!("/v1/organizations/{}", id(&made));
+        world.clock.advance_ms(1_000);
+        let mut due = json!({"id": made["id"], "name": "Acme", "description": "Anvils", "updated_at": START,
+            "settings": {"default_role": "admin", "allow_public_projects": false}});
+        assert_eq!(put(&world, &ada, &path, &json!({})).data().await, due, "nothing is changed");
+        let same = json!({"name": " Acme ", "settings": {}});
+        assert_eq!(put(&world, &ada, &path, &same).data().await, due, "the same is no change");
+
+        due["updated_at"] = json!("2026-03-10T12:00:01.000Z");
+        due["settings"]["allow_public_projects"] = json!(true);
+        let patch = json!({"settings": {"allow_public_projects": true}});
+        assert_eq!(put(&world, &ada, &path, &patch).data().await, due);
+        due["name"] = json!("ACME");
+        due["description"] = json!(null);
+        assert_eq!(put(&world, &ada, &path, &json!({"name": "ACME", "description": null})).data().await, due);
+        due["settings"]["default_role"] = json!("member");
+        due["description"] = json!("");
+        let patch = json!({"description": "", "settings": {"default_role": "member"}});
+        assert_eq!(put(&world, &ada, &path, &patch).data().await, due);
+        let read = world.get(&path).bearer(&ada.access_token).data().await;
+        for field in ["id", "name", "description", "updated_at", "settings"] {
+            assert_eq!(read[field], due[field]);
+        }
+        assert_eq!(read["created_at"], START);
+
+        for (body, detail) in [
+            (json!({"name": null}), "name required"),
+            (json!({"name": " "}), "name required"),
+            (json!({"settings": null}), "settings required"),
+            (json!({"settings": {"default_role": null}}), "settings.default_role required"),
+            (json!({"settings": {"default_role": "owner"}}), "settings.default_role unknown_value"),
+            (json!({"settings": {"allow_public_projects": null}}), "settings.allow_public_projects required"),
+            (json!({"settings": {"public": true}}), "settings.public unknown_field"),
+            (json!({"role": "owner"}), "role unknown_field"),
+        ] {
+            let answer = put(&world, &ada, &path, &body).send().await;
+            assert_eq!((answer.status, answer.details()), (400, vec![detail.to_owned()]), "{body}");
+        }
+        assert_eq!(world.get(&path).bearer(&ada.access_token).data().await, read);
+    });
+}
+
+#[test]
+fn a_new_name_is_unique_among_those_with_the_same_creator() {
+    on_each_database(async |world| {
+        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let mut paths = Vec::new();
+        for n in 0..8 {
+            paths.push(format!("/v1/organizations/{}", world.organization(&ada, &format!("Org {n}")).await));
+        }
+        let taken = put(&world, &ada, &paths[1], &json!({"name": "ORG 0"})).send().await;
+        assert_eq!((taken.status, taken.code().as_str()), (409, "name_taken"));
+        assert_eq!(taken.details(), ["name name_taken"]);
+        let other = format!("/v1/organizations/{}", world.organization(&bob, "Org 0").await);
+        put(&world, &bob, &other, &json!({"name": "Org 1"})).data().await;
+        // A name that was given up is free.
+        put(&world, &ada, &paths[0], &json!({"name": "Former"})).data().await;
+        put(&world, &ada, &paths[1], &json!({"name": "Org 0"})).data().await;
+        let race = json!({"name": "Wanted"});
+        let answers =
+            futures_util::future::join_all(paths.iter().map(|path| put(&world, &ada, path, &race).send()))
+                .await;
+        let count = |status| answers.iter().filter(|answer| answer.status == status).count();
+        assert_eq!((count(200), count(409)), (1, 7));
+    });
+}
+
+#[test]
+fn public_projects_close_with_the_setting() {
+    on_each_database(async |world| {
+        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let place = world.place(&ada, "Acme").await;
+        world.join_organization(&place, &bob, OrganizationRole::Member).await;
+        let path = format!("{}/projects", place.organization_path());
+        let open = json!({"name": "Open", "visibility": "public"});
+        let open = id(&world.post(&path, &open).bearer(&ada.access_token).data().await);
+        let see = || world.get(&format!("{path}/{open}")).bearer(&bob.access_token);
+        see().data().await;
+        for (allow, status) in [(false, 403), (true, 200)] {
+            let patch = json!({"settings": {"allow_public_projects": allow}});
+            put(&world, &ada, &place.organization_path(), &patch).data().await;
+            assert_eq!(see().send().await.status, status);
+        }
+    });
+}
+
+async fn rows(world: &World, table: &str, place: &Place) -> i64 {
+    let text = format!("SELECT COUNT(*) FROM {table} WHERE organization_id = $1");
+    let mut tx = world.app.db.read().await.unwrap();
+    let (count,): (i64,) =
+        tollkeeper::db::sql(text).bind(place.organization.as_str()).one(&mut tx).await.unwrap();
+    count
+}
+
+#[test]
+fn a_deleted_organization_is_gone_with_all_but_its_usage() {
+    on_each_database(async |world| {
+        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
+        world.join_organization(&place, &bob, OrganizationRole::Owner).await;
+        world.join_project(&place, &bob, ProjectRole::Viewer).await;
+        let (key_id, secret) = world.key(&bob, &place, &json!({"name": "k"})).await;
+        let (_, kept) = world.key(&ada, &other, &json!({"name": "k"})).await;
+        let invitation = json!({"email": "guest@example.com"});
+        let path = format!("{}/invitations", place.organization_path());
+        world.post(&path, &invitation).bearer(&bob.access_token).data().await;
+        let link = world.mailed_token("guest@example.com").await;
+        let event = |id: &str| {
+            json!({"events": [{"id": id, "source": "s", "time": START, "api_key_id": key_id, "model": "svc-1",
+            "kind": "chat", "prompt_tokens": 5, "completion_tokens": 1}]})
+        };
+        let used = world.ask("/service/v1/usage", &event("1")).bare().await;
+        assert_eq!(used["results"][0]["status"], "accepted", "{used}");
+        let ask = |secret: &str| {
+            let body = json!({"credential": secret, "operation": "chat", "model": "svc-1", "max_tokens": 5});
+            world.ask("/service/v1/authorize", &body)
+        };
+        assert_eq!(ask(&secret).bare().await["allowed"], true);
+
+        let delete = |token: &str| world.call(Method::DELETE, &place.organization_path()).bearer(token);
+        world.clock.advance_ms(1_000);
+        let deleted = delete(&ada.access_token).data().await;
+        assert_eq!(deleted, json!({"message": "The organization is deleted."}));
+        world.clock.advance_ms(1_000);
+        assert_eq!(ask(&secret).bare().await["code"], "invalid_api_key");
+        assert_eq!(ask(&kept).bare().await["allowed"], true);
+        for table in ["api_keys", "projects", "organization_members", "invitations"] {
+            assert_eq!(rows(&world, table, &place).await, 0, "{table}");
+            assert!(table == "invitations" || rows(&world, table, &other).await == 1, "{table}");
+        }
+        for table in ["usage_events", "usage_daily", "former_api_keys"] {
+            assert_eq!(rows(&world, table, &place).await, 1, "{table}");
+        }
+        let late = world.ask("/service/v1/usage", &event("2")).bare().await;
+        assert_ne!(late["results"][0]["code"], "internal_error", "{late}");
+        for path in [
+            place.organization_path(),
+            format!("{}/members", place.organization_path()),
+            place.project_path(),
+        ] {
+            let gone = world.get(&path).bearer(&bob.access_token).refused().await;
+            assert_eq!(gone, (404, "organization_not_found".into()), "{path}");
+        }
+        assert_eq!(delete(&ada.access_token).refused().await, (404, "organization_not_found".into()));
+        assert_eq!(world.get("/v1/organizations").bearer(&bob.access_token).data().await["total"], 0);
+        let page = world.call(Method::POST, "/invitations/accept").form(&[("token", &link)]).send().await;
+        assert_eq!(page.status, 400);
+        // The name is free again.
+        world.organization(&ada, "Acme").await;
+
+        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
+        let mails: Vec<_> =
+            mails.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+        let told: Vec<_> = mails.iter().filter(|mail| mail.contains("Subject: Acme was deleted")).collect();
+        assert_eq!(told.len(), 1, "who did it knows");
+        assert!(
+            told[0].contains("To: bob@example.com") && told[0].contains("ada has deleted"),
+            "{}",
+            told[0]
+        );
+
+        let filter =
+            audit_log::Filter { action: "organization.deleted".into(), limit: 9, ..Default::default() };
+        let mut tx = world.app.db.read().await.unwrap();
+        let entries = audit_log::list(&mut tx, &filter).await.unwrap();
+        assert_eq!((entries.len(), &entries[0].target), (1, &place.organization));
+        let text = "SELECT kind, subject FROM changes WHERE kind = 'organization'";
+        let change: (String, String) = tollkeeper::db::sql(text).one(&mut tx).await.unwrap();
+        assert_eq!(change, ("organization".into(), place.organization.clone()));
+    });
+}
+
+/// More members than one statement tells.
+#[test]
+fn every_member_of_a_deleted_organization_is_told() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        for n in 0..203 {
+            let who = world.somebody(&format!("member{n}")).await;
+            world.join_organization(&place, &who, OrganizationRole::Member).await;
+        }
+        world.call(Method::DELETE, &place.organization_path()).bearer(&ada.access_token).data().await;
+        let mut tx = world.app.db.read().await.unwrap();
+        let text = "SELECT email, details FROM outbox WHERE template = 'organization_deleted'";
+        let mails: Vec<(String, String)> = tollkeeper::db::sql(text).all(&mut tx).await.unwrap();
+        let addresses: std::collections::HashSet<_> = mails.iter().map(|(email, _)| email).collect();
+        assert_eq!((mails.len(), addresses.len()), (203, 203));
+        assert!(mails.iter().all(|(_, details)| details == "{\"organization\":\"Acme\",\"by\":\"ada\"}"));
+    });
+}
+
+/// Projects, invitations, members and a removal at the same moment: each has happened before it, or finds nothing.
+#[test]
+fn a_removal_races_with_what_is_made() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        for round in 0..10 {
+            let place = world.place(&ada, &format!("Race {round}")).await;
+            let bob = world.somebody(&format!("bob{round}")).await;
+            world.join_organization(&place, &bob, OrganizationRole::Admin).await;
+            let path = place.organization_path();
+            let mut calls = Vec::new();
+            for n in 0..4 {
+                let project = json!({"name": format!("p{n}")});
+                calls.push(world.post(&format!("{path}/projects"), &project).bearer(&bob.access_token));
+                let guest = json!({"email": format!("guest{n}@example.com")});
+                calls.push(world.post(&format!("{path}/invitations"), &guest).bearer(&bob.access_token));
+                let key = json!({"name": format!("k{n}")});
+                calls.push(
+                    world.post(&format!("{}/api-keys", place.project_path()), &key).bearer(&ada.access_token),
+                );
+            }
+            calls.push(put(&world, &bob, &path, &json!({"name": "Renamed"})));
+            calls.push(put(&world, &ada, &format!("{path}/members/{}", bob.id), &json!({"role": "owner"})));
+            let at = round % calls.len();
+            calls.insert(at, world.call(Method::DELETE, &path).bearer(&ada.access_token));
+            let answers = futures_util::future::join_all(calls.into_iter().map(Call::send)).await;
+            for (index, answer) in answers.iter().enumerate() {
+                let due: &[u16] = if index == at { &[200] } else { &[200, 404] };
+                assert!(due.contains(&answer.status), "{index}: {}", answer.text);
+            }
+            for table in ["api_keys", "projects", "organization_members", "invitations"] {
+                assert_eq!(rows(&world, table, &place).await, 0, "{table}");
+            }
         }
     });
 }

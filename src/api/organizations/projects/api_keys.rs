@@ -150,6 +150,10 @@ pub async fn create(
         expires_at: body.expires_at,
     };
     let mut tx = app.db.write().await?;
+    // Since the gate has looked, the project may have gone.
+    store::projects::detail(&mut tx, scope.organization_id(), scope.project_id())
+        .await?
+        .ok_or(Code::ProjectNotFound)?;
     store::api_keys::insert(&mut tx, &new, now).await?;
     store::api_keys::insert_secret(&mut tx, id, secret.hash(), sealed.as_deref(), now).await?;
     let row = store::api_keys::by_id(&mut tx, scope.project_id(), id).await?.ok_or(Code::ApiKeyNotFound)?;

@@ -1,0 +1,3 @@
+//! Pages about invitations.
+
+pub mod accept;

@@ -1,0 +1,488 @@
+//! Invitations into an organization: sent through HTTP, mailed, and taken up by link, by verification or by login.
+
+use axum::http::Method;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tollkeeper::clock::DAY_MS;
+use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};
+use tollkeeper::store::audit_log;
+
+use crate::support::http::{Answer, Call};
+use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database};
+
+const GUEST: &str = "guest@example.com";
+
+fn invite(world: &World, caller: &Somebody, place: &Place, body: &Value) -> Call {
+    world.post(&format!("{}/invitations", place.organization_path()), body).bearer(&caller.access_token)
+}
+
+async fn invited(world: &World, caller: &Somebody, place: &Place, body: Value) -> String {
+    invite(world, caller, place, &body).data().await;
+    let token = world.mailed_token(&body["email"].as_str().unwrap().to_lowercase()).await;
+    // Mails are told apart by their time.
+    world.clock.advance_ms(1);
+    token
+}
+
+async fn follow(world: &World, token: &str) -> Answer {
+    world.call(Method::POST, "/invitations/accept").form(&[("token", token)]).send().await
+}
+
+fn assert_page(answer: &Answer, status: u16, title: &str) {
+    let heading = format!("<h1>{title}</h1>");
+    assert_eq!((answer.status, answer.text.contains(&heading)), (status, true), "{heading}: {}", answer.text);
+}
+
+async fn joined(world: &World, place: &Place, name: &str, role: OrganizationRole) -> Somebody {
+    let who = world.somebody(name).await;
+    world.join_organization(place, &who, role).await;
+    who
+}
+
+async fn register(world: &World, name: &str) {
+    let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
+    world.post("/v1/auth/register", &body).data().await;
+}
+
+async fn verify(world: &World, name: &str) {
+    let token = world.mailed_token(&format!("{name}@example.com")).await;
+    world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
+}
+
+/// `Name=role` of the organizations that somebody sees after a login.
+async fn after_login(world: &World, name: &str) -> String {
+    let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD});
+    let token = world.post("/v1/auth/login", &body).data().await["access_token"].as_str().unwrap().to_owned();
+    organizations(world, &token).await
+}
+
+async fn organizations(world: &World, token: &str) -> String {
+    let data = world.get("/v1/organizations").bearer(token).data().await;
+    let rows = data["organizations"].as_array().unwrap().clone();
+    let mut rows: Vec<_> = rows
+        .iter()
+        .map(|row| format!("{}={}", row["name"].as_str().unwrap(), row["role"].as_str().unwrap()))
+        .collect();
+    rows.sort();
+    rows.join(" ")
+}
+
+async fn members_count(world: &World, who: &Somebody, place: &Place) -> i64 {
+    let data = world.get(&place.organization_path()).bearer(&who.access_token).data().await;
+    data["members_count"].as_i64().unwrap()
+}
+
+fn mails(world: &World) -> Vec<String> {
+    let Ok(folder) = std::fs::read_dir(world.data_dir.join("mail")) else { return Vec::new() };
+    folder.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect()
+}
+
+#[test]
+fn a_link_makes_somebody_with_an_account_a_member_once() {
+    on_each_database(async |world| {
+        let (ada, guest) = (world.somebody("ada").await, world.somebody("guest").await);
+        let place = world.place(&ada, "Acme").await;
+        let body = json!({"email": "Guest@Example.com", "role": "admin", "message": "Come!"});
+        let made = invite(&world, &ada, &place, &body).data().await;
+        let id = made["invitation_id"].as_str().unwrap();
+        assert!(id.starts_with("inv_"), "{id}");
+        let due = json!({"invitation_id": id, "email": "Guest@Example.com", "role": "admin",
+            "expires_at": "2026-03-17T12:00:00.000Z", "status": "pending"});
+        assert_eq!(made, due);
+        let token = world.mailed_token(GUEST).await;
+        let statements = world.app.db.statement_count();
+        for _ in 0..10 {
+            let page = world.get(&format!("/invitations/accept?token={token}")).send().await;
+            assert_page(&page, 200, "Accept the invitation");
+            assert!(page.text.contains("<form method=\"post\" action=\"accept\">"), "{}", page.text);
+        }
+        assert_eq!(world.app.db.statement_count(), statements, "a look asks the database nothing");
+        assert_eq!(organizations(&world, &guest.access_token).await, "");
+
+        let page = follow(&world, &format!(" {token}\r\n")).await;
+        assert_page(&page, 200, "You are a member");
+        assert!(page.text.contains("You belong to Acme now."), "{}", page.text);
+        assert_eq!(organizations(&world, &guest.access_token).await, "Acme=admin");
+        assert_eq!(members_count(&world, &ada, &place).await, 2);
+        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+        assert_page(&follow(&world, &"A".repeat(43)).await, 400, "This link no longer works");
+    });
+}
+
+#[test]
+fn somebody_without_an_account_registers_and_lands_in_it() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Second").await);
+        let token = invited(&world, &ada, &place, json!({"email": GUEST})).await;
+        invited(&world, &ada, &other, json!({"email": GUEST, "role": "owner"})).await;
+        for _ in 0..2 {
+            let page = follow(&world, &token).await;
+            assert_page(&page, 200, "Create your account first");
+            assert!(page.text.contains(&format!("The invitation is for {GUEST},")), "{}", page.text);
+        }
+        register(&world, "guest").await;
+        // An account is made quickly: until the address is confirmed, nobody knows whose it is.
+        assert_page(&follow(&world, &token).await, 200, "Confirm your address first");
+        assert_eq!(after_login(&world, "guest").await, "");
+        assert_eq!(members_count(&world, &ada, &place).await, 1);
+        verify(&world, "guest").await;
+        assert_eq!(after_login(&world, "guest").await, "Acme=member Second=owner");
+        assert_eq!(members_count(&world, &ada, &place).await, 2);
+        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+    });
+}
+
+#[test]
+fn the_page_that_confirms_an_address_takes_invitations_up_too() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        invited(&world, &ada, &place, json!({"email": GUEST})).await;
+        register(&world, "guest").await;
+        let token = world.mailed_token(GUEST).await;
+        let page = world.call(Method::POST, "/verify-email").form(&[("token", &token)]).send().await;
+        assert_page(&page, 200, "Your address is confirmed");
+        assert_eq!(members_count(&world, &ada, &place).await, 2);
+    });
+}
+
+#[test]
+fn who_has_an_account_is_in_after_the_next_login() {
+    on_each_database(async |world| {
+        let (ada, guest) = (world.somebody("ada").await, world.somebody("guest").await);
+        let place = world.place(&ada, "Acme").await;
+        let token = invited(&world, &ada, &place, json!({"email": "GUEST@example.com"})).await;
+        assert_eq!(organizations(&world, &guest.access_token).await, "", "not before");
+        let wrong = json!({"email": GUEST, "password": "Wrong-Password-7"});
+        assert_eq!(world.post("/v1/auth/login", &wrong).refused().await.0, 401);
+        assert_eq!(organizations(&world, &guest.access_token).await, "");
+        assert_eq!(after_login(&world, "guest").await, "Acme=member");
+        assert_eq!(after_login(&world, "guest").await, "Acme=member");
+        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+        let filter =
+            audit_log::Filter { action: "invitation.accepted".into(), limit: 9, ..Default::default() };
+        let mut tx = world.app.db.read().await.unwrap();
+        let entries = audit_log::list(&mut tx, &filter).await.unwrap();
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].actor, guest.id.to_string());
+        assert_eq!(entries[0].organization_id.unwrap().to_string(), place.organization);
+    });
+}
+
+#[test]
+fn without_a_role_it_is_the_default_role() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let body =
+            |name: &str| json!({"email": format!("{name}@example.com"), "role": null, "message": null});
+        assert_eq!(invite(&world, &ada, &place, &body("one")).data().await["role"], "member");
+        let patch = json!({"settings": {"default_role": "admin"}});
+        world
+            .call(Method::PUT, &place.organization_path())
+            .bearer(&ada.access_token)
+            .json(&patch)
+            .data()
+            .await;
+        assert_eq!(invite(&world, &ada, &place, &body("two")).data().await["role"], "admin");
+    });
+}
+
+/// Caller, and what comes of inviting an owner, an admin, a member.
+#[rustfmt::skip]
+const MAY_INVITE: [(OrganizationRole, [u16; 3]); 3] = [
+    //       owner admin member
+    (Owner,  [200, 200, 200]),
+    (Admin,  [403, 200, 200]),
+    (Member, [403, 403, 403]),
+];
+
+#[test]
+fn one_invites_to_what_one_may_grant() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        for (caller, due) in MAY_INVITE {
+            let who = joined(&world, &place, caller.as_str(), caller).await;
+            for (role, status) in [Owner, Admin, Member].into_iter().zip(due) {
+                let email = format!("{}-{}@example.com", caller.as_str(), role.as_str());
+                let body = json!({"email": email, "role": role.as_str()});
+                let answer = invite(&world, &who, &place, &body).send().await;
+                assert_eq!(answer.status, status, "{caller:?} invites {role:?}: {}", answer.text);
+                world.somebody(email.split('@').next().unwrap()).await;
+                let due = if status == 200 { format!("Acme={}", role.as_str()) } else { String::new() };
+                assert_eq!(after_login(&world, email.split('@').next().unwrap()).await, due);
+            }
+        }
+    });
+}
+
+#[test]
+fn one_is_open_for_an_address_at_a_time() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
+        let first = invited(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
+        let again = invite(&world, &ada, &place, &json!({"email": "GUEST@EXAMPLE.COM"})).send().await;
+        assert_eq!((again.status, again.code().as_str()), (409, "already_invited"));
+        assert_eq!(again.details(), ["email already_invited"]);
+        invite(&world, &ada, &other, &json!({"email": GUEST})).data().await;
+        for (email, who) in [("ada@example.com", "oneself"), ("Ada@Example.com", "a member")] {
+            let member = invite(&world, &ada, &place, &json!({ "email": email })).send().await;
+            assert_eq!((member.status, member.code().as_str()), (409, "already_member"), "{who}");
+            assert_eq!(member.details(), ["email already_member"]);
+        }
+        // When its time is over another takes its place, and the old link is dead.
+        world.clock.advance_ms(7 * DAY_MS - 2);
+        assert_eq!(
+            invite(&world, &ada, &place, &json!({"email": GUEST})).refused().await.0,
+            401,
+            "a new login"
+        );
+        let ada = Somebody { access_token: fresh(&world, &ada).await, ..ada };
+        assert_eq!(invite(&world, &ada, &place, &json!({"email": GUEST})).refused().await.0, 409);
+        world.clock.advance_ms(1);
+        let second = invited(&world, &ada, &place, json!({"email": GUEST, "role": "member"})).await;
+        world.somebody("guest").await;
+        assert_page(&follow(&world, &first).await, 400, "This link no longer works");
+        assert_page(&follow(&world, &second).await, 200, "You are a member");
+        let role = world.get(&format!("{}/members?role=admin", place.organization_path()));
+        assert_eq!(role.bearer(&ada.access_token).data().await["total"], 0);
+    });
+}
+
+async fn fresh(world: &World, who: &Somebody) -> String {
+    world.token(tollkeeper::secrets::jwt::TokenKind::Access, who.id, who.session_id, 3600).await
+}
+
+#[test]
+fn it_holds_for_seven_days() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        invite(&world, &ada, &place, &json!({"email": GUEST})).data().await;
+        let token = world.mailed_token(GUEST).await;
+        world.clock.advance_ms(7 * DAY_MS);
+        world.somebody("guest").await;
+        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+        assert_eq!(after_login(&world, "guest").await, "");
+        world.clock.advance_ms(-1);
+        assert_page(&follow(&world, &token).await, 200, "You are a member");
+    });
+}
+
+#[test]
+fn it_ends_with_the_right_to_send_it() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let member = |who: &Somebody| format!("{}/members/{}", place.organization_path(), who.id);
+        let role = |who: &Somebody, role: &str| {
+            world.call(Method::PUT, &member(who)).bearer(&ada.access_token).json(&json!({ "role": role }))
+        };
+        let mut tokens = Vec::new();
+        for (name, sender) in [("gone", Admin), ("demoted", Admin), ("halved", Owner), ("kept", Owner)] {
+            let sender = joined(&world, &place, name, sender).await;
+            let email = |kind: &str| format!("{name}-{kind}@example.com");
+            let top = if name == "gone" || name == "demoted" { "admin" } else { "owner" };
+            let high = invited(&world, &sender, &place, json!({"email": email("high"), "role": top})).await;
+            let low =
+                invited(&world, &sender, &place, json!({"email": email("low"), "role": "member"})).await;
+            // This one's mail has not left yet.
+            invite(&world, &sender, &place, &json!({"email": email("late"), "role": top})).data().await;
+            match name {
+                "gone" => {
+                    let call = world.call(Method::DELETE, &member(&sender)).bearer(&ada.access_token);
+                    call.data().await;
+                }
+                "demoted" => drop(role(&sender, "member").data().await),
+                "halved" => drop(role(&sender, "admin").data().await),
+                _ => drop(role(&sender, "owner").data().await),
+            }
+            tokens.push((name, high, low));
+        }
+        let before = mails(&world).len();
+        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        assert_eq!(mails(&world).len() - before, 1, "what has ended isn't mailed");
+        for (name, high, low) in tokens {
+            for (kind, token) in [("high", high), ("low", low)] {
+                world.somebody(&format!("{name}-{kind}")).await;
+                let works = name == "kept" || (name == "halved" && kind == "low");
+                let page = follow(&world, &token).await;
+                let title = if works { "You are a member" } else { "This link no longer works" };
+                assert_page(&page, if works { 200 } else { 400 }, title);
+                if !works {
+                    assert_eq!(after_login(&world, &format!("{name}-{kind}")).await, "");
+                    // The address isn't taken.
+                    let body = json!({"email": format!("{name}-{kind}@example.com")});
+                    invite(&world, &ada, &place, &body).data().await;
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn who_is_a_member_by_then_keeps_their_role() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let token = invited(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
+        let guest = joined(&world, &place, "guest", Member).await;
+        let page = follow(&world, &token).await;
+        assert_page(&page, 200, "You are a member already");
+        assert_eq!(organizations(&world, &guest.access_token).await, "Acme=member");
+        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+    });
+}
+
+#[test]
+fn who_is_removed_does_not_come_back_by_an_old_invitation() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let token = invited(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
+        let guest = joined(&world, &place, "guest", Member).await;
+        let path = format!("{}/members/{}", place.organization_path(), guest.id);
+        world.call(Method::DELETE, &path).bearer(&ada.access_token).data().await;
+        assert_eq!(after_login(&world, "guest").await, "");
+        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+    });
+}
+
+#[test]
+fn bad_invitations_are_refused() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let cases = [
+            (json!({}), "email required"),
+            (json!({"email": null}), "email required"),
+            (json!({"email": "nobody"}), "email invalid_email"),
+            (json!({"email": "a@b.example\r\nBcc: c@d.example"}), "email invalid_email"),
+            (json!({"email": GUEST, "role": "king"}), "role unknown_value"),
+            (json!({"email": GUEST, "message": "x".repeat(1001)}), "message too_long"),
+            (json!({"email": GUEST, "message": "a\u{0}b"}), "message invalid_characters"),
+            (json!({"email": GUEST, "rôle": "owner"}), "rôle unknown_field"),
+        ];
+        for (body, detail) in cases {
+            let answer = invite(&world, &ada, &place, &body).send().await;
+            assert_eq!((answer.status, answer.details()), (400, vec![detail.to_owned()]), "{body}");
+        }
+        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        assert!(mails(&world).is_empty());
+    });
+}
+
+/// What an inviter writes stays text of theirs: no header, no line of ours, no token, no HTML.
+#[test]
+fn the_mail_can_not_be_broken() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let evil = "A\"><script>x</script> =?utf-8?q?b?=";
+        let place = world.place(&ada, "Acme").await;
+        let patch = json!({ "name": evil });
+        world
+            .call(Method::PUT, &place.organization_path())
+            .bearer(&ada.access_token)
+            .json(&patch)
+            .data()
+            .await;
+        let fake = "F".repeat(43);
+        let message = format!("Hi <b>you</b>\r\nBcc: x@y.example\n\n.\n{fake}\nhttp://evil.example/{fake}");
+        let body = json!({"email": GUEST, "message": message});
+        let token = invited(&world, &ada, &place, body).await;
+        assert_ne!(token, fake, "the only token that stands alone is ours");
+        let mail = mails(&world).pop().unwrap();
+        let (head, rest) = mail.split_once("\n\n").unwrap();
+        assert_eq!(head.matches("Subject:").count(), 1, "{head}");
+        assert!(head.contains("Invitation to ") && !head.contains("Bcc"), "{head}");
+        let (_, html) = rest.split_once("<!doctype html>").unwrap();
+        assert!(!html.contains("<script") && html.contains("to A&quot;&gt;&lt;script&gt;"), "{html}");
+        assert!(html.contains("Hi &lt;b&gt;you&lt;/b&gt;<br>"), "{rest}");
+        for line in ["> Bcc: x@y.example", "> .", &format!("> {fake}"), "ada writes:"] {
+            assert!(rest.lines().any(|found| found == line), "{line}: {rest}");
+        }
+        let link = format!("{}/invitations/accept?token={token}", world.app.public_url.trim_end_matches('/'));
+        assert!(rest.lines().any(|line| line == link), "{rest}");
+        // The token is in the mail and nowhere else.
+        let statement = "SELECT token_hash FROM invitations";
+        let mut tx = world.app.db.read().await.unwrap();
+        let (hash,): (Vec<u8>,) = tollkeeper::db::sql(statement).one(&mut tx).await.unwrap();
+        assert_eq!(hash, ring::digest::digest(&ring::digest::SHA256, token.as_bytes()).as_ref());
+    });
+}
+
+#[test]
+fn of_32_invitations_one_is_sent() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let bob = joined(&world, &place, "bob", Admin).await;
+        let body = json!({ "email": GUEST });
+        let calls =
+            (0..32).map(|n| invite(&world, if n % 2 == 0 { &ada } else { &bob }, &place, &body).send());
+        let answers = join_all(calls).await;
+        let count = |code: &str| answers.iter().filter(|answer| answer.text.contains(code)).count();
+        assert_eq!((count("\"pending\""), count("\"already_invited\"")), (1, 31));
+        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        assert_eq!(mails(&world).len(), 1);
+    });
+}
+
+/// The link twice, two logins and the removal of the sender at once: at most one membership, and nothing breaks.
+#[test]
+fn taking_it_up_in_several_ways_at_once_makes_one_member() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        for round in 0..6 {
+            let sender = joined(&world, &place, &format!("sender{round}"), Admin).await;
+            let name = format!("guest{round}");
+            let body = json!({"email": format!("{name}@example.com"), "role": "admin"});
+            let token = invited(&world, &sender, &place, body).await;
+            let guest = world.somebody(&name).await;
+            let login = json!({"email": format!("{name}@example.com"), "password": PASSWORD});
+            let before = members_count(&world, &ada, &place).await;
+            let path = format!("{}/members/{}", place.organization_path(), sender.id);
+            let mut calls = vec![
+                world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]),
+                world.post("/v1/auth/login", &login),
+                world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]),
+                world.post("/v1/auth/login", &login),
+            ];
+            let with_removal = round % 2 == 1;
+            if with_removal {
+                calls.insert(1, world.call(Method::DELETE, &path).bearer(&ada.access_token));
+            }
+            let answers = join_all(calls.into_iter().map(Call::send)).await;
+            for answer in &answers {
+                assert!([200, 400].contains(&answer.status), "{}", answer.text);
+            }
+            let found = organizations(&world, &guest.access_token).await;
+            assert!(found == "Acme=admin" || (with_removal && found.is_empty()), "{found}");
+            let due = before + i64::from(!found.is_empty()) - i64::from(with_removal);
+            assert_eq!(members_count(&world, &ada, &place).await, due);
+        }
+    });
+}
+
+#[test]
+fn an_invitation_leaves_an_entry() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let made =
+            invite(&world, &ada, &place, &json!({"email": GUEST, "message": "secret words"})).data().await;
+        let filter =
+            audit_log::Filter { action: "invitation.created".into(), limit: 9, ..Default::default() };
+        let mut tx = world.app.db.read().await.unwrap();
+        let entries = audit_log::list(&mut tx, &filter).await.unwrap();
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].target, made["invitation_id"]);
+        assert_eq!(entries[0].actor, ada.id.to_string());
+        let text = serde_json::to_string(&entries).unwrap();
+        assert!(!text.contains(GUEST) && !text.contains("secret"), "{text}");
+    });
+}
