@@ -1,7 +1,7 @@
 //! Invitations into an organization: sent through HTTP, mailed, and taken up by link, by verification or by login.
 
-use axum::http::Method;
 use futures_util::future::join_all;
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::clock::DAY_MS;
 use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};

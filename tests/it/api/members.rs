@@ -1,7 +1,7 @@
 //! Members of an organization through HTTP (section 4.2).
 
-use axum::http::Method;
 use futures_util::future::join_all;
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};
 use tollkeeper::roles::ProjectRole;

@@ -1,6 +1,6 @@
 //! Sections 4.2 and 4.3 through HTTP: organizations and their projects.
 
-use axum::http::Method;
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::store::audit_log;
