@@ -60,12 +60,12 @@ impl OrgScope {
         self.ask_again(tx).await
     }
 
-    /// The same, with the lock that is needed to remove the organization.
+    /// The same, with the lock that is needed to remove or rename the organization.
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold_to_remove(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
-        store::organizations::lock_to_remove(tx, self.organization_id).await?;
+    pub async fn hold_whole(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
+        store::organizations::lock_whole(tx, self.organization_id).await?;
         self.ask_again(tx).await
     }
 

@@ -263,7 +263,11 @@ pub async fn update(
 ) -> Result<Enveloped<UpdatedOrganization>, Error> {
     let (id, now) = (scope.organization_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    scope.hold(&mut tx).await?;
+    if body.name.is_some() {
+        scope.hold_whole(&mut tx).await?;
+    } else {
+        scope.hold(&mut tx).await?;
+    }
     let before =
         store::organizations::detail(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?.organization;
     let mut row = before.clone();
@@ -299,7 +303,7 @@ pub async fn update(
 pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     let (id, now) = (scope.organization_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    scope.hold_to_remove(&mut tx).await?;
+    scope.hold_whole(&mut tx).await?;
     let row =
         store::organizations::detail(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?.organization;
     let by = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;

@@ -206,15 +206,14 @@ pub async fn by_token(tx: &mut Tx, token_hash: [u8; 32], now: Time) -> Result<Op
     .await
 }
 
+/// What every login asks: the open invitations for an address.
+pub const OPEN_FOR: &str = "SELECT i.id, i.organization_id, o.name AS organization, i.email, i.email_folded
+     FROM invitations i JOIN organizations o ON o.id = i.organization_id
+     WHERE i.email_folded = $1 AND i.ended_at IS NULL AND i.expires_at > $2 ORDER BY i.organization_id";
+
 /// Those for an address, by organization: who takes several locks takes them in one order.
 pub async fn open_for(tx: &mut Tx, email_folded: &str, now: Time) -> Result<Vec<Open>, db::Error> {
-    sql("SELECT i.id, i.organization_id, o.name AS organization, i.email, i.email_folded
-         FROM invitations i JOIN organizations o ON o.id = i.organization_id
-         WHERE i.email_folded = $1 AND i.ended_at IS NULL AND i.expires_at > $2 ORDER BY i.organization_id")
-    .bind(email_folded)
-    .bind(now)
-    .all(tx)
-    .await
+    sql(OPEN_FOR).bind(email_folded).bind(now).all(tx).await
 }
 
 /// The roles that decide about an open invitation.

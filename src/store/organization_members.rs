@@ -234,7 +234,8 @@ pub const FILTERED: &str =
        AND (u.email_folded LIKE $3 ESCAPE '\\' OR u.username_folded LIKE $3 ESCAPE '\\')
      ORDER BY m.joined_at DESC, m.user_id LIMIT $4 OFFSET $5";
 
-const COUNTED: &str = "SELECT COUNT(*) FROM organization_members m CROSS JOIN users u
+/// How many these are.
+pub const COUNTED: &str = "SELECT COUNT(*) FROM organization_members m CROSS JOIN users u
      WHERE m.organization_id = $1 AND u.id = m.user_id AND ($2 = '' OR m.role = $2)
        AND (u.email_folded LIKE $3 ESCAPE '\\' OR u.username_folded LIKE $3 ESCAPE '\\')";
 

@@ -142,10 +142,18 @@ pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db
     Ok(())
 }
 
-/// Takes the lock that a removal needs. Who adds a row that refers to the organization holds it too: on PostgreSQL only
-/// a change of a unique column waits for them, and makes later ones wait. The new name is in nobody's way.
-pub async fn lock_to_remove(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
-    sql("UPDATE organizations SET name_folded = id WHERE id = $1").bind(organization_id).execute(tx).await?;
+/// Takes the lock that a removal or another name needs. On PostgreSQL whoever adds a row that refers to the organization
+/// shares its key until they are through, and only a change of a unique column waits for them and makes others wait. To
+/// come to that later, with [`lock`] held already, would be a deadlock. Names end in no blank, so this one is free.
+pub async fn lock_whole(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
+    sql("UPDATE organizations SET name_folded = name_folded || ' ' WHERE id = $1")
+        .bind(organization_id)
+        .execute(tx)
+        .await?;
+    sql("UPDATE organizations SET name_folded = substr(name_folded, 1, length(name_folded) - 1) WHERE id = $1")
+        .bind(organization_id)
+        .execute(tx)
+        .await?;
     Ok(())
 }
 
@@ -206,26 +214,25 @@ pub struct Filter {
     pub role: Option<OrganizationRole>,
 }
 
-const LISTED: &str = "FROM organization_members m JOIN organizations o ON o.id = m.organization_id
+/// Somebody's organizations, newest first: as many rows are read as they belong to.
+pub const LIST: &str = "SELECT o.*, m.role AS role
+     FROM organization_members m JOIN organizations o ON o.id = m.organization_id
+     WHERE m.user_id = $1 AND ($2 = '' OR o.id = $2) AND o.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR m.role = $4)
+     ORDER BY o.created_at DESC, o.id LIMIT $5 OFFSET $6";
+
+/// How many these are.
+pub const COUNT: &str = "SELECT COUNT(*) AS value
+     FROM organization_members m JOIN organizations o ON o.id = m.organization_id
      WHERE m.user_id = $1 AND ($2 = '' OR o.id = $2) AND o.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR m.role = $4)";
 
 /// One page of them, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ListedOrganization>, db::Error> {
-    bind(
-        sql(format!(
-            "SELECT o.*, m.role AS role {LISTED} ORDER BY o.created_at DESC, o.id LIMIT $5 OFFSET $6"
-        )),
-        filter,
-    )
-    .bind(page.page_size)
-    .bind(page.offset())
-    .all(tx)
-    .await
+    bind(sql(LIST), filter).bind(page.page_size).bind(page.offset()).all(tx).await
 }
 
 /// How many there are.
 pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
-    let (count,): (i64,) = bind(sql(format!("SELECT COUNT(*) AS value {LISTED}")), filter).one(tx).await?;
+    let (count,): (i64,) = bind(sql(COUNT), filter).one(tx).await?;
     Ok(count)
 }
 

@@ -59,7 +59,7 @@ mod tests {
                 let mut seen = Vec::new();
                 for page in 1..=total.max(1) {
                     let Some(window) = (Page { page, page_size }).window(total) else { continue };
-                    let (offset, limit) = (window.offset as usize, window.limit as usize);
+                    let [offset, limit] = [window.offset, window.limit].map(|n| usize::try_from(n).unwrap());
                     if window.from_end {
                         let mut rows: Vec<_> = list.iter().rev().skip(offset).take(limit).copied().collect();
                         rows.reverse();

@@ -3,6 +3,8 @@
 TOLLKEEPER_TEST_SCREENSHOTS=FOLDER keeps a picture of every state at two sizes, light and dark.
 """
 
+import email
+import email.policy
 import json
 import os
 import pathlib
@@ -59,11 +61,17 @@ return bad;
 """
 
 
+def send(path, body, token=None):
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(URL + path, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)["data"]
+
+
 def status(path, body):
-    request = urllib.request.Request(URL + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request) as answer:
-            return answer.status
+        send(path, body)
+        return 200
     except urllib.error.HTTPError as error:
         return error.code
 
@@ -89,7 +97,9 @@ def until(what, attempt):
 def mailed_link(path):
     def attempt():
         for mail in sorted(MAILS.glob("*.eml"), reverse=True):
-            for line in mail.read_text().splitlines():
+            # A name that isn't ASCII makes the text quoted-printable.
+            text = email.message_from_bytes(mail.read_bytes(), policy=email.policy.default).get_body(("plain",))
+            for line in text.get_content().splitlines():
                 if line.startswith(f"{URL}{path}?token="):
                     return line.strip()
         return None
@@ -202,6 +212,47 @@ def press_without_filling(driver):
     assert driver.current_url.startswith(f"{URL}/reset-password?token=")
 
 
+def invitation(driver):
+    token = send("/v1/auth/login", {"email": EMAIL, "password": NEW_PASSWORD})["access_token"]
+    name = "Acme & Söhne, makers of anvils since 1900"
+    place = send("/v1/organizations", {"name": name}, token)["id"]
+    body = {"email": "grace@example.com", "role": "admin", "message": "Come and join us!\nAda"}
+    send(f"/v1/organizations/{place}/invitations", body, token)
+    driver.get(f"{URL}/invitations/accept")
+    look(driver, "invitation-no-token", "Accept the invitation")
+    link = mailed_link("/invitations/accept")
+    driver.get(link)
+    look(driver, "invitation", "Accept the invitation")
+    press(driver)
+    look(driver, "invitation-no-account", "Create your account first")
+    assert "grace@example.com" in element(driver, "main").text
+    assert "token" not in driver.current_url, driver.current_url
+    before = mailed_link("/verify-email")
+    call("/v1/auth/register", {"email": "grace@example.com", "password": PASSWORD, "username": "grace"})
+    driver.get(link)
+    press(driver)
+    look(driver, "invitation-unconfirmed", "Confirm your address first")
+    until("another link", lambda: mailed_link("/verify-email") != before)
+    driver.get(mailed_link("/verify-email"))
+    press(driver)
+    look(driver, "invitation-verified", "Your address is confirmed")
+    driver.get(link)
+    press(driver)
+    look(driver, "invitation-used", "This link no longer works")
+    other = send("/v1/organizations", {"name": "Other"}, token)["id"]
+    send(f"/v1/organizations/{other}/invitations", {"email": "grace@example.com"}, token)
+    until("another invitation", lambda: mailed_link("/invitations/accept") != link)
+    driver.get(mailed_link("/invitations/accept"))
+    press(driver)
+    look(driver, "invitation-done", "You are a member")
+    assert "You belong to Other now." in element(driver, "main").text
+    grace = send("/v1/auth/login", {"email": "grace@example.com", "password": PASSWORD})["access_token"]
+    request = urllib.request.Request(f"{URL}/v1/organizations", headers={"Authorization": f"Bearer {grace}"})
+    with urllib.request.urlopen(request) as answer:
+        found = {one["name"]: one["role"] for one in json.load(answer)["data"]["organizations"]}
+    assert found == {name: "admin", "Other": "member"}, found
+
+
 def errors(driver):
     driver.get(f"{URL}/reset-password/")
     look(driver, "error-404", "There is no such page")
@@ -223,6 +274,7 @@ def main():
     try:
         verify(driver)
         reset(driver)
+        invitation(driver)
         errors(driver)
     finally:
         driver.quit()

@@ -35,6 +35,7 @@ mod metrics;
 mod openapi;
 mod operators;
 mod pages;
+mod plans;
 mod races;
 mod readme;
 mod sdk;

@@ -490,8 +490,8 @@ fn what_is_written_is_what_is_documented() {
                 answer
             };
             let answer = send(example).await;
-            // Only what is secret in it is nobody's.
-            let allowed = ["", "invalid_token", "invalid_credentials", "wrong_password"];
+            // Only what is secret in it is nobody's, and a name may be in use.
+            let allowed = ["", "invalid_token", "invalid_credentials", "wrong_password", "name_taken"];
             assert!(allowed.contains(&answer.code().as_str()), "{route:?} {example}: {}", answer.text);
             if route.method == Method::DELETE {
                 assert_eq!(answer.status, 200, "{route:?}: {}", answer.text);
