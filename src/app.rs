@@ -15,8 +15,10 @@ use crate::clock::Clock;
 use crate::config::{Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
+use crate::live::feed::{self, Feed};
 use crate::live::keyring::Keyring;
 use crate::live::limiter::Limiter;
+use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
 use crate::mail::Mailer;
 use crate::metrics::Metrics;
@@ -52,8 +54,12 @@ pub struct Parts {
     pub public_url: String,
     /// What the service listener asks for.
     pub service_token: Secret,
+    /// What has changed of all that is held in memory.
+    pub feed: Feed,
     /// API keys in memory.
     pub keyring: Keyring,
+    /// Sessions in memory.
+    pub sessions: Sessions,
     /// Request rates in memory.
     pub limiter: Limiter,
     /// Wakes the job that sends mail.
@@ -113,7 +119,9 @@ impl App {
             mailer: Mailer::new(&config.mail, data)?,
             public_url: config.public_url(),
             service_token,
+            feed: Feed::new(),
             keyring: Keyring::new(),
+            sessions: Sessions::new(),
             limiter: Limiter::new(),
             outbox: Notify::new(),
             metrics: Metrics::default(),
@@ -124,21 +132,26 @@ impl App {
             clock,
             random,
         };
+        // No handler has to think of it: what a transaction announces is let go of within its commit.
+        let epochs = Arc::clone(&parts.feed.epochs);
+        parts.db.on_commit(move |changes| changes.iter().for_each(|change| epochs.apply(*change)));
         Ok(Self(Arc::new(parts)))
     }
 
-    /// Brings the database to this version's schema and makes sure that there is a signing key; from then on the
-    /// application is ready.
+    /// Brings the database to this version's schema, makes sure that there is a signing key, and finds the place from
+    /// which to follow the feed of changes; from then on the application is ready.
     pub async fn boot(&self) -> Result<(), BootError> {
         let migrated = self.db.migrate().await.map_err(|error| match error {
             MigrateError::Database(db::Error::Unavailable(what)) => BootError::Unavailable(what),
             other => BootError::Fatal(other.to_string()),
         })?;
         tracing::info!(schema = migrated.to, applied = migrated.applied.len(), "database is ready");
-        self.signing_keys.ensure(self).await.map_err(|error| match error.code {
+        let kept_from = |error: Error| match error.code {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
-        })?;
+        };
+        self.signing_keys.ensure(self).await.map_err(kept_from)?;
+        feed::catch_up(self).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);
         Ok(())
     }

@@ -11,6 +11,7 @@
 //!
 //! The drivers are named in `src/db/` only.
 
+mod change;
 mod constraint;
 mod error;
 mod migrate;
@@ -21,9 +22,13 @@ mod value;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+pub use change::Change;
 pub use constraint::{Constraint, Reference};
 pub use error::Error;
 pub use migrate::{MigrateError, Migrated};
@@ -63,8 +68,19 @@ impl fmt::Debug for Settings {
 #[derive(Clone)]
 pub struct Db {
     driver: Driver,
-    statements: Arc<AtomicU64>,
+    shared: Arc<Shared>,
 }
+
+/// What a database shares with its clones and its transactions.
+#[derive(Default)]
+struct Shared {
+    /// How many statements have run.
+    statements: AtomicU64,
+    on_commit: OnceLock<OnCommit>,
+}
+
+/// What is called with the changes that a transaction announced.
+type OnCommit = Box<dyn Fn(&[Change]) + Send + Sync>;
 
 #[derive(Clone)]
 enum Driver {
@@ -80,7 +96,25 @@ impl Db {
             Settings::Sqlite { path } => Driver::Sqlite(Arc::new(Sqlite::new(path.clone()))),
             Settings::Postgres { url } => Driver::Postgres(Arc::new(Postgres::new(url)?)),
         };
-        Ok(Self { driver, statements: Arc::default() })
+        Ok(Self { driver, shared: Arc::default() })
+    }
+
+    /// Sets what is called with the announced changes of each transaction, once it has ended and before its caller
+    /// goes on; only the first call of this counts.
+    pub fn on_commit(&self, call: impl Fn(&[Change]) + Send + Sync + 'static) {
+        // Whoever comes later is told nothing: there is one memory a process.
+        drop(self.shared.on_commit.set(Box::new(call)));
+    }
+
+    /// Hears of announced changes, as far as the database can tell of them.
+    pub fn wakeups(&self) -> Wakeups {
+        let woken = Arc::new(Notify::new());
+        let listener = match &self.driver {
+            // Another process can't call out through a file.
+            Driver::Sqlite(_) => None,
+            Driver::Postgres(postgres) => Some(tokio::spawn(postgres.listen(Arc::clone(&woken)))),
+        };
+        Wakeups { woken, listener }
     }
 
     /// Brings the schema to this binary's version; many processes may do it at once. A SQLite file is
@@ -128,7 +162,7 @@ impl Db {
     /// How many statements have run so far through this database and its clones; tests count the queries of
     /// a request with it.
     pub fn statement_count(&self) -> u64 {
-        self.statements.load(Ordering::Relaxed)
+        self.shared.statements.load(Ordering::Relaxed)
     }
 
     /// Whether this is PostgreSQL: for the few places that need another text on each, such as the schema's
@@ -138,7 +172,28 @@ impl Db {
     }
 
     fn tx(&self, inner: Inner) -> Tx {
-        Tx { inner, failed: false, statements: Arc::clone(&self.statements) }
+        Tx { inner, failed: false, announced: Vec::new(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Ends a wait early when somebody has announced a change. It may miss some: whoever has to know also looks by itself.
+pub struct Wakeups {
+    woken: Arc<Notify>,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Wakeups {
+    /// Returns when a change was announced since the last call; on SQLite never.
+    pub async fn next(&self) {
+        self.woken.notified().await;
+    }
+}
+
+impl Drop for Wakeups {
+    fn drop(&mut self) {
+        if let Some(listener) = &self.listener {
+            listener.abort();
+        }
     }
 }
 
@@ -149,7 +204,9 @@ pub struct Tx {
     inner: Inner,
     /// A statement failed or was cancelled half way: nothing goes on.
     failed: bool,
-    statements: Arc<AtomicU64>,
+    /// What is told when it ends with a commit.
+    announced: Vec<Change>,
+    shared: Arc<Shared>,
 }
 
 enum Inner {
@@ -162,22 +219,33 @@ enum Inner {
 impl Tx {
     /// Makes the transaction's writes durable. An error means that they aren't, except when the database
     /// went away during the commit itself: then nobody knows.
+    ///
+    /// What was announced has reached [`Db::on_commit`] when this returns, also with an error: a commit that the
+    /// database doesn't confirm may have been made.
     pub async fn commit(self) -> Result<(), Error> {
         if self.failed {
             return Err(already_failed());
         }
+        let announces = !self.announced.is_empty();
+        let _told = Told { announced: self.announced, shared: self.shared };
         match self.inner {
             Inner::SqliteRead(_) | Inner::PostgresRead(_) => Ok(()),
             Inner::SqliteWrite(transaction) => transaction.commit().await,
-            Inner::PostgresWrite(transaction) => transaction.commit().await,
+            Inner::PostgresWrite(transaction) => transaction.commit(announces).await,
         }
+    }
+
+    /// Notes what this transaction changes of what replicas hold in memory. This process is told of it at the commit,
+    /// others are woken.
+    pub fn announce(&mut self, change: Change) {
+        self.announced.push(change);
     }
 
     async fn run(&mut self, statement: Statement, want: Want) -> Result<Answer, Error> {
         if self.failed {
             return Err(already_failed());
         }
-        self.statements.fetch_add(1, Ordering::Relaxed);
+        self.shared.statements.fetch_add(1, Ordering::Relaxed);
         match &mut self.inner {
             Inner::SqliteRead(sqlite) => sqlite::read(sqlite, statement, want).await,
             Inner::PostgresRead(postgres) => postgres.read(&statement, want).await,
@@ -194,6 +262,20 @@ impl Tx {
                 self.failed = false;
                 Ok(answer)
             }
+        }
+    }
+}
+
+/// Tells at its end, however that comes: a caller that is cancelled within a commit doesn't undo it.
+struct Told {
+    announced: Vec<Change>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(call) = self.shared.on_commit.get().filter(|_| !self.announced.is_empty()) {
+            call(&self.announced);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What goes on without a request: mail leaves, and what has been forgotten is cleaned away.
+//! What goes on without a request: changes of other replicas are followed, mail leaves, and what has been forgotten is
+//! cleaned away.
 
 pub mod outbox;
 pub mod sweep;
@@ -6,10 +7,30 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
+use crate::live::feed;
+
+/// How often the feed of changes is read at least: a change of another replica holds here within a second.
+const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 
 /// Runs every job until it is dropped. A job that fails says so in the log and goes on at its next turn.
 pub async fn run(app: App) {
-    tokio::join!(send_mail(&app), clean(&app));
+    tokio::join!(follow_changes(&app), send_mail(&app), clean(&app));
+}
+
+/// Learns what other replicas have changed: at once where the database can call, and by looking.
+async fn follow_changes(app: &App) {
+    let wakeups = app.db.wakeups();
+    loop {
+        if app.is_ready()
+            && let Err(error) = feed::catch_up(app).await
+        {
+            tracing::debug!("changes: {error}");
+        }
+        tokio::select! {
+            () = wakeups.next() => {}
+            () = tokio::time::sleep(FOLLOW_EVERY) => {}
+        }
+    }
 }
 
 /// Sends what is due: at once when this replica put it there, and within a second what another one left.

@@ -1,5 +1,8 @@
 //! What this replica holds in memory. Nothing here is the truth: all of it is read from the database and can be again.
 
+pub mod epochs;
+pub mod feed;
 pub mod keyring;
 pub mod limiter;
+pub mod sessions;
 pub mod signing_keys;

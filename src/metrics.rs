@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::live::feed::Feed;
+
 /// The counters of this process.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -14,23 +16,32 @@ pub struct Metrics {
     pub mails_given_up: AtomicU64,
 }
 
+/// A value at this moment: its name, what it says, the value.
+pub type Gauge = (&'static str, &'static str, i64);
+
 impl Metrics {
-    /// The counters, and how many mails wait.
-    pub fn render(&self, mails_waiting: i64) -> String {
+    /// The counters of this process, those of its followed feed, and what was measured for this answer.
+    pub fn render(&self, feed: &Feed, gauges: &[Gauge]) -> String {
         let mut text = String::new();
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = [
-            ("tollkeeper_mails_sent_total", "Mails that left.", &self.mails_sent),
-            ("tollkeeper_mails_failed_total", "Attempts to send a mail that failed.", &self.mails_failed),
-            ("tollkeeper_mails_given_up_total", "Mails that were given up.", &self.mails_given_up),
+            ("tollkeeper_mails_sent_total", "Mails that left.", of(&self.mails_sent)),
+            ("tollkeeper_mails_failed_total", "Attempts to send a mail that failed.", of(&self.mails_failed)),
+            ("tollkeeper_mails_given_up_total", "Mails that were given up.", of(&self.mails_given_up)),
+            ("tollkeeper_changes_applied_total", "Changes read from the feed.", feed.applied()),
+            (
+                "tollkeeper_changes_gaps_total",
+                "Times that the feed had a gap and everything held was let go of.",
+                feed.restarts(),
+            ),
         ];
-        for (name, help, counter) in counters {
-            let value = counter.load(Ordering::Relaxed);
+        for (name, help, value) in counters {
             // Writing to a string can't fail.
             write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n").ok();
         }
-        let name = "tollkeeper_mails_waiting";
-        write!(text, "# HELP {name} Mails in the outbox.\n# TYPE {name} gauge\n{name} {mails_waiting}\n")
-            .ok();
+        for (name, help, value) in gauges {
+            write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n").ok();
+        }
         text
     }
 }

@@ -4,16 +4,19 @@
 //! that goes away and comes back costs the statements in flight and nothing more. The server ends a
 //! statement after 10 s; a server that doesn't even answer is given up on after 15 s.
 
+mod listen;
 mod shared;
 mod types;
 
 use std::future::Future;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{
     ClientWrapper, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, NoTls};
@@ -79,6 +82,11 @@ impl Postgres {
     /// The settings without limits on how long a statement may run, for migrations.
     pub(super) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Wakes when a transaction with announced changes is committed, until it is dropped.
+    pub(super) fn listen(&self, woken: Arc<Notify>) -> impl Future<Output = ()> + Send + 'static {
+        listen::listen(self.config.clone(), woken)
     }
 
     /// Runs a statement outside of any transaction; the server refuses one that would write.
@@ -152,8 +160,10 @@ impl Transaction {
         self.noticing(answer).map_err(Failure::into_error)
     }
 
-    pub(super) async fn commit(mut self) -> Result<(), Error> {
-        self.batch("COMMIT").await.map_err(Failure::into_error)?;
+    /// Commits; with `announces`, whoever listens is woken by it.
+    pub(super) async fn commit(mut self, announces: bool) -> Result<(), Error> {
+        let text = if announces { listen::ANNOUNCING_COMMIT } else { "COMMIT" };
+        self.batch(text).await.map_err(Failure::into_error)?;
         self.open = false;
         Ok(())
     }

@@ -3,6 +3,7 @@
 use crate::app::App;
 use crate::clock::DAY_MS;
 use crate::error::Error;
+use crate::live::feed::KEEP_MS;
 use crate::rules::throttling::FORGET_MS;
 use crate::store;
 
@@ -20,6 +21,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     store::throttles::remove_older_than(&mut tx, now.plus_ms(-FORGET_MS)).await?;
     store::email_tokens::remove_expired(&mut tx, now).await?;
     store::sessions::remove_over_by(&mut tx, now.plus_ms(-SESSIONS_KEPT_MS), SESSIONS_AT_ONCE).await?;
+    store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -1,28 +1,36 @@
 //! API keys in memory, so that a model call doesn't wait for a query.
 //!
-//! A key is loaded on first use and trusted for [`TRUST_MS`]; then the next use reads it again. That is the whole
-//! protocol between replicas: what changed in the database holds everywhere within that time. Unknown keys are remembered
-//! as unknown for the same time, and a burst of one key costs one query.
+//! A key is read on first use and held until a change of it, its project or its organization is applied (`live::feed`).
+//! Expiry and the end of a secret are held against the clock at every use. Unknown keys are remembered apart from the
+//! others for [`UNKNOWN_MS`], so that a flood of them pushes no known key out, and a burst of one key costs one query.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::{Code, Error};
+use crate::live::epochs::Stamp;
+use crate::live::feed::Feed;
 use crate::live::limiter::{self, Who};
 use crate::rules::restrictions::{self, Permission};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
 use crate::store::api_keys::LiveKey;
 
-/// How long a snapshot is trusted, in milliseconds.
-pub const TRUST_MS: i64 = 1_000;
+/// How long an unknown key is remembered as unknown, in milliseconds.
+pub const UNKNOWN_MS: i64 = 1_000;
 
-/// How many keys are held at most; beyond it the ones least used make room.
-const CAPACITY: usize = 100_000;
+/// What the keys in memory may take, in bytes; beyond it the ones least used make room. A key without restrictions
+/// takes about 400.
+const CAPACITY_BYTES: u64 = 512 << 20;
+/// How many keys that is, about: it sizes what the cache remembers of those that it let go.
+const CAPACITY_KEYS: usize = 1_000_000;
+/// How many unknown keys are remembered at most, at about 100 bytes each.
+const CAPACITY_UNKNOWN: usize = 16_384;
 
 impl LiveKey {
     /// Refuses an address that isn't allowed; an unknown one isn't where there is a list.
@@ -76,21 +84,46 @@ impl LiveKey {
     }
 }
 
+/// A key, and when it was read.
 #[derive(Clone)]
-struct Snapshot {
-    key: Option<Arc<LiveKey>>,
-    read_at: Time,
+struct Held {
+    key: Arc<LiveKey>,
+    stamp: Stamp,
+}
+
+impl Held {
+    fn is_current(&self, feed: &Feed) -> bool {
+        let key = &self.key;
+        feed.epochs.holds_key(self.stamp, key.id, key.project_id, key.organization_id)
+    }
+}
+
+/// Weighs a key in bytes.
+#[derive(Clone, Copy)]
+struct Bytes;
+
+impl Weighter<[u8; 32], Held> for Bytes {
+    fn weight(&self, _: &[u8; 32], held: &Held) -> u64 {
+        // The cache's own share is 21 bytes an entry, of a table that is two thirds full at best.
+        let entry = (size_of::<[u8; 32]>() + size_of::<Held>() + 21) * 2;
+        let bytes = entry + held.key.memory();
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
 }
 
 /// The keys in memory, by the SHA-256 of their secret.
 pub struct Keyring {
-    cache: Cache<[u8; 32], Snapshot>,
+    held: Cache<[u8; 32], Held, Bytes>,
+    unknown: Cache<[u8; 32], Time>,
 }
 
 impl Keyring {
     /// Holds nothing yet.
     pub fn new() -> Self {
-        Self { cache: Cache::new(CAPACITY) }
+        Self {
+            held: Cache::with_weighter(CAPACITY_KEYS, CAPACITY_BYTES, Bytes),
+            unknown: Cache::new(CAPACITY_UNKNOWN),
+        }
     }
 
     /// The live key of this secret.
@@ -101,19 +134,11 @@ impl Keyring {
         // The checksum refuses a typo, and random garbage, without a look-up.
         let secret = ApiKeySecret::parse(&app.config.api_keys.prefix, secret).ok_or(Code::InvalidApiKey)?;
         let hash = secret.hash();
-        // What is too old makes way, so that of a burst one reads it again and the others wait for that.
-        self.cache.remove_if(&hash, |snapshot| !is_trusted(snapshot, now));
-        let key = match self.cache.get_value_or_guard_async(&hash).await {
-            Ok(snapshot) => snapshot.key,
-            Err(guard) => {
-                // Boxed: what a query needs would make every known key's future large, and futures are moved.
-                let key = Box::pin(load(app, hash)).await?;
-                // The guard is lost only when somebody inserted meanwhile, which is as good.
-                drop(guard.insert(Snapshot { key: key.clone(), read_at: now }));
-                key
-            }
+        let key = match self.known(&app.feed, &hash, now) {
+            Some(key) => key,
+            // Boxed: what a query needs would make every known key's future large, and futures are moved.
+            None => Box::pin(self.look_up(app, hash, now)).await?.ok_or(Code::InvalidApiKey)?,
         };
-        let key = key.ok_or(Code::InvalidApiKey)?;
         if key.secret_ends_at.is_some_and(|at| at <= now) {
             return Err(Code::InvalidApiKey.into());
         }
@@ -122,19 +147,64 @@ impl Keyring {
         }
         Ok(key)
     }
+
+    /// How many keys are held, and the bytes that they take.
+    pub fn size(&self) -> (usize, u64) {
+        (self.held.len(), self.held.weight())
+    }
+
+    fn known(&self, feed: &Feed, hash: &[u8; 32], now: Time) -> Option<Arc<LiveKey>> {
+        let held = self.held.get(hash)?;
+        (feed.is_trusted(now) && held.is_current(feed)).then_some(held.key)
+    }
+
+    fn is_unknown(&self, hash: &[u8; 32], now: Time) -> bool {
+        let fresh = |at: Time| (0..UNKNOWN_MS).contains(&(now.unix_ms() - at.unix_ms()));
+        self.unknown.get(hash).is_some_and(fresh)
+    }
+
+    async fn look_up(&self, app: &App, hash: [u8; 32], now: Time) -> Result<Option<Arc<LiveKey>>, Error> {
+        while app.feed.is_trusted(now) {
+            if self.is_unknown(&hash, now) {
+                return Ok(None);
+            }
+            match self.held.get_value_or_guard_async(&hash).await {
+                Ok(held) if held.is_current(&app.feed) => return Ok(Some(held.key)),
+                // It makes way, so that of a burst one reads it again and the others wait for that.
+                Ok(_) => {
+                    self.held.remove_if(&hash, |held| !held.is_current(&app.feed));
+                }
+                // Whoever had the guard before us may have found out that there is no such key.
+                Err(_) if self.is_unknown(&hash, now) => return Ok(None),
+                Err(guard) => {
+                    let stamp = app.feed.epochs.stamp();
+                    let key = self.load(app, hash, now).await?;
+                    if let Some(key) = &key {
+                        // The guard is lost only when somebody inserted meanwhile, which is as good.
+                        drop(guard.insert(Held { key: Arc::clone(key), stamp }));
+                    }
+                    return Ok(key);
+                }
+            }
+        }
+        // What is held can't be trusted now, so each asks for itself.
+        if self.is_unknown(&hash, now) {
+            return Ok(None);
+        }
+        self.load(app, hash, now).await
+    }
+
+    async fn load(&self, app: &App, hash: [u8; 32], now: Time) -> Result<Option<Arc<LiveKey>>, Error> {
+        let key = store::api_keys::by_secret_hash(&mut app.db.read().await?, hash).await?;
+        if key.is_none() {
+            self.unknown.insert(hash, now);
+        }
+        Ok(key.map(Arc::new))
+    }
 }
 
 impl Default for Keyring {
     fn default() -> Self {
         Self::new()
     }
-}
-
-fn is_trusted(snapshot: &Snapshot, now: Time) -> bool {
-    (0..TRUST_MS).contains(&(now.unix_ms() - snapshot.read_at.unix_ms()))
-}
-
-async fn load(app: &App, hash: [u8; 32]) -> Result<Option<Arc<LiveKey>>, Error> {
-    let mut tx = app.db.read().await?;
-    Ok(store::api_keys::by_secret_hash(&mut tx, hash).await?.map(Arc::new))
 }

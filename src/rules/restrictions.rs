@@ -56,6 +56,11 @@ impl AllowedIps {
         self.0.iter().map(|entry| entry.text.as_str())
     }
 
+    /// What the list takes in memory besides itself, in bytes, about.
+    pub fn memory(&self) -> usize {
+        self.0.iter().map(|entry| size_of::<AllowedIp>() + entry.text.capacity()).sum()
+    }
+
     /// Whether one of the entries holds this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

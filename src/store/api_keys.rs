@@ -214,6 +214,16 @@ pub struct LiveKey {
     pub secret_ends_at: Option<Time>,
 }
 
+impl LiveKey {
+    /// What it takes in memory, in bytes, about.
+    pub fn memory(&self) -> usize {
+        // Two counts stand before what is shared; an entry of a list is a text with its place in the list.
+        let lists = self.allowed_ips.as_ref().map_or(0, AllowedIps::memory)
+            + self.models.iter().flatten().map(|id| size_of::<String>() + id.capacity()).sum::<usize>();
+        2 * size_of::<usize>() + size_of::<Self>() + lists
+    }
+}
+
 impl FromRow for LiveKey {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {

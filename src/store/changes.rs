@@ -1,46 +1,42 @@
 //! The feed of changes: what replicas hold in memory and must drop.
 //!
 //! A change is recorded in the transaction that makes it, as its last statement: from there to its commit it holds the
-//! one row that gives out positions, so that positions become visible in their order and a reader misses none.
+//! one row that gives out positions. So positions have no gaps, become visible in their order, and a reader misses none.
 
 use crate::clock::Time;
-use crate::db::{self, Tx, sql};
+pub use crate::db::Change;
+use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 
-/// What changed, so that what is held in memory of it is no longer true.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// A session has ended.
-    Session(SessionId),
-    /// Several sessions of a person have ended.
-    User(UserId),
-    /// A key was changed, rotated or deleted.
-    ApiKey(ApiKeyId),
-    /// A project was deleted.
-    Project(ProjectId),
-    /// An organization was deleted.
-    Organization(OrganizationId),
-}
-
-impl Change {
-    fn parts(self) -> (&'static str, String) {
-        match self {
-            Self::Session(id) => ("session", id.to_string()),
-            Self::User(id) => ("user", id.to_string()),
-            Self::ApiKey(id) => ("api_key", id.to_string()),
-            Self::Project(id) => ("project", id.to_string()),
-            Self::Organization(id) => ("organization", id.to_string()),
-        }
+fn parts(change: Change) -> (&'static str, String) {
+    match change {
+        Change::Session(id) => ("session", id.to_string()),
+        Change::User(id) => ("user", id.to_string()),
+        Change::ApiKey(id) => ("api_key", id.to_string()),
+        Change::Project(id) => ("project", id.to_string()),
+        Change::Organization(id) => ("organization", id.to_string()),
     }
 }
 
-/// Tells every replica. The last statement of its transaction: writers of changes wait for each other from here on.
+fn change(kind: &str, subject: &str) -> Option<Change> {
+    match kind {
+        "session" => SessionId::parse(subject).map(Change::Session),
+        "user" => UserId::parse(subject).map(Change::User),
+        "api_key" => ApiKeyId::parse(subject).map(Change::ApiKey),
+        "project" => ProjectId::parse(subject).map(Change::Project),
+        "organization" => OrganizationId::parse(subject).map(Change::Organization),
+        _ => None,
+    }
+}
+
+/// Tells every replica, this one before [`Tx::commit`] returns. The last statement of its transaction: writers of changes
+/// wait for each other from here on.
 pub async fn record(tx: &mut Tx, change: Change, now: Time) -> Result<(), db::Error> {
     let (position,): (i64,) =
         sql("UPDATE change_position SET position = position + 1 WHERE id = 1 RETURNING position")
             .one(tx)
             .await?;
-    let (kind, subject) = change.parts();
+    let (kind, subject) = parts(change);
     sql("INSERT INTO changes (position, kind, subject, changed_at) VALUES ($1, $2, $3, $4)")
         .bind(position)
         .bind(kind)
@@ -48,5 +44,42 @@ pub async fn record(tx: &mut Tx, change: Change, now: Time) -> Result<(), db::Er
         .bind(now)
         .execute(tx)
         .await?;
+    tx.announce(change);
     Ok(())
+}
+
+/// A row of `changes`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recorded {
+    /// One more than that of the change before it.
+    pub position: i64,
+    /// What changed; `None` when a newer version recorded what this one doesn't know.
+    pub change: Option<Change>,
+}
+
+impl FromRow for Recorded {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let (kind, subject): (String, String) = (row.get("kind")?, row.get("subject")?);
+        Ok(Self { position: row.get("position")?, change: change(&kind, &subject) })
+    }
+}
+
+/// The position of the newest change that is committed; 0 before the first.
+pub async fn newest(tx: &mut Tx) -> Result<i64, db::Error> {
+    let (position,): (i64,) = sql("SELECT position FROM change_position WHERE id = 1").one(tx).await?;
+    Ok(position)
+}
+
+/// The changes after this position, the oldest first, at most `most`.
+pub async fn after(tx: &mut Tx, position: i64, most: i64) -> Result<Vec<Recorded>, db::Error> {
+    sql("SELECT position, kind, subject FROM changes WHERE position > $1 ORDER BY position LIMIT $2")
+        .bind(position)
+        .bind(most)
+        .all(tx)
+        .await
+}
+
+/// Removes old changes; how many. A replica that had not read them notices the gap.
+pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
+    sql("DELETE FROM changes WHERE changed_at < $1").bind(time).execute(tx).await
 }

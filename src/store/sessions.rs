@@ -4,13 +4,18 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{SessionId, UserId};
 
-struct Live {
-    user_id: UserId,
+/// A session that has not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LiveSession {
+    /// Whose it is.
+    pub user_id: UserId,
+    /// When it ends at the latest.
+    pub expires_at: Time,
 }
 
-impl FromRow for Live {
+impl FromRow for LiveSession {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { user_id: row.get("user_id")? })
+        Ok(Self { user_id: row.get("user_id")?, expires_at: row.get("expires_at")? })
     }
 }
 
@@ -36,18 +41,16 @@ pub async fn insert(
     Ok(())
 }
 
-/// Whose session it is, while it is alive.
-pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<UserId>, db::Error> {
-    let live: Option<Live> =
-        sql("SELECT user_id FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
-            .bind(session_id)
-            .bind(now)
-            .optional(tx)
-            .await?;
-    Ok(live.map(|live| live.user_id))
+/// The session, while it is alive.
+pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<LiveSession>, db::Error> {
+    sql("SELECT user_id, expires_at FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
+        .bind(session_id)
+        .bind(now)
+        .optional(tx)
+        .await
 }
 
-/// Ends a session.
+/// Ends a session. The caller records the change.
 pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db::Error> {
     sql("UPDATE sessions SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL")
         .bind(session_id)
@@ -57,7 +60,7 @@ pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db
     Ok(())
 }
 
-/// Ends every session of a user, but for one if one is named.
+/// Ends every session of a user, but for one if one is named. The caller records the change.
 pub async fn end_all(
     tx: &mut Tx,
     user_id: UserId,

@@ -29,6 +29,7 @@ mod db;
 mod faults;
 mod jobs;
 mod layout;
+mod live;
 mod log;
 mod mail;
 mod metrics;

@@ -38,8 +38,17 @@ fn metrics_need_the_service_token_and_count_mails() {
             ("tollkeeper_mails_failed_total", "counter"),
             ("tollkeeper_mails_given_up_total", "counter"),
             ("tollkeeper_mails_waiting", "gauge"),
+            ("tollkeeper_changes_applied_total", "counter"),
+            ("tollkeeper_changes_gaps_total", "counter"),
+            ("tollkeeper_changes_position", "gauge"),
+            ("tollkeeper_changes_lag", "gauge"),
+            ("tollkeeper_memory_trusted", "gauge"),
+            ("tollkeeper_keys_held", "gauge"),
+            ("tollkeeper_keys_held_bytes", "gauge"),
         ] {
-            assert!(answer.text.contains(&format!("# TYPE {name} {kind}\n{name} 0\n")), "{}", answer.text);
+            let first = u8::from(name == "tollkeeper_memory_trusted");
+            let lines = format!("# TYPE {name} {kind}\n{name} {first}\n");
+            assert!(answer.text.contains(&lines), "{}", answer.text);
             assert!(answer.text.contains(&format!("# HELP {name} ")), "{}", answer.text);
         }
 
@@ -51,5 +60,26 @@ fn metrics_need_the_service_token_and_count_mails() {
         tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
         assert_eq!(value(&world, "tollkeeper_mails_waiting").await, 0);
         assert_eq!(value(&world, "tollkeeper_mails_sent_total").await, 2);
+    });
+}
+
+#[test]
+fn the_feed_and_what_is_held_are_measured() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        world.get("/v1/models").bearer(&key).bare().await;
+        assert_eq!(value(&world, "tollkeeper_keys_held").await, 1);
+        let bytes = value(&world, "tollkeeper_keys_held_bytes").await;
+        assert!((200..600).contains(&bytes), "{bytes}");
+        world.post("/v1/auth/logout", &json!({})).bearer(&ada.access_token).data().await;
+        let of = async |name: &str| value(&world, &format!("tollkeeper_{name}")).await;
+        assert_eq!((of("changes_position").await, of("changes_lag").await), (0, 1));
+        world.catch_up().await;
+        assert_eq!((of("changes_position").await, of("changes_lag").await), (1, 0));
+        assert_eq!((of("changes_applied_total").await, of("changes_gaps_total").await), (1, 0));
+        world.clock.advance_ms(tollkeeper::live::feed::TRUST_MS);
+        assert_eq!(of("memory_trusted").await, 0);
     });
 }

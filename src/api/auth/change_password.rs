@@ -13,6 +13,7 @@ use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
+use crate::store::changes::Change;
 use crate::store::outbox::Template;
 
 use super::{attempts, check_new_password, check_repeated};
@@ -71,6 +72,7 @@ pub async fn change_password(
     store::outbox::insert(&mut tx, mail_id, Template::PasswordChanged, &user.email, now).await?;
     let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    store::changes::record(&mut tx, Change::User(user.id), now).await?;
     tx.commit().await?;
     app.outbox.notify_one();
     let message = "Your password is changed; your other sessions have ended.".to_owned();

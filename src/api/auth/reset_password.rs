@@ -13,6 +13,7 @@ use crate::reply::{Enveloped, private};
 use crate::secrets::token::MailToken;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
+use crate::store::changes::Change;
 use crate::store::email_tokens::Purpose;
 use crate::store::outbox::Template;
 
@@ -80,6 +81,7 @@ pub(crate) async fn reset(app: &App, trail: &Trail, token: &str, password: &str)
     store::outbox::insert(&mut tx, mail_id, Template::PasswordChanged, &user.email, now).await?;
     let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, &trail.by(user.id), &event, now, &app.random).await?;
+    store::changes::record(&mut tx, Change::User(user.id), now).await?;
     tx.commit().await?;
     app.outbox.notify_one();
     Ok(user.email)

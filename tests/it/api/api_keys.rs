@@ -236,10 +236,12 @@ fn a_known_key_costs_no_query_and_garbage_none_at_all() {
             assert_eq!(refused, (401, "invalid_api_key".into()));
         }
         assert_eq!(world.app.db.statement_count(), before + 1);
-        // After a second the snapshot is read again, once.
+        // A known key is held as long as the feed is read, an unknown one for a second.
         world.clock.advance_ms(1_000);
         world.get("/v1/models").bearer(&key).bare().await;
-        world.get("/v1/models").bearer(&key).bare().await;
+        assert_eq!(world.app.db.statement_count(), before + 1);
+        world.get("/v1/models").bearer(unknown.expose()).refused().await;
+        world.get("/v1/models").bearer(unknown.expose()).refused().await;
         assert_eq!(world.app.db.statement_count(), before + 2);
     });
 }

@@ -9,6 +9,7 @@ use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::config::Config;
 use tollkeeper::ids::{OrganizationId, ProjectId, SessionId, UserId};
+use tollkeeper::live::feed;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::routes::Listener;
 use tollkeeper::secrets::jwt::{Claims, TokenKind};
@@ -33,6 +34,27 @@ pub struct World {
     pub data_dir: PathBuf,
     pub backend: &'static str,
     _folder: Folder,
+}
+
+/// A second server in process beside a [`World`].
+pub struct Replica {
+    pub app: App,
+    pub public: Entrance,
+}
+
+impl Replica {
+    /// What the job does in a running server: reads what replicas have changed.
+    pub async fn catch_up(&self) {
+        feed::catch_up(&self.app).await.unwrap();
+    }
+
+    pub fn get(&self, path: &str) -> Call {
+        Call::new(&self.public, Method::GET, path)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Call {
+        Call::new(&self.public, Method::POST, path).json(body)
+    }
 }
 
 /// Somebody with an account and a session.
@@ -118,6 +140,18 @@ impl World {
             backend,
             _folder: folder,
         }
+    }
+
+    /// Another replica on the same database, under the same clock.
+    pub async fn replica(&self) -> Replica {
+        let app = App::new(self.app.config.clone(), self.clock.clone()).unwrap();
+        app.boot().await.unwrap();
+        Replica { public: Entrance::new(&app, Listener::Public), app }
+    }
+
+    /// What the job does in a running server: reads what replicas have changed.
+    pub async fn catch_up(&self) {
+        feed::catch_up(&self.app).await.unwrap();
     }
 
     pub fn get(&self, path: &str) -> Call {

@@ -1,0 +1,4 @@
+//! What replicas hold in memory, and how they let go of it.
+
+mod feed;
+mod sessions;

@@ -1,0 +1,343 @@
+//! The feed of changes: its order, its gaps, and what happens while it can't be read.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tollkeeper::clock::HOUR_MS;
+use tollkeeper::db::{Change, sql};
+use tollkeeper::ids::{ApiKeyId, ProjectId};
+use tollkeeper::live::feed::{self, TRUST_MS};
+use tollkeeper::store::changes;
+
+use crate::support::postgres::Cluster;
+use crate::support::process::{Start, on_each_database_url, until};
+use crate::support::world::{Replica, World, on_each_database, runtime};
+
+/// What is logged by this thread, from INFO on.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    /// As long as the guard lives.
+    fn capture(&self) -> tracing::subscriber::DefaultGuard {
+        let writer = self.clone();
+        let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
+        tracing::subscriber::set_default(log.finish())
+    }
+
+    /// Level and message up to the cause.
+    fn take(&self) -> Vec<String> {
+        let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let of_ours = lines.filter(|line| line["target"] == "tollkeeper::live::feed");
+        of_ours
+            .map(|line| {
+                let message =
+                    line["message"].as_str().unwrap().split(": database").next().unwrap().to_owned();
+                format!("{} {}", line["level"].as_str().unwrap(), message.split(": internal").next().unwrap())
+            })
+            .collect()
+    }
+}
+
+/// Records a change of something that nobody holds.
+async fn record(world: &World) -> i64 {
+    let now = world.clock.now();
+    let mut tx = world.app.db.write().await.unwrap();
+    let change = Change::ApiKey(ApiKeyId::new(now, &world.app.random));
+    changes::record(&mut tx, change, now).await.unwrap();
+    tx.commit().await.unwrap();
+    newest(world).await
+}
+
+async fn newest(world: &World) -> i64 {
+    changes::newest(&mut world.app.db.read().await.unwrap()).await.unwrap()
+}
+
+/// How many statements a call with this key costs on this replica.
+async fn cost(replica: &Replica, key: &str) -> u64 {
+    let before = replica.app.db.statement_count();
+    replica.get("/v1/models").bearer(key).bare().await;
+    replica.app.db.statement_count() - before
+}
+
+#[test]
+fn a_change_is_applied_once_it_is_committed_and_not_before() {
+    on_each_database(async |world| {
+        let replica = world.replica().await;
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        world.get("/v1/models").bearer(&key).bare().await;
+        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+        let project = Change::Project(ProjectId::parse(&place.project).unwrap());
+        let here = async || {
+            let before = world.app.db.statement_count();
+            world.get("/v1/models").bearer(&key).bare().await;
+            world.app.db.statement_count() - before
+        };
+
+        // Rolled back: nothing has changed.
+        let mut tx = world.app.db.write().await.unwrap();
+        changes::record(&mut tx, project, world.clock.now()).await.unwrap();
+        drop(tx);
+        assert_eq!((here().await, newest(&world).await), (0, 0));
+
+        let mut tx = world.app.db.write().await.unwrap();
+        changes::record(&mut tx, project, world.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!((here().await, here().await), (1, 0), "on this replica without any reading of the feed");
+        assert_eq!(cost(&replica, &key).await, 0);
+        replica.catch_up().await;
+        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+        assert_eq!((replica.app.feed.position(), replica.app.feed.applied()), (1, 1));
+        // Nothing new: nothing is let go of.
+        replica.catch_up().await;
+        assert_eq!((cost(&replica, &key).await, replica.app.feed.restarts()), (0, 0));
+    });
+}
+
+#[test]
+fn a_page_after_the_other_is_read_to_the_end() {
+    on_each_database(async |world| {
+        let replica = world.replica().await;
+        let mut tx = world.app.db.write().await.unwrap();
+        for _ in 0..2_500 {
+            let change = Change::ApiKey(ApiKeyId::new(world.clock.now(), &world.app.random));
+            changes::record(&mut tx, change, world.clock.now()).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        replica.catch_up().await;
+        assert_eq!((replica.app.feed.position(), replica.app.feed.applied()), (2_500, 2_500));
+    });
+}
+
+#[test]
+fn a_gap_lets_go_of_everything() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let replica = world.replica().await;
+        let restarted = async |how: &str, restarts: u64| {
+            replica.catch_up().await;
+            assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0), "{how}");
+            assert_eq!(
+                (replica.app.feed.restarts(), replica.app.feed.position()),
+                (restarts, newest(&world).await),
+                "{how}"
+            );
+        };
+        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+
+        // It slept for more than an hour: the sweep has removed what it had not read.
+        record(&world).await;
+        world.clock.advance_ms(HOUR_MS + 1);
+        tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
+        restarted("all rows are gone", 1).await;
+
+        record(&world).await;
+        world.clock.advance_ms(HOUR_MS + 1);
+        record(&world).await;
+        tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
+        restarted("the oldest row is gone", 2).await;
+
+        for (text, how) in [
+            ("UPDATE change_position SET position = position - 2 WHERE id = 1", "a restored backup"),
+            ("UPDATE change_position SET position = position + 7 WHERE id = 1", "a jump"),
+        ] {
+            let mut tx = world.app.db.write().await.unwrap();
+            sql(text).execute(&mut tx).await.unwrap();
+            sql("DELETE FROM changes").execute(&mut tx).await.unwrap();
+            tx.commit().await.unwrap();
+            restarted(how, if how == "a jump" { 4 } else { 3 }).await;
+        }
+    });
+}
+
+#[test]
+fn what_is_not_an_hour_old_stays_in_the_feed() {
+    on_each_database(async |world| {
+        let replica = world.replica().await;
+        record(&world).await;
+        world.clock.advance_ms(HOUR_MS);
+        tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
+        replica.catch_up().await;
+        assert_eq!((replica.app.feed.applied(), replica.app.feed.restarts()), (1, 0));
+    });
+}
+
+#[test]
+fn a_dead_feed_ends_the_trust_in_memory_after_five_seconds() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let replica = world.replica().await;
+        let statements = async |path: &str, bearer: &str| {
+            let before = replica.app.db.statement_count();
+            replica.get(path).bearer(bearer).bare().await;
+            replica.app.db.statement_count() - before
+        };
+        for bearer in [&key, &ada.access_token] {
+            assert_eq!(statements("/v1/models", bearer).await, 1);
+        }
+        // The feed can't be read, while everything else can.
+        let hide = async |from: &str, to: &str| {
+            let mut tx = world.app.db.write().await.unwrap();
+            sql(format!("ALTER TABLE {from} RENAME TO {to}")).execute(&mut tx).await.unwrap();
+            tx.commit().await.unwrap();
+        };
+        hide("change_position", "hidden").await;
+        let lines = Lines::default();
+        let log = lines.capture();
+        feed::catch_up(&replica.app).await.unwrap_err();
+        world.clock.advance_ms(TRUST_MS - 1);
+        feed::catch_up(&replica.app).await.unwrap_err();
+        for bearer in [&key, &ada.access_token] {
+            assert_eq!(statements("/v1/models", bearer).await, 0, "still trusted");
+        }
+        assert_eq!(lines.take(), Vec::<String>::new());
+        world.clock.advance_ms(1);
+        for _ in 0..3 {
+            feed::catch_up(&replica.app).await.unwrap_err();
+        }
+        assert_eq!(
+            lines.take(),
+            [
+                "WARN the feed of changes can't be read: sessions and keys are read on each request until it can"
+            ]
+        );
+        for bearer in [&key, &ada.access_token] {
+            assert_eq!(
+                (statements("/v1/models", bearer).await, statements("/v1/models", bearer).await),
+                (1, 1)
+            );
+        }
+        // Ended beside the feed: seen all the same.
+        let mut tx = world.app.db.write().await.unwrap();
+        tollkeeper::store::sessions::end(&mut tx, ada.session_id, world.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(replica.get("/v1/models").bearer(&ada.access_token).send().await.status, 401);
+
+        hide("hidden", "change_position").await;
+        for _ in 0..2 {
+            replica.catch_up().await;
+        }
+        assert_eq!(lines.take(), ["INFO the feed of changes is read again: memory is trusted"]);
+        drop(log);
+        assert_eq!(
+            (statements("/v1/models", &key).await, replica.app.feed.restarts()),
+            (0, 0),
+            "trusted again"
+        );
+    });
+}
+
+#[test]
+fn a_clock_that_jumps_costs_trust_and_not_truth() {
+    on_each_database(async |world| {
+        let feed = &world.app.feed;
+        for (moved_ms, trusted) in
+            [(0, true), (4_999, true), (1, false), (-6_000, true), (-1, false), (5_000, true)]
+        {
+            world.clock.advance_ms(moved_ms);
+            assert_eq!(feed.is_trusted(world.clock.now()), trusted, "{moved_ms}");
+        }
+    });
+}
+
+#[test]
+fn no_position_is_skipped_under_32_writers() {
+    let Some(cluster) = Cluster::shared() else { return };
+    runtime().block_on(async {
+        let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
+        let world = Arc::new(world);
+        let replica = world.replica().await;
+        let done = Arc::new(AtomicBool::new(false));
+        let follower = tokio::spawn({
+            let done = Arc::clone(&done);
+            async move {
+                loop {
+                    let last = done.load(Ordering::SeqCst);
+                    replica.catch_up().await;
+                    if last {
+                        return replica.app;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let writers: Vec<_> = (0..32)
+            .map(|writer| {
+                let world = Arc::clone(&world);
+                tokio::spawn(async move {
+                    for round in 0..25 {
+                        let now = world.clock.now();
+                        let mut tx = world.app.db.write().await.unwrap();
+                        for _ in 0..=(writer % 3) {
+                            let change = Change::ApiKey(ApiKeyId::new(now, &world.app.random));
+                            changes::record(&mut tx, change, now).await.unwrap();
+                        }
+                        // Some of them change their mind: their positions are given out again.
+                        if (writer + round) % 5 == 0 { drop(tx) } else { tx.commit().await.unwrap() }
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        done.store(true, Ordering::SeqCst);
+        let app = follower.await.unwrap();
+        let newest = newest(&world).await;
+        assert!(newest > 32 * 20, "{newest}");
+        assert_eq!((app.feed.position(), app.feed.restarts()), (newest, 0));
+        assert_eq!(i64::try_from(app.feed.applied()).unwrap(), newest);
+    });
+}
+
+#[test]
+fn a_commit_with_changes_wakes_who_listens() {
+    let Some(cluster) = Cluster::shared() else { return };
+    runtime().block_on(async {
+        let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
+        let replica = world.replica().await;
+        let wakeups = replica.app.db.wakeups();
+        let next = async || tokio::time::timeout(Duration::from_secs(60), wakeups.next()).await;
+        next().await.expect("it says when it begins to listen");
+        record(&world).await;
+        next().await.expect("it heard nothing of the commit");
+    });
+}
+
+#[test]
+fn two_processes_follow_each_other() {
+    on_each_database_url(|url, folder| {
+        let start = Start::new(&folder.0).database(url);
+        let (one, other) = (start.run(), start.run());
+        let ada = one.sign_up("ada");
+        let place = one.settle(&ada);
+        let session = one.log_in("ada");
+        let statuses = || {
+            let of = |bearer: &str| other.get("/v1/models").bearer(bearer).send().status;
+            (of(&session.access_token), of(&place.key))
+        };
+        assert_eq!(statuses(), (200, 200));
+        one.post("/v1/auth/logout", &json!({})).bearer(&session.access_token).data();
+        assert!(until(|| statuses() == (401, 200)), "{:?}\n{}", statuses(), other.log());
+    });
+}
