@@ -1,6 +1,7 @@
 //! `/v1/organizations` and `/v1/organizations/{organization_id}` (section 4.2).
 
 pub mod billing;
+pub mod bodies;
 pub mod invitations;
 pub mod members;
 pub mod projects;
@@ -15,8 +16,7 @@ use crate::app::App;
 use crate::clock::Time;
 use crate::error::{Code, Error};
 use crate::ids::{MailId, OrganizationId, UserId};
-use crate::input::types::{DefaultRole, DescriptionText, Name};
-use crate::input::{Body, Fields, Nothing, Patch, Query, Record};
+use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
 use crate::store;
@@ -25,36 +25,7 @@ use crate::store::changes::Change;
 use crate::store::organizations::{Changes, Filter, NewOrganization};
 use crate::store::outbox::{About, Template};
 
-/// A new organization.
-#[derive(Debug)]
-pub struct CreateOrganization {
-    name: Name,
-    description: Option<DescriptionText>,
-    settings: CreateSettings,
-}
-
-impl Record for CreateOrganization {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let name = fields.required("name");
-        let description = fields.optional("description");
-        let settings = fields.object("settings");
-        Some(Self { name: name?, description: description?, settings: settings? })
-    }
-}
-
-#[derive(Debug)]
-struct CreateSettings {
-    default_role: OrganizationRole,
-    allow_public_projects: bool,
-}
-
-impl Record for CreateSettings {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let default_role = fields.or("default_role", DefaultRole(OrganizationRole::Member));
-        let allow_public_projects = fields.or("allow_public_projects", false);
-        Some(Self { default_role: default_role?.0, allow_public_projects: allow_public_projects? })
-    }
-}
+use bodies::{CreateOrganization, UpdateOrganization};
 
 /// How an organization is set up.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -212,37 +183,6 @@ pub async fn read(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Org
         members_count: detail.members_count,
         projects_count: detail.projects_count,
     }))
-}
-
-/// New values for an organization; what is left out stays.
-#[derive(Debug)]
-pub struct UpdateOrganization {
-    name: Option<Name>,
-    description: Patch<DescriptionText>,
-    settings: UpdateSettings,
-}
-
-impl Record for UpdateOrganization {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let name = fields.change("name");
-        let description = fields.patch("description");
-        let settings = fields.change_object("settings");
-        Some(Self { name: name?, description: description?, settings: settings? })
-    }
-}
-
-#[derive(Debug)]
-struct UpdateSettings {
-    default_role: Option<DefaultRole>,
-    allow_public_projects: Option<bool>,
-}
-
-impl Record for UpdateSettings {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let default_role = fields.change("default_role");
-        let allow_public_projects = fields.change("allow_public_projects");
-        Some(Self { default_role: default_role?, allow_public_projects: allow_public_projects? })
-    }
 }
 
 /// An organization after a change.

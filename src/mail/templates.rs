@@ -79,7 +79,7 @@ pub fn invitation(
         closing: "If you have no account yet, register with this address: the invitation is\naccepted when you \
                   confirm it. If you do not know what this is about, you\ncan ignore this mail.",
     }
-    .write_with(to, letter.message.as_deref().map(|words| Quote { by: &by, words }))
+    .write_with(to, letter.message.as_deref().filter(|words| !words.trim().is_empty()).map(|words| Quote { by: &by, words }))
 }
 
 /// Tells a member that the organization is gone.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollkeeper::clock::Time;
-use tollkeeper::db::{Constraint, Db, Error, FromRow, Row, Settings, Tx, Value, sql};
+use tollkeeper::db::{Constraint, Db, Error, FromRow, Reference, Row, Settings, Tx, Value, sql};
 use tollkeeper::ids::UserId;
 use tollkeeper::random::Random;
 
@@ -192,11 +192,18 @@ async fn unique_indexes_have_their_names() {
             .bind(id)
             .bind(name)
         };
+        let invitation = |id: &'static str, email: &'static str| {
+            sql("INSERT INTO invitations (id, organization_id, email, email_folded, role, invited_by, created_at, expires_at)
+                 VALUES ($1, 'org_1', $2, $2, 'member', 'user_1', 1, 2)")
+            .bind(id)
+            .bind(email)
+        };
         let mut tx = db.write().await.unwrap();
         insert_user(&mut tx, "user_1", "a@x", "a").await.unwrap();
         organization("org_1", "a").execute(&mut tx).await.unwrap();
         project("proj_1", "a").execute(&mut tx).await.unwrap();
         key("key_1", "a").execute(&mut tx).await.unwrap();
+        invitation("inv_1", "a").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
 
         let mut tx = db.write().await.unwrap();
@@ -209,6 +216,7 @@ async fn unique_indexes_have_their_names() {
             (organization("org_2", "a"), Constraint::OrganizationName),
             (project("proj_2", "a"), Constraint::ProjectName),
             (key("key_2", "a"), Constraint::ApiKeyName),
+            (invitation("inv_2", "a"), Constraint::OpenInvitation),
         ] {
             tx = again(&db, tx).await;
             assert_eq!(statement.execute(&mut tx).await, Err(Error::Unique(constraint)));
@@ -219,7 +227,19 @@ async fn unique_indexes_have_their_names() {
         tx = again(&db, tx).await;
         let orphan = sql("INSERT INTO project_members (project_id, user_id, role, added_at, updated_at)
                           VALUES ('proj_none', 'user_1', 'viewer', 1, 1)");
-        assert!(matches!(orphan.execute(&mut tx).await, Err(Error::Internal(_))));
+        let orphan = orphan.execute(&mut tx).await.unwrap_err();
+        if db.is_postgres() {
+            assert_eq!(orphan, Error::Missing(Reference::Project));
+            tx = again(&db, tx).await;
+            let orphan = sql("INSERT INTO projects (id, organization_id, name, name_folded, visibility, created_by,
+                                  created_at, updated_at)
+                              VALUES ('proj_9', 'org_none', 'x', 'x', 'private', 'user_1', 1, 1)");
+            let orphan = orphan.execute(&mut tx).await;
+            assert_eq!(orphan, Err(Error::Missing(Reference::Organization)));
+        } else {
+            // It doesn't say which; who writes is alone, and has looked.
+            assert!(matches!(orphan, Error::Internal(_)), "{orphan:?}");
+        }
     })
     .await;
 }
