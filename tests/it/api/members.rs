@@ -3,9 +3,10 @@
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::ids::OrganizationId;
 use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};
 use tollkeeper::roles::ProjectRole;
-use tollkeeper::store::audit_log;
+use tollkeeper::store::{audit_log, organization_members, organizations};
 
 use crate::support::http::Call;
 use crate::support::world::{Place, START, Somebody, World, on_each_database};
@@ -433,5 +434,48 @@ fn an_admin_who_is_demoted_does_not_win_a_race() {
             let late = change(&world, &bob, &place, &targets[0], "member").refused().await;
             assert_eq!(late, (403, "insufficient_role".into()));
         }
+    });
+}
+
+/// The gate has let an owner in; before they write, somebody makes a member of them.
+#[test]
+fn the_role_is_asked_again_before_anything_is_written() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let id = OrganizationId::parse(&place.organization).unwrap();
+        let (bob, eve) =
+            (joined(&world, &place, "bob", Owner).await, joined(&world, &place, "eve", Member).await);
+        let path = place.organization_path();
+        let by_bob = |method: Method, path: &str| world.call(method, path).bearer(&bob.access_token);
+        let guest = json!({"email": "guest@example.com"});
+        let calls = [
+            change(&world, &bob, &place, &eve, "owner"),
+            change(&world, &bob, &place, &bob, "owner"),
+            remove(&world, &bob, &place, &eve),
+            by_bob(Method::PUT, &path).json(&json!({"description": "x"})),
+            by_bob(Method::PUT, &path).json(&json!({"name": "x"})),
+            by_bob(Method::POST, &format!("{path}/invitations")).json(&guest),
+            by_bob(Method::DELETE, &path),
+        ];
+        for (number, call) in calls.into_iter().enumerate() {
+            let now = world.clock.now();
+            let mut tx = world.app.db.write().await.unwrap();
+            organization_members::set_role(&mut tx, id, bob.id, Owner, now).await.unwrap();
+            tx.commit().await.unwrap();
+            let mut tx = world.app.db.write().await.unwrap();
+            organizations::lock(&mut tx, id).await.unwrap();
+            let call = tokio::spawn(call.send());
+            tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+            assert!(!call.is_finished(), "{number} waits");
+            organization_members::set_role(&mut tx, id, bob.id, Member, now).await.unwrap();
+            tx.commit().await.unwrap();
+            let answer = call.await.unwrap();
+            let found = (answer.status, answer.code());
+            assert_eq!(found, (403, "insufficient_role".into()), "{number}: {}", answer.text);
+        }
+        assert_eq!(listed(&world, &ada, &place, "?search=eve").await, "eve=member of 1");
+        let read = world.get(&path).bearer(&ada.access_token).data().await;
+        assert_eq!(json!([read["name"], read["description"]]), json!(["Acme", null]));
     });
 }
