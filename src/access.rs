@@ -6,6 +6,7 @@
 mod callers;
 mod members;
 mod models;
+mod project_members;
 mod public;
 mod service;
 mod sessions;
@@ -20,10 +21,11 @@ use http::{HeaderMap, Method, Uri, header};
 pub use callers::{Anyone, CallerScope, Person, PersonScope};
 pub use members::{MemberScope, OrgMember};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
+pub use project_members::{ProjectMember, ProjectMemberScope};
 pub use public::{Open, Public, Visitor};
 pub use service::{Service, ServiceScope};
 pub use sessions::{Session, SessionScope};
-pub use tenants::{Key, KeyScope, Org, OrgScope, Project, ProjectScope};
+pub use tenants::{Held, Key, KeyScope, Org, OrgScope, Project, ProjectScope};
 
 use crate::app::App;
 use crate::config::Management;

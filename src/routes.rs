@@ -12,8 +12,8 @@ use schemars::SchemaGenerator;
 use serde_json::Value;
 
 use crate::access::{
-    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, Open, Org, OrgMember, Person, Project, Public,
-    Service, Session,
+    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, Open, Org, OrgMember, Person, Project,
+    ProjectMember, Public, Service, Session,
 };
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
@@ -76,7 +76,7 @@ pub fn table() -> Vec<Route> {
 #[rustfmt::skip]
 fn public_routes() -> Vec<Route> {
     use OrganizationAction::{Delete, InviteMembers, ManageProjects, Modify, View, ViewBilling, ViewMembers};
-    use ProjectAction::{ManageApiKeys, ViewUsage};
+    use ProjectAction::{ManageApiKeys, ManageMembers, ViewUsage};
     vec![
         // 4.1 Authentication
         post("/v1/auth/register",      Public::Register,      auth::register),
@@ -106,6 +106,18 @@ fn public_routes() -> Vec<Route> {
         get ("/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),
         get ("/v1/organizations/{organization_id}/projects/{project_id}",
              Project(ProjectAction::View), organizations::projects::read),
+        put ("/v1/organizations/{organization_id}/projects/{project_id}",
+             Project(ProjectAction::Modify), organizations::projects::update),
+        delete("/v1/organizations/{organization_id}/projects/{project_id}",
+               Project(ProjectAction::Delete), organizations::projects::delete),
+        post("/v1/organizations/{organization_id}/projects/{project_id}/members",
+             Project(ManageMembers), organizations::projects::members::create),
+        get ("/v1/organizations/{organization_id}/projects/{project_id}/members",
+             Project(ProjectAction::ViewMembers), organizations::projects::members::list),
+        put ("/v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
+             ProjectMember::Managed, organizations::projects::members::update),
+        delete("/v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
+               ProjectMember::ManagedOrLeaving, organizations::projects::members::delete),
         // 4.4 API keys
         post("/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
              Project(ManageApiKeys), organizations::projects::api_keys::create),

@@ -7,6 +7,7 @@ pub mod naming;
 pub mod password;
 pub mod periods;
 pub mod phones;
+pub mod project_membership;
 pub mod projects;
 pub mod rating;
 pub mod restrictions;

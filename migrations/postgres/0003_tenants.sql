@@ -64,6 +64,8 @@ CREATE TRIGGER api_keys_counted AFTER INSERT OR DELETE ON api_keys
 -- Lists are newest first, then by id.
 CREATE INDEX organization_members_list ON organization_members (organization_id, joined_at DESC, user_id);
 CREATE INDEX project_members_list ON project_members (project_id, added_at DESC, user_id);
+-- What members of an organization see besides their own projects.
+CREATE INDEX projects_public ON projects (organization_id) WHERE visibility = 'public';
 
 -- Somebody asked into an organization. It is open until `ended_at`: accepted (then `accepted_by` says by whom), withdrawn,
 -- or replaced after its time; `expired` is computed from `expires_at`. Of the link's token only the hash is kept.
@@ -97,12 +99,13 @@ CREATE TABLE former_api_keys (
     id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     organization_id TEXT COLLATE "C" NOT NULL,
     project_id TEXT COLLATE "C" NOT NULL,
-    name TEXT NOT NULL
+    name TEXT NOT NULL,
+    name_folded TEXT COLLATE "C" NOT NULL
 );
 CREATE FUNCTION leave_api_key_name() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO former_api_keys (id, organization_id, project_id, name)
-        VALUES (OLD.id, OLD.organization_id, OLD.project_id, OLD.name);
+    INSERT INTO former_api_keys (id, organization_id, project_id, name, name_folded)
+        VALUES (OLD.id, OLD.organization_id, OLD.project_id, OLD.name, OLD.name_folded);
     RETURN NULL;
 END;
 $$;

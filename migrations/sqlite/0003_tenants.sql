@@ -48,6 +48,8 @@ END;
 -- Lists are newest first, then by id.
 CREATE INDEX organization_members_list ON organization_members (organization_id, joined_at DESC, user_id);
 CREATE INDEX project_members_list ON project_members (project_id, added_at DESC, user_id);
+-- What members of an organization see besides their own projects.
+CREATE INDEX projects_public ON projects (organization_id) WHERE visibility = 'public';
 
 -- Somebody asked into an organization. It is open until `ended_at`: accepted (then `accepted_by` says by whom), withdrawn,
 -- or replaced after its time; `expired` is computed from `expires_at`. Of the link's token only the hash is kept.
@@ -92,12 +94,13 @@ CREATE TABLE former_api_keys (
     id TEXT NOT NULL PRIMARY KEY,
     organization_id TEXT NOT NULL,
     project_id TEXT NOT NULL,
-    name TEXT NOT NULL
+    name TEXT NOT NULL,
+    name_folded TEXT NOT NULL
 ) STRICT;
 CREATE TRIGGER api_keys_leave_a_name AFTER DELETE ON api_keys
 BEGIN
-    INSERT INTO former_api_keys (id, organization_id, project_id, name)
-        VALUES (OLD.id, OLD.organization_id, OLD.project_id, OLD.name);
+    INSERT INTO former_api_keys (id, organization_id, project_id, name, name_folded)
+        VALUES (OLD.id, OLD.organization_id, OLD.project_id, OLD.name, OLD.name_folded);
 END;
 
 -- The feed of changes: what replicas hold in memory and must drop. A writer takes the next position from the one row of

@@ -107,6 +107,7 @@ pub struct ProjectScope {
     caller: Caller,
     organization_id: OrganizationId,
     project_id: ProjectId,
+    action: ProjectAction,
     role: ProjectRole,
     trail: Trail,
 }
@@ -132,6 +133,58 @@ impl ProjectScope {
     pub fn role(&self) -> ProjectRole {
         self.role
     }
+
+    /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since.
+    ///
+    /// # Errors
+    /// 404 and 403, as at the gate.
+    pub async fn hold(&self, tx: &mut Tx) -> Result<Held, Error> {
+        let standing = self.lock(tx).await?;
+        let role = standing.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
+        Ok(Held { organization_role: standing.organization_role, role })
+    }
+
+    /// The lock and the roles under it. The organization's lock and not the project's own: whoever adds an API key holds
+    /// the project's row too, and on PostgreSQL a second, stronger lock of it for a new name or a removal would wait for
+    /// them while they wait for the first.
+    pub(super) async fn lock(&self, tx: &mut Tx) -> Result<Roles, Error> {
+        store::organizations::lock(tx, self.organization_id).await?;
+        roles(tx, self.organization_id, Some(self.project_id), self.user_id()).await
+    }
+}
+
+/// What the caller is while the lock is held.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Their role in the organization.
+    pub organization_role: Option<OrganizationRole>,
+    /// Their effective role in the project.
+    pub role: ProjectRole,
+}
+
+/// Where somebody stands in a project that is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Roles {
+    pub(super) organization_role: Option<OrganizationRole>,
+    pub(super) role: Option<ProjectRole>,
+}
+
+/// Finds organization and project (404, from the outside in), and what this person is in both.
+async fn roles(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: Option<ProjectId>,
+    user_id: UserId,
+) -> Result<Roles, Error> {
+    let organization_role = store::organization_members::role(tx, organization_id, user_id)
+        .await?
+        .ok_or(Code::OrganizationNotFound)?;
+    let project_id = project_id.ok_or(Code::ProjectNotFound)?;
+    let standing = store::project_members::standing(tx, organization_id, project_id, user_id)
+        .await?
+        .ok_or(Code::ProjectNotFound)?;
+    let role = effective_project_role(organization_role, standing.role, standing.open_to_organization);
+    Ok(Roles { organization_role, role })
 }
 
 impl Access for Project {
@@ -169,32 +222,61 @@ async fn admit_project(
     may_manage: Result<(), Error>,
     app: &App,
 ) -> Result<(ProjectScope, Option<ApiKeyId>), Error> {
-    let organization_id = OrganizationId::parse(named.organization).ok_or(Code::OrganizationNotFound)?;
     let mut tx = app.db.read().await?;
-    let organization_role = store::organization_members::role(&mut tx, organization_id, caller.user_id())
-        .await?
-        .ok_or(Code::OrganizationNotFound)?;
-    let project_id = ProjectId::parse(named.project).ok_or(Code::ProjectNotFound)?;
-    let standing = store::project_members::standing(&mut tx, organization_id, project_id, caller.user_id())
-        .await?
-        .ok_or(Code::ProjectNotFound)?;
+    let found = Found::find(&mut tx, named.organization, named.project, caller).await?;
     let api_key_id = match named.api_key {
         None => None,
         Some(text) => {
             let api_key_id = ApiKeyId::parse(text).ok_or(Code::ApiKeyNotFound)?;
-            if !store::api_keys::exists(&mut tx, project_id, api_key_id).await? {
+            if !store::api_keys::exists(&mut tx, found.project_id, api_key_id).await? {
                 return Err(Code::ApiKeyNotFound.into());
             }
             Some(api_key_id)
         }
     };
-    caller.confine(organization_id, Some(project_id))?;
+    found.confine()?;
     may_manage?;
-    let role = effective_project_role(organization_role, standing.role, standing.open_to_organization)
-        .filter(|role| role.allows(action))
-        .ok_or(Code::InsufficientRole)?;
-    let trail = named.trail.clone();
-    Ok((ProjectScope { caller, organization_id, project_id, role, trail }, api_key_id))
+    Ok((found.admit(action, |role| role.allows(action), named.trail.clone())?, api_key_id))
+}
+
+/// A project that is there, and where its caller stands; nothing is allowed yet.
+pub(super) struct Found {
+    pub(super) caller: Caller,
+    pub(super) project_id: ProjectId,
+    organization_id: OrganizationId,
+    role: Option<ProjectRole>,
+}
+
+impl Found {
+    /// 404, from the outside in.
+    pub(super) async fn find(
+        tx: &mut Tx,
+        organization: &str,
+        project: &str,
+        caller: Caller,
+    ) -> Result<Self, Error> {
+        let organization_id = OrganizationId::parse(organization).ok_or(Code::OrganizationNotFound)?;
+        let project_id = ProjectId::parse(project);
+        let role = roles(tx, organization_id, project_id, caller.user_id()).await?.role;
+        Ok(Self { caller, project_id: project_id.ok_or(Code::ProjectNotFound)?, organization_id, role })
+    }
+
+    /// 403 for an API key outside its own project.
+    pub(super) fn confine(&self) -> Result<(), Error> {
+        self.caller.confine(self.organization_id, Some(self.project_id))
+    }
+
+    /// 403 without a role that is `allowed`.
+    pub(super) fn admit(
+        self,
+        action: ProjectAction,
+        allowed: impl FnOnce(ProjectRole) -> bool,
+        trail: Trail,
+    ) -> Result<ProjectScope, Error> {
+        let role = self.role.filter(|role| allowed(*role)).ok_or(Code::InsufficientRole)?;
+        let Self { caller, organization_id, project_id, .. } = self;
+        Ok(ProjectScope { caller, organization_id, project_id, action, role, trail })
+    }
 }
 
 /// An action on the API key in the path.

@@ -185,8 +185,12 @@ async fn compose(app: &App, mail: &QueuedMail) -> Result<Option<Message>, Error>
         Template::OrganizationDeleted => {
             Some(templates::organization_deleted(&user.email, url, username, &mail.about))
         }
-        // An invitation is written above; nothing queues the others yet.
-        Template::Invitation | Template::AddedToProject | Template::ProjectDeleted => None,
+        Template::AddedToProject => {
+            Some(templates::added_to_project(&user.email, url, username, &mail.about))
+        }
+        Template::ProjectDeleted => Some(templates::project_deleted(&user.email, url, username, &mail.about)),
+        // Written above.
+        Template::Invitation => None,
     })
 }
 

@@ -102,6 +102,44 @@ pub fn organization_deleted(to: &str, public_url: &str, username: &str, about: &
     .write(to)
 }
 
+/// Tells somebody that they belong to a project now.
+pub fn added_to_project(to: &str, public_url: &str, username: &str, about: &About) -> Message {
+    let [project, organization, by, role] = [&about.project, &about.organization, &about.by, &about.role]
+        .map(|text| one_line(text.as_deref().unwrap_or_default()));
+    Letter {
+        subject: &format!("You were added to {project}"),
+        username,
+        opening: &format!(
+            "{by} has added you to the project {project}\nof the organization {organization}.\nYour role there: {role}."
+        ),
+        link: None,
+        closing: &format!(
+            "If you do not know what this is about, you can leave the project, or ask\n{by} or whoever runs {}.",
+            public_url.trim_end_matches('/')
+        ),
+    }
+    .write(to)
+}
+
+/// Tells a member that the project is gone.
+pub fn project_deleted(to: &str, public_url: &str, username: &str, about: &About) -> Message {
+    let [project, organization, by] = [&about.project, &about.organization, &about.by]
+        .map(|text| one_line(text.as_deref().unwrap_or_default()));
+    Letter {
+        subject: &format!("{project} was deleted"),
+        username,
+        opening: &format!(
+            "{by} has deleted the project {project}\nof the organization {organization}.\nIts API keys no longer work."
+        ),
+        link: None,
+        closing: &format!(
+            "Your account stays. If this should not have happened, ask {by} or whoever\nruns {}.",
+            public_url.trim_end_matches('/')
+        ),
+    }
+    .write(to)
+}
+
 /// What every mail is made of. Lines of ours are short already, so that plain text stays plain.
 struct Letter<'a> {
     subject: &'a str,

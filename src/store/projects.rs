@@ -1,11 +1,12 @@
 //! Projects inside organizations.
 
+pub mod listing;
+
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::money::Ppm;
-use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole, Visibility};
-use crate::store::{Page, contains_pattern};
+use crate::roles::Visibility;
 
 /// A row of `projects`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,75 +117,49 @@ pub async fn detail(
         .await
 }
 
-/// A project and the caller's explicit role in it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ListedProject {
-    /// The row.
-    pub project: Project,
-    /// The caller's explicit role.
-    pub role: Option<ProjectRole>,
-    /// Whether every member of the organization may view it.
-    pub open_to_organization: bool,
+/// What a change writes.
+pub struct Changes<'a> {
+    /// The row as it will be.
+    pub row: &'a Project,
+    /// The name's form for comparing, when it has changed.
+    pub name_folded: Option<&'a str>,
 }
 
-impl FromRow for ListedProject {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let role: Option<String> = row.get("role")?;
-        Ok(Self {
-            project: Project::from_row(row)?,
-            role: role.as_deref().and_then(ProjectRole::parse),
-            open_to_organization: row.get("open_to_organization")?,
-        })
-    }
+/// Writes new values.
+///
+/// # Errors
+/// `Unique` with `ProjectName`.
+pub async fn update(tx: &mut Tx, changes: &Changes<'_>) -> Result<(), db::Error> {
+    let row = changes.row;
+    sql("UPDATE projects SET name = $3, name_folded = COALESCE($4, name_folded), description = $5, model = $6,
+                max_tokens = $7, temperature_ppm = $8, visibility = $9, updated_at = $10
+         WHERE id = $2 AND organization_id = $1")
+    .bind(row.organization_id)
+    .bind(row.id)
+    .bind(row.name.as_str())
+    .bind(changes.name_folded)
+    .bind(row.description.as_deref())
+    .bind(row.model.as_deref())
+    .bind(row.max_tokens)
+    .bind(row.temperature.and_then(Ppm::to_i64))
+    .bind(row.visibility.as_str())
+    .bind(row.updated_at)
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
-/// Which projects a list shows: those that the caller can view.
-#[derive(Clone, Debug)]
-pub struct Filter {
-    /// The tenant.
-    pub organization_id: OrganizationId,
-    /// The caller.
-    pub user_id: UserId,
-    /// The caller's role in the organization.
-    pub organization_role: OrganizationRole,
-    /// Only this one, for an API key.
-    pub only: Option<ProjectId>,
-    /// Only those whose folded name holds this.
-    pub search_folded: String,
-    /// Only those in which the caller has this effective role.
-    pub role: Option<ProjectRole>,
-}
-
-// $3 = 1: the caller manages every project, and so is owner of each (`roles::effective_project_role`).
-const LISTED: &str = "FROM projects p JOIN organizations o ON o.id = p.organization_id
-     LEFT JOIN project_members m ON m.project_id = p.id AND m.user_id = $2
-     WHERE p.organization_id = $1
-       AND ($3 = 1 OR m.role IS NOT NULL OR (p.visibility = 'public' AND o.allow_public_projects = 1))
-       AND ($4 = '' OR p.id = $4) AND p.name_folded LIKE $5 ESCAPE '\\'
-       AND ($6 = '' OR CASE WHEN $3 = 1 THEN 'owner' ELSE COALESCE(m.role, 'viewer') END = $6)";
-
-/// One page of them, newest first.
-pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ListedProject>, db::Error> {
-    let text = format!(
-        "SELECT p.*, m.role AS role,
-                CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization
-         {LISTED} ORDER BY p.created_at DESC, p.id LIMIT $7 OFFSET $8"
-    );
-    bind(sql(text), filter).bind(page.page_size).bind(page.offset()).all(tx).await
-}
-
-/// How many there are.
-pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
-    let (count,): (i64,) = bind(sql(format!("SELECT COUNT(*) AS value {LISTED}")), filter).one(tx).await?;
-    Ok(count)
-}
-
-fn bind(statement: db::Statement, filter: &Filter) -> db::Statement {
-    statement
-        .bind(filter.organization_id)
-        .bind(filter.user_id)
-        .bind(filter.organization_role.allows(OrganizationAction::ManageProjects))
-        .bind(filter.only.map(|id| id.to_string()).unwrap_or_default())
-        .bind(contains_pattern(&filter.search_folded))
-        .bind(filter.role.map_or("", ProjectRole::as_str))
+/// Removes the project with its keys and memberships. What was used stays, and the names of the keys.
+pub async fn remove(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+) -> Result<(), db::Error> {
+    sql("DELETE FROM projects WHERE id = $2 AND organization_id = $1")
+        .bind(organization_id)
+        .bind(project_id)
+        .heavy()
+        .execute(tx)
+        .await?;
+    Ok(())
 }

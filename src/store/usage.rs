@@ -22,9 +22,14 @@ impl FromRow for Payer {
     }
 }
 
-/// The tenant and project of a key; an expired key still pays for what it was used for.
+/// The tenant and project of a key; an expired or deleted key still pays for what it was used for.
 pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, db::Error> {
-    sql("SELECT organization_id, project_id FROM api_keys WHERE id = $1").bind(api_key_id).optional(tx).await
+    // One statement: between two, a key could have gone from the one table to the other.
+    sql("SELECT organization_id, project_id FROM api_keys WHERE id = $1
+         UNION ALL SELECT organization_id, project_id FROM former_api_keys WHERE id = $1")
+    .bind(api_key_id)
+    .optional(tx)
+    .await
 }
 
 /// An event, rated.
@@ -274,7 +279,7 @@ impl FromRow for KeyDayUsage {
     }
 }
 
-/// The days of a project on which something was used, key by key, oldest first.
+/// The days of a project on which something was used, key by key, oldest first. Deleted keys keep their name.
 pub async fn by_key_and_day(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -282,13 +287,15 @@ pub async fn by_key_and_day(
     range: Range,
 ) -> Result<Vec<KeyDayUsage>, db::Error> {
     sql(format!(
-        "SELECT d.day AS day, d.kind AS kind, d.api_key_id AS api_key_id, k.name AS api_key_name,
+        "SELECT d.day AS day, d.kind AS kind, d.api_key_id AS api_key_id,
+                COALESCE(k.name, f.name, d.api_key_id) AS api_key_name,
                 requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico
          FROM (SELECT day, kind, api_key_id, {SUMS} FROM usage_daily
                WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4
                GROUP BY day, kind, api_key_id) d
-         JOIN api_keys k ON k.id = d.api_key_id
-         ORDER BY d.day, k.name_folded, d.api_key_id, d.kind"
+         LEFT JOIN api_keys k ON k.id = d.api_key_id
+         LEFT JOIN former_api_keys f ON f.id = d.api_key_id
+         ORDER BY d.day, COALESCE(k.name_folded, f.name_folded, ''), d.api_key_id, d.kind"
     ))
     .bind(organization_id)
     .bind(project_id)

@@ -107,6 +107,12 @@ DELETE /v1/organizations/{organization_id}/members/{member_id}
 POST /v1/organizations/{organization_id}/projects
 GET /v1/organizations/{organization_id}/projects
 GET /v1/organizations/{organization_id}/projects/{project_id}
+PUT /v1/organizations/{organization_id}/projects/{project_id}
+DELETE /v1/organizations/{organization_id}/projects/{project_id}
+POST /v1/organizations/{organization_id}/projects/{project_id}/members
+GET /v1/organizations/{organization_id}/projects/{project_id}/members
+PUT /v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}
+DELETE /v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}
 POST /v1/organizations/{organization_id}/projects/{project_id}/api-keys
 GET /v1/organizations/{organization_id}/projects/{project_id}/api-keys
 GET /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}

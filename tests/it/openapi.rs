@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use tollkeeper::clock::Time;
 use tollkeeper::openapi;
-use tollkeeper::roles::OrganizationRole;
+use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::routes::{self, Listener, Route};
 
 use crate::support::http::{Answer, Call};
@@ -349,6 +349,7 @@ async fn scene(world: &World) -> Scene {
     world.ask("/service/v1/usage", &json!({ "events": events })).bare().await;
     let member = world.somebody("extra").await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
+    world.join_project(&place, &member, ProjectRole::Viewer).await;
     Scene { ada, place, key_id, member_id: member.id.to_string() }
 }
 
@@ -453,7 +454,12 @@ fn what_is_written_is_what_is_documented() {
         world.somebody("kim").await;
         world.post("/v1/auth/forgot-password", &json!({"email": "kim@example.com"})).data().await;
         let reset = world.mailed_token("kim@example.com").await;
+        let newcomer = world.somebody("newcomer").await.id.to_string();
         let good: BTreeMap<_, _> = [
+            (
+                "/v1/organizations/{organization_id}/projects/{project_id}/members",
+                json!({"user_id": newcomer, "role": "viewer"}),
+            ),
             ("/v1/auth/login", json!({"email": "eve@example.com", "password": PASSWORD})),
             ("/v1/auth/verify-email", json!({ "token": verification })),
             (
@@ -490,8 +496,15 @@ fn what_is_written_is_what_is_documented() {
                 answer
             };
             let answer = send(example).await;
-            // Only what is secret in it is nobody's, and a name may be in use.
-            let allowed = ["", "invalid_token", "invalid_credentials", "wrong_password", "name_taken"];
+            // Only what is secret in it is nobody's.
+            let allowed = [
+                "",
+                "invalid_token",
+                "invalid_credentials",
+                "wrong_password",
+                "user_not_found",
+                "name_taken",
+            ];
             assert!(allowed.contains(&answer.code().as_str()), "{route:?} {example}: {}", answer.text);
             if route.method == Method::DELETE {
                 assert_eq!(answer.status, 200, "{route:?}: {}", answer.text);

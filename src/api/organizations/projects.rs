@@ -1,26 +1,33 @@
 //! `/v1/organizations/{organization_id}/projects` and `…/{project_id}` (section 4.3).
 
 pub mod api_keys;
+pub mod members;
 pub mod usage;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::{OrgScope, ProjectScope};
+use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
 use crate::clock::Time;
-use crate::error::{Code, Error};
-use crate::ids::{OrganizationId, ProjectId};
+use crate::db::Tx;
+use crate::error::{Code, Detail, Error};
+use crate::ids::{MailId, OrganizationId, ProjectId};
 use crate::input::types::{DescriptionText, Integer, Name, Temperature, Text};
-use crate::input::{Body, Fields, Nothing, Query, Record};
+use crate::input::{Body, Fields, Nothing, Patch, Query, Record};
 use crate::money::Ppm;
 use crate::reply::{Enveloped, ok};
 use crate::roles::{ProjectRole, Visibility, effective_project_role};
+use crate::rules::naming::Problem;
 use crate::rules::projects::{check_settings, check_visibility};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
-use crate::store::projects::{Filter, Project as ProjectRow};
+use crate::store::changes::Change;
+use crate::store::outbox::{About, Template};
+use crate::store::projects::listing::{self, Filter};
+use crate::store::projects::{Changes, Project as ProjectRow};
 
 /// A new project.
 #[derive(Debug)]
@@ -106,6 +113,7 @@ pub async fn create(
         updated_at: now,
     };
     let mut tx = app.db.write().await?;
+    scope.hold(&mut tx).await?;
     let organization = store::organizations::detail(&mut tx, scope.organization_id())
         .await?
         .ok_or(Code::OrganizationNotFound)?;
@@ -168,8 +176,7 @@ pub async fn list(
         role: query.filter,
     };
     let mut tx = app.db.read().await?;
-    let total = store::projects::count(&mut tx, &filter).await?;
-    let rows = store::projects::list(&mut tx, &filter, query.page).await?;
+    let (total, rows) = listing::list(&mut tx, &filter, query.page).await?;
     let projects = rows.into_iter().map(|row| ListedProject {
         id: row.project.id,
         name: row.project.name,
@@ -232,4 +239,153 @@ pub async fn read(app: App, scope: ProjectScope, _: Nothing) -> Result<Enveloped
         api_keys_count: detail.api_keys_count,
         usage: UsageTotals { tokens: totals.tokens, requests: totals.requests },
     }))
+}
+
+/// New values for a project; what is left out stays.
+#[derive(Debug)]
+pub struct UpdateProject {
+    name: Option<Name>,
+    description: Patch<DescriptionText>,
+    settings: Patch<UpdateSettings>,
+    visibility: Option<Visibility>,
+}
+
+impl Record for UpdateProject {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let name = fields.change("name");
+        let description = fields.patch("description");
+        let settings = fields.patch_object("settings");
+        let visibility = fields.change("visibility");
+        Some(Self { name: name?, description: description?, settings: settings?, visibility: visibility? })
+    }
+}
+
+#[derive(Debug)]
+struct UpdateSettings {
+    model: Patch<Text<128>>,
+    max_tokens: Patch<Integer<1, 1_000_000_000>>,
+    temperature: Patch<Temperature>,
+}
+
+impl Record for UpdateSettings {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let model = fields.patch::<Text<128>>("model");
+        let max_tokens = fields.patch("max_tokens");
+        let temperature = fields.patch("temperature");
+        // What they come to together with the old ones is held against each other later.
+        if let (Some(app), Some(Patch::Set(id))) = (fields.app(), &model)
+            && let Err((field, problem)) = check_settings(&app.catalog, Some(&id.0), None)
+        {
+            fields.problem::<()>(field, problem.code, problem.message);
+        }
+        Some(Self { model: model?, max_tokens: max_tokens?, temperature: temperature? })
+    }
+}
+
+impl UpdateProject {
+    /// The project after the patch.
+    fn onto(self, before: &ProjectRow) -> ProjectRow {
+        let mut row = before.clone();
+        row.name = self.name.map_or(row.name, |name| name.display);
+        row.description = self.description.map(|text| text.0).onto(row.description);
+        row.visibility = self.visibility.unwrap_or(row.visibility);
+        match self.settings {
+            Patch::Keep => {}
+            Patch::Clear => (row.model, row.max_tokens, row.temperature) = (None, None, None),
+            Patch::Set(settings) => {
+                row.model = settings.model.map(|id| id.0).onto(row.model);
+                row.max_tokens = settings.max_tokens.map(|tokens| tokens.0).onto(row.max_tokens);
+                row.temperature = settings.temperature.map(|value| value.0).onto(row.temperature);
+            }
+        }
+        row
+    }
+}
+
+/// A project after a change.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UpdatedProject {
+    id: ProjectId,
+    name: String,
+    description: Option<String>,
+    updated_at: Time,
+    settings: Settings,
+}
+
+/// PUT /v1/organizations/{organization_id}/projects/{project_id}. What changes nothing leaves `updated_at` as it was.
+pub async fn update(
+    app: App,
+    scope: ProjectScope,
+    Body(body): Body<UpdateProject>,
+) -> Result<Enveloped<UpdatedProject>, Error> {
+    let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), app.clock.now());
+    let mut tx = app.db.write().await?;
+    scope.hold(&mut tx).await?;
+    let organization = store::organizations::detail(&mut tx, organization_id).await?;
+    let allow_public = organization.ok_or(Code::OrganizationNotFound)?.organization.allow_public_projects;
+    let before =
+        store::projects::detail(&mut tx, organization_id, id).await?.ok_or(Code::ProjectNotFound)?.project;
+    check_visibility(body.visibility.unwrap_or(Visibility::Private), allow_public)?;
+    let name_folded = body.name.as_ref().map(|name| name.folded.clone());
+    let mut row = body.onto(&before);
+    if (&row.model, row.max_tokens) != (&before.model, before.max_tokens) {
+        check_settings(&app.catalog, row.model.as_deref(), row.max_tokens).map_err(in_settings)?;
+    }
+    if row != before {
+        row.updated_at = now;
+        let changes = Changes { row: &row, name_folded: name_folded.as_deref() };
+        store::projects::update(&mut tx, &changes).await?;
+        let (action, target) = (Action::ProjectChanged, id.to_string());
+        let event = Event { action, target, organization_id: Some(organization_id) };
+        store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    }
+    tx.commit().await?;
+    Ok(ok(UpdatedProject {
+        id,
+        name: row.name,
+        description: row.description,
+        updated_at: row.updated_at,
+        settings: Settings { model: row.model, max_tokens: row.max_tokens, temperature: row.temperature },
+    }))
+}
+
+fn in_settings((field, problem): (&'static str, Problem)) -> Error {
+    let (param, code, message) = (format!("settings.{field}"), problem.code, problem.message);
+    Error::invalid(vec![Detail { param, code, message }])
+}
+
+/// DELETE /v1/organizations/{organization_id}/projects/{project_id}: with its keys and memberships. What was used stays on
+/// record. Members are told by mail, but for whoever did it.
+pub async fn delete(app: App, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+    let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), app.clock.now());
+    let mut tx = app.db.write().await?;
+    scope.hold(&mut tx).await?;
+    let about = about(&mut tx, &scope).await?;
+    let addresses = store::project_members::addresses(&mut tx, id, scope.user_id()).await?;
+    let mails: Vec<_> = addresses.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
+    store::outbox::insert_all(&mut tx, Template::ProjectDeleted, &mails, &about, now).await?;
+    store::projects::remove(&mut tx, organization_id, id).await?;
+    let (action, target) = (Action::ProjectDeleted, id.to_string());
+    let event = Event { action, target, organization_id: Some(organization_id) };
+    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    store::changes::record(&mut tx, Change::Project(id), now).await?;
+    tx.commit().await?;
+    app.outbox.notify_one();
+    Ok(ok(Message { message: "The project is deleted.".to_owned() }))
+}
+
+/// What a mail about this project says of it, and of who did it.
+async fn about(tx: &mut Tx, scope: &ProjectScope) -> Result<About, Error> {
+    let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
+    let organization =
+        store::organizations::detail(tx, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
+    let project =
+        store::projects::detail(tx, organization_id, project_id).await?.ok_or(Code::ProjectNotFound)?;
+    let by = store::users::by_id(tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
+    Ok(About {
+        organization: Some(organization.organization.name),
+        project: Some(project.project.name),
+        by: Some(by.username),
+        ..About::default()
+    })
 }

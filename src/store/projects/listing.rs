@@ -1,0 +1,177 @@
+//! The projects of an organization that somebody can view.
+//!
+//! What is asked depends on who asks, so that an index answers each: whoever manages the organization's projects sees
+//! all of them, a member sees their own and the public ones, an API key sees its own project at most.
+
+use crate::db::{self, FromRow, Row, Statement, Tx, sql};
+use crate::ids::{OrganizationId, ProjectId, UserId};
+use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
+use crate::store::projects::Project;
+use crate::store::window::Window;
+use crate::store::{Page, contains_pattern};
+
+/// A project and the caller's explicit role in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListedProject {
+    /// The row.
+    pub project: Project,
+    /// The caller's explicit role; not asked for where they manage every project.
+    pub role: Option<ProjectRole>,
+    /// Whether every member of the organization may view it; not asked for where they manage every project.
+    pub open_to_organization: bool,
+}
+
+impl FromRow for ListedProject {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let role: Option<String> = row.get("role")?;
+        Ok(Self {
+            project: Project::from_row(row)?,
+            role: role.as_deref().and_then(ProjectRole::parse),
+            open_to_organization: row.get("open_to_organization")?,
+        })
+    }
+}
+
+/// Which projects a list shows: those that the caller can view.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// The tenant.
+    pub organization_id: OrganizationId,
+    /// The caller.
+    pub user_id: UserId,
+    /// The caller's role in the organization.
+    pub organization_role: OrganizationRole,
+    /// Only this one, for an API key.
+    pub only: Option<ProjectId>,
+    /// Only those whose folded name holds this.
+    pub search_folded: String,
+    /// Only those in which the caller has this effective role.
+    pub role: Option<ProjectRole>,
+}
+
+impl Filter {
+    /// Whether the caller manages every project, and so is owner of each (`roles::effective_project_role`).
+    fn manages(&self) -> bool {
+        self.organization_role.allows(OrganizationAction::ManageProjects)
+    }
+}
+
+/// All projects, newest first: the index steps over what comes before the page, the table is asked for its rows only.
+/// `CROSS JOIN` keeps SQLite to this order.
+pub const FROM_START: &str = "SELECT p.*, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
+     FROM (SELECT id FROM projects WHERE organization_id = $1 ORDER BY created_at DESC, id LIMIT $2 OFFSET $3) page
+     CROSS JOIN projects p WHERE p.id = page.id ORDER BY p.created_at DESC, p.id";
+
+/// The same, stepping over what comes after the page.
+pub const FROM_END: &str = "SELECT p.*, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
+     FROM (SELECT id FROM projects WHERE organization_id = $1 ORDER BY created_at, id DESC LIMIT $2 OFFSET $3) page
+     CROSS JOIN projects p WHERE p.id = page.id ORDER BY p.created_at DESC, p.id";
+
+/// All projects with such a name, newest first.
+pub const SEARCHED: &str = "SELECT p.*, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
+     FROM projects p WHERE p.organization_id = $1 AND p.name_folded LIKE $2 ESCAPE '\\'
+     ORDER BY p.created_at DESC, p.id LIMIT $3 OFFSET $4";
+
+const SEARCHED_COUNT: &str =
+    "SELECT COUNT(*) FROM projects p WHERE p.organization_id = $1 AND p.name_folded LIKE $2 ESCAPE '\\'";
+
+/// A member's own projects, and the public ones that they don't belong to while the organization allows such.
+const VISIBLE: &str = "FROM (SELECT m.project_id AS id, m.role AS role, 0 AS open_to_organization
+           FROM project_members m WHERE m.user_id = $2
+           UNION ALL
+           SELECT q.id AS id, NULL AS role, 1 AS open_to_organization FROM projects q
+           WHERE q.organization_id = $1 AND q.visibility = 'public'
+             AND EXISTS (SELECT 1 FROM organizations o WHERE o.id = $1 AND o.allow_public_projects = 1)
+             AND NOT EXISTS (SELECT 1 FROM project_members n WHERE n.project_id = q.id AND n.user_id = $2)) v
+     CROSS JOIN projects p
+     WHERE p.id = v.id AND p.organization_id = $1 AND p.name_folded LIKE $3 ESCAPE '\\'
+       AND ($4 = '' OR COALESCE(v.role, 'viewer') = $4)";
+
+/// One project, if the caller can view it.
+const ONE: &str = "FROM projects p JOIN organizations o ON o.id = p.organization_id
+     LEFT JOIN project_members m ON m.project_id = p.id AND m.user_id = $2
+     WHERE p.id = $5 AND p.organization_id = $1 AND p.name_folded LIKE $3 ESCAPE '\\'
+       AND ($6 = 1 OR m.role IS NOT NULL OR (p.visibility = 'public' AND o.allow_public_projects = 1))
+       AND ($4 = '' OR CASE WHEN $6 = 1 THEN 'owner' ELSE COALESCE(m.role, 'viewer') END = $4)";
+
+/// One page of what the caller can view, newest first, and how much that is in all.
+pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ListedProject>), db::Error> {
+    match filter.only {
+        Some(only) => one(tx, filter, only, page).await,
+        None if !filter.manages() => visible(tx, filter, page).await,
+        None => match filter.role {
+            None | Some(ProjectRole::Owner) => all(tx, filter, page).await,
+            Some(_) => Ok((0, Vec::new())),
+        },
+    }
+}
+
+async fn all(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ListedProject>), db::Error> {
+    let organization_id = filter.organization_id;
+    if filter.search_folded.is_empty() {
+        // However large the organization is, its count stands beside it.
+        let count: Option<(i64,)> = sql("SELECT projects_count FROM organizations WHERE id = $1")
+            .bind(organization_id)
+            .optional(tx)
+            .await?;
+        let total = count.map_or(0, |(count,)| count);
+        let rows = match page.window(total) {
+            Some(window) => stretch(tx, organization_id, window).await?,
+            None => Vec::new(),
+        };
+        return Ok((total, rows));
+    }
+    let pattern = contains_pattern(&filter.search_folded);
+    let count = sql(SEARCHED_COUNT).bind(organization_id).bind(pattern.as_str());
+    let (total,): (i64,) = count.heavy().one(tx).await?;
+    let rows = sql(SEARCHED).bind(organization_id).bind(pattern).bind(page.page_size).bind(page.offset());
+    Ok((total, rows.heavy().all(tx).await?))
+}
+
+async fn stretch(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    window: Window,
+) -> Result<Vec<ListedProject>, db::Error> {
+    let text = if window.from_end { FROM_END } else { FROM_START };
+    sql(text).bind(organization_id).bind(window.limit).bind(window.offset).all(tx).await
+}
+
+/// The text of a member's page.
+pub fn visible_page() -> String {
+    format!(
+        "SELECT p.*, v.role AS role, v.open_to_organization AS open_to_organization {VISIBLE}
+         ORDER BY p.created_at DESC, p.id LIMIT $5 OFFSET $6"
+    )
+}
+
+async fn visible(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ListedProject>), db::Error> {
+    let count = bind(sql(format!("SELECT COUNT(*) {VISIBLE}")), filter);
+    let (total,): (i64,) = count.heavy().one(tx).await?;
+    let rows = bind(sql(visible_page()), filter).bind(page.page_size).bind(page.offset());
+    Ok((total, rows.heavy().all(tx).await?))
+}
+
+async fn one(
+    tx: &mut Tx,
+    filter: &Filter,
+    only: ProjectId,
+    page: Page,
+) -> Result<(i64, Vec<ListedProject>), db::Error> {
+    let text = format!(
+        "SELECT p.*, m.role AS role,
+                CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization
+         {ONE}"
+    );
+    let row = bind(sql(text), filter).bind(only).bind(filter.manages()).optional(tx).await?;
+    let total = i64::from(row.is_some());
+    Ok((total, row.into_iter().filter(|_| page.window(total).is_some()).collect()))
+}
+
+fn bind(statement: Statement, filter: &Filter) -> Statement {
+    statement
+        .bind(filter.organization_id)
+        .bind(filter.user_id)
+        .bind(contains_pattern(&filter.search_folded))
+        .bind(filter.role.map_or("", ProjectRole::as_str))
+}
