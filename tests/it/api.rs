@@ -6,4 +6,6 @@ mod invitations;
 mod members;
 mod models;
 mod organizations;
+mod project_members;
+mod projects;
 mod usage;
