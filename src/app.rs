@@ -17,6 +17,7 @@ use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
 use crate::live::feed::{self, Feed};
 use crate::live::keyring::Keyring;
+use crate::live::last_uses::LastUses;
 use crate::live::limiter::Limiter;
 use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
@@ -58,6 +59,8 @@ pub struct Parts {
     pub feed: Feed,
     /// API keys in memory.
     pub keyring: Keyring,
+    /// Uses of keys that aren't written yet.
+    pub last_uses: LastUses,
     /// Sessions in memory.
     pub sessions: Sessions,
     /// Request rates in memory.
@@ -121,6 +124,7 @@ impl App {
             service_token,
             feed: Feed::new(),
             keyring: Keyring::new(),
+            last_uses: LastUses::default(),
             sessions: Sessions::new(),
             limiter: Limiter::new(),
             outbox: Notify::new(),

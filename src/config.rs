@@ -125,6 +125,8 @@ pub struct ApiKeys {
     pub prefix: String,
     /// Whether a key's secret is kept sealed, so that a rotation can return the previous one.
     pub keep_sealed: bool,
+    /// How long the previous secret of a rotated key stays good, in hours.
+    pub rotation_grace_hours: u32,
 }
 
 /// Table `passwords`.
@@ -166,7 +168,12 @@ impl Default for Config {
                 login_failures: 10,
             },
             billing: Billing { credit_limit: Nano::from_units(100_000_000_000), currency: "USD".to_owned() },
-            api_keys: ApiKeys { management: Management::Full, prefix: "tk_".to_owned(), keep_sealed: true },
+            api_keys: ApiKeys {
+                management: Management::Full,
+                prefix: "tk_".to_owned(),
+                keep_sealed: true,
+                rotation_grace_hours: 24,
+            },
             // One core stays free for everything else.
             passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 64 },
         }

@@ -7,14 +7,17 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
-use crate::live::feed;
+use crate::live::{feed, last_uses};
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 
+/// How often the last uses of keys are written.
+const NOTE_EVERY: Duration = Duration::from_secs(3);
+
 /// Runs every job until it is dropped. A job that fails says so in the log and goes on at its next turn.
 pub async fn run(app: App) {
-    tokio::join!(follow_changes(&app), send_mail(&app), clean(&app));
+    tokio::join!(follow_changes(&app), send_mail(&app), note_uses(&app), clean(&app));
 }
 
 /// Learns what other replicas have changed: at once where the database can call, and by looking.
@@ -44,6 +47,23 @@ async fn send_mail(app: &App) {
         tokio::select! {
             () = app.outbox.notified() => {}
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
+}
+
+/// Writes what would be lost with the process: the last thing that a server does.
+pub async fn finish(app: &App) {
+    if let Err(error) = last_uses::flush(app).await {
+        tracing::warn!("the last uses of {} keys are lost: {error}", app.last_uses.len());
+    }
+}
+
+/// Writes when and from where keys were used last.
+async fn note_uses(app: &App) {
+    loop {
+        tokio::time::sleep(NOTE_EVERY).await;
+        if let Err(error) = last_uses::flush(app).await {
+            tracing::warn!("last uses of keys: {error}");
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod epochs;
 pub mod feed;
 pub mod keyring;
+pub mod last_uses;
 pub mod limiter;
 pub mod sessions;
 pub mod signing_keys;

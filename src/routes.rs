@@ -125,6 +125,12 @@ fn public_routes() -> Vec<Route> {
              Project(ManageApiKeys), organizations::projects::api_keys::list),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
              Key(ManageApiKeys), organizations::projects::api_keys::read),
+        put ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
+             Key(ManageApiKeys), organizations::projects::api_keys::update),
+        delete("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
+             Key(ManageApiKeys), organizations::projects::api_keys::delete),
+        post("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
+             Key(ManageApiKeys), organizations::projects::api_keys::rotate),
         // 4.5 Billing and usage
         get ("/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/usage",

@@ -11,4 +11,5 @@ pub mod project_membership;
 pub mod projects;
 pub mod rating;
 pub mod restrictions;
+pub mod rotation;
 pub mod throttling;

@@ -299,6 +299,14 @@ impl KeyScope {
     pub fn api_key_id(&self) -> ApiKeyId {
         self.api_key_id
     }
+    /// The tenant.
+    pub fn organization_id(&self) -> OrganizationId {
+        self.project.organization_id
+    }
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.project.trail
+    }
 }
 
 impl Access for Key {

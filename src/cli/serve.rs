@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::{log, server};
+use crate::{jobs, log, server};
 
 /// How long blocking work, such as a commit that waits for the disk, may go on after everything else has ended.
 const THREADS_GRACE: Duration = Duration::from_secs(1);
@@ -18,7 +18,9 @@ pub fn run(config: Config) -> Result<(), String> {
     let outcome = runtime.block_on(async {
         let stop = stop_signal()?;
         let app = App::new(config, Clock::System)?;
-        server::run_until(app, stop).await
+        let outcome = server::run_until(app.clone(), stop).await;
+        jobs::finish(&app).await;
+        outcome
     });
     // A thread may wait for a lock that another process holds; the end doesn't wait for that thread.
     runtime.shutdown_timeout(THREADS_GRACE);

@@ -6,6 +6,7 @@ use super::Config;
 use super::document::Value;
 use super::readers::{self as read, Read};
 use super::types::HIDDEN;
+use crate::rules::rotation::LONGEST_GRACE_HOURS;
 
 /// A key of the configuration.
 pub struct Key {
@@ -138,6 +139,11 @@ pub const KEYS: &[Key] = &[
         "api_keys.keep_sealed",
         |c, v| put(&mut c.api_keys.keep_sealed, read::boolean(v)),
         |c| flag(c.api_keys.keep_sealed),
+    ),
+    key(
+        "api_keys.rotation_grace_hours",
+        |c, v| put(&mut c.api_keys.rotation_grace_hours, read::whole(v, 0..=LONGEST_GRACE_HOURS)),
+        |c| number(c.api_keys.rotation_grace_hours),
     ),
     key(
         "passwords.hash_threads",

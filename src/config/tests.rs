@@ -83,6 +83,7 @@ currency = "USD"
 management = "full"
 prefix = "tk_"
 keep_sealed = true
+rotation_grace_hours = 24
 
 [passwords]
 hash_threads = {}

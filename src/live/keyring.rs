@@ -33,24 +33,26 @@ const CAPACITY_KEYS: usize = 1_000_000;
 const CAPACITY_UNKNOWN: usize = 16_384;
 
 impl LiveKey {
-    /// Refuses an address that isn't allowed; an unknown one isn't where there is a list.
+    /// Refuses an address that isn't allowed; an unknown one isn't where there is a list. The first thing that is asked
+    /// about a use: an allowed one is noted as where the key was used from.
     pub fn admit_address(&self, address: Option<IpAddr>) -> Result<(), Error> {
         if restrictions::ip_allowed(self.allowed_ips.as_ref(), address) {
+            self.last_use.from(address);
             Ok(())
         } else {
             Err(Code::IpNotAllowed.into())
         }
     }
 
-    /// Counts one request against the key's own rate.
+    /// Counts one request against the key's own rate. What is let through is a use of the key.
     pub fn admit_rate(&self, app: &App, now: Time) -> Result<(), Error> {
-        let Some(per_minute) = self.rate_limit else {
-            return Ok(());
-        };
-        match app.limiter.check(limiter::key_for("api_key", Who::Id(self.id.as_u128())), per_minute, now) {
-            Ok(_) => Ok(()),
-            Err(limit) => Err(Error { rate_limit: Some(limit), ..Error::new(Code::RateLimited) }),
+        if let Some(per_minute) = self.rate_limit {
+            let meter = limiter::key_for("api_key", Who::Id(self.id.as_u128()));
+            let refused = |limit| Error { rate_limit: Some(limit), ..Error::new(Code::RateLimited) };
+            app.limiter.check(meter, per_minute, now).map_err(refused)?;
         }
+        app.last_uses.note(&self.last_use, now);
+        Ok(())
     }
 
     /// Refuses what the key isn't for.

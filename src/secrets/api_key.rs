@@ -66,6 +66,11 @@ impl ApiKeySecret {
         format!("{head}…{tail}")
     }
 
+    /// What stands for a key of which only the hash is known: `tk_…`.
+    pub fn masked(prefix: &str) -> String {
+        format!("{prefix}…")
+    }
+
     fn from_secret(prefix: &str, secret: [u8; SECRET_BYTES]) -> Self {
         let mut text = format!("{prefix}{}", base62(secret));
         let checksum = checksum_of(&text);

@@ -1,10 +1,16 @@
-//! API keys and their secrets. A secret is looked up by its SHA-256; the sealed copy is for `previous_key` of a rotation.
+//! API keys: as they are managed here, as the fast path holds them in `live`, their secrets in `secrets`.
+
+mod live;
+mod secrets;
 
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::store::{Page, contains_pattern};
+
+pub use live::{LastUse, LiveKey, Used, by_secret_hash, note_use};
+pub use secrets::{current_secret, insert_secret, retire_secrets};
 
 /// A row of `api_keys`, with who made it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +19,8 @@ pub struct ApiKey {
     pub id: ApiKeyId,
     /// As given.
     pub name: String,
+    /// Unique within the project.
+    pub name_folded: String,
     /// As given.
     pub description: Option<String>,
     /// What it may be used for.
@@ -27,6 +35,8 @@ pub struct ApiKey {
     pub models: Option<Vec<String>>,
     /// Creation.
     pub created_at: Time,
+    /// The last change of what an owner can change.
+    pub updated_at: Time,
     /// When it ends.
     pub expires_at: Option<Time>,
     /// Last use.
@@ -48,6 +58,7 @@ impl FromRow for ApiKey {
         Ok(Self {
             id: row.get("id")?,
             name: row.get("name")?,
+            name_folded: row.get("name_folded")?,
             description: row.get("description")?,
             permissions: permissions(row)?,
             allowed_ips: allowed_ips(row)?,
@@ -55,6 +66,7 @@ impl FromRow for ApiKey {
             max_tokens: row.get("max_tokens")?,
             models: string_list(row, "models")?,
             created_at: row.get("created_at")?,
+            updated_at: row.get("updated_at")?,
             expires_at: row.get("expires_at")?,
             last_used_at: row.get("last_used_at")?,
             last_used_ip: row.get("last_used_ip")?,
@@ -130,7 +142,7 @@ pub async fn insert(tx: &mut Tx, new: &NewApiKey<'_>, now: Time) -> Result<(), d
     .bind(new.name_folded)
     .bind(new.description)
     .bind(new.permissions.to_string())
-    .bind(new.allowed_ips.map(|list| json(&list.texts().collect::<Vec<_>>())).transpose()?)
+    .bind(addresses(new.allowed_ips)?)
     .bind(new.rate_limit)
     .bind(new.max_tokens)
     .bind(new.models.map(|ids| json(&ids)).transpose()?)
@@ -142,26 +154,12 @@ pub async fn insert(tx: &mut Tx, new: &NewApiKey<'_>, now: Time) -> Result<(), d
     Ok(())
 }
 
-fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
-    serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
+fn addresses(list: Option<&AllowedIps>) -> Result<Option<String>, db::Error> {
+    list.map(|list| json(&list.texts().collect::<Vec<_>>())).transpose()
 }
 
-/// Adds a secret to a key.
-pub async fn insert_secret(
-    tx: &mut Tx,
-    api_key_id: ApiKeyId,
-    secret_hash: [u8; 32],
-    sealed_secret: Option<&[u8]>,
-    now: Time,
-) -> Result<(), db::Error> {
-    sql("INSERT INTO api_key_secrets (secret_hash, api_key_id, sealed_secret, created_at) VALUES ($1, $2, $3, $4)")
-        .bind(secret_hash)
-        .bind(api_key_id)
-        .bind(sealed_secret)
-        .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
+    serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
 }
 
 /// Whether this project has this key.
@@ -187,68 +185,53 @@ pub async fn by_id(
         .await
 }
 
-/// A key as the fast path holds it: what decides over a call.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LiveKey {
-    /// The key's id.
-    pub id: ApiKeyId,
-    /// The tenant.
-    pub organization_id: OrganizationId,
-    /// The project it belongs to.
-    pub project_id: ProjectId,
-    /// Who made it: it acts with this person's roles.
-    pub created_by: UserId,
-    /// What it may be used for.
-    pub permissions: Permissions,
-    /// Addresses it may be used from.
-    pub allowed_ips: Option<AllowedIps>,
-    /// Requests a minute.
-    pub rate_limit: Option<u32>,
-    /// Most tokens of one request.
-    pub max_tokens: Option<i64>,
-    /// Models it may be used with.
-    pub models: Option<Vec<String>>,
-    /// When the key ends.
-    pub expires_at: Option<Time>,
-    /// When this secret of the key ends (after a rotation).
-    pub secret_ends_at: Option<Time>,
+/// The key with this id in this project, its row locked to the end of the transaction: of those who change a key at once,
+/// each sees what the one before has made of it.
+pub async fn lock(
+    tx: &mut Tx,
+    project_id: ProjectId,
+    api_key_id: ApiKeyId,
+) -> Result<Option<ApiKey>, db::Error> {
+    let found = sql("UPDATE api_keys SET updated_at = updated_at WHERE id = $1 AND project_id = $2")
+        .bind(api_key_id)
+        .bind(project_id)
+        .execute(tx)
+        .await?;
+    if found == 0 { Ok(None) } else { by_id(tx, project_id, api_key_id).await }
 }
 
-impl LiveKey {
-    /// What it takes in memory, in bytes, about.
-    pub fn memory(&self) -> usize {
-        // Two counts stand before what is shared; an entry of a list is a text with its place in the list.
-        let lists = self.allowed_ips.as_ref().map_or(0, AllowedIps::memory)
-            + self.models.iter().flatten().map(|id| size_of::<String>() + id.capacity()).sum::<usize>();
-        2 * size_of::<usize>() + size_of::<Self>() + lists
-    }
+/// Writes what an owner can change: name, description, permissions and restrictions, with `updated_at`. The caller has
+/// locked the row, and records the change.
+///
+/// # Errors
+/// `Unique` with `ApiKeyName`.
+pub async fn update(tx: &mut Tx, key: &ApiKey) -> Result<(), db::Error> {
+    sql("UPDATE api_keys SET name = $2, name_folded = $3, description = $4, permissions = $5, allowed_ips = $6,
+                rate_limit = $7, max_tokens = $8, models = $9, updated_at = $10 WHERE id = $1")
+    .bind(key.id)
+    .bind(&key.name)
+    .bind(&key.name_folded)
+    .bind(key.description.clone())
+    .bind(key.permissions.to_string())
+    .bind(addresses(key.allowed_ips.as_ref())?)
+    .bind(key.rate_limit)
+    .bind(key.max_tokens)
+    .bind(key.models.as_ref().map(json).transpose()?)
+    .bind(key.updated_at)
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
-impl FromRow for LiveKey {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            organization_id: row.get("organization_id")?,
-            project_id: row.get("project_id")?,
-            created_by: row.get("created_by")?,
-            permissions: permissions(row)?,
-            allowed_ips: allowed_ips(row)?,
-            rate_limit: row.get("rate_limit")?,
-            max_tokens: row.get("max_tokens")?,
-            models: string_list(row, "models")?,
-            expires_at: row.get("expires_at")?,
-            secret_ends_at: row.get("secret_ends_at")?,
-        })
-    }
-}
-
-/// The key that this secret belongs to, as the fast path holds it.
-pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option<LiveKey>, db::Error> {
-    sql("SELECT k.*, s.ends_at AS secret_ends_at FROM api_key_secrets s JOIN api_keys k ON k.id = s.api_key_id
-         WHERE s.secret_hash = $1")
-    .bind(secret_hash)
-    .optional(tx)
-    .await
+/// Removes a key with its secrets; whether it was there. Its name stays for reports (a trigger keeps it). The caller
+/// records the change.
+pub async fn delete(tx: &mut Tx, project_id: ProjectId, api_key_id: ApiKeyId) -> Result<bool, db::Error> {
+    let removed = sql("DELETE FROM api_keys WHERE id = $1 AND project_id = $2")
+        .bind(api_key_id)
+        .bind(project_id)
+        .execute(tx)
+        .await?;
+    Ok(removed > 0)
 }
 
 /// A computed status: it never waits for a job (decisions, section 4).

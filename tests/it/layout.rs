@@ -116,6 +116,9 @@ DELETE /v1/organizations/{organization_id}/projects/{project_id}/members/{member
 POST /v1/organizations/{organization_id}/projects/{project_id}/api-keys
 GET /v1/organizations/{organization_id}/projects/{project_id}/api-keys
 GET /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
+PUT /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
+DELETE /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
+POST /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate
 GET /v1/organizations/{organization_id}/billing/usage
 GET /v1/organizations/{organization_id}/projects/{project_id}/usage
 GET /v1/billing/pricing

@@ -1,84 +1,31 @@
 //! `/v1/organizations/{organization_id}/projects/{project_id}/api-keys` and `…/{key_id}` (section 4.4).
 
+mod bodies;
+pub mod rotate;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
 use crate::access::{KeyScope, ProjectScope};
+use crate::api::auth::Message;
 use crate::api::organizations::PersonBrief;
 use crate::api::paging::ListQuery;
 use crate::app::App;
 use crate::clock::Time;
+use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::ApiKeyId;
-use crate::input::types::{DescriptionText, Integer, ModelIds, Name};
-use crate::input::{Body, Fields, Nothing, Query, Record};
+use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok, private};
-use crate::rules::api_keys::{check_expiry, unknown_models};
-use crate::rules::restrictions::{AllowedIps, Permissions};
+use crate::rules::restrictions::Permissions;
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
 use crate::store::api_keys::{ApiKey as ApiKeyRow, Filter, NewApiKey, StatusFilter};
 use crate::store::audit_log::{Action, Event};
+use crate::store::changes::Change;
 
-/// A new API key.
-#[derive(Debug)]
-pub struct CreateApiKey {
-    name: Name,
-    description: Option<DescriptionText>,
-    permissions: Permissions,
-    expires_at: Option<Time>,
-    restrictions: CreateRestrictions,
-}
-
-impl Record for CreateApiKey {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let name = fields.required("name");
-        let description = fields.optional("description");
-        let permissions = fields.or("permissions", Permissions::all());
-        let expires_at = fields.optional::<Time>("expires_at");
-        if let (Some(app), Some(Some(at))) = (fields.app(), expires_at)
-            && let Err(problem) = check_expiry(at, app.clock.now())
-        {
-            fields.problem::<()>("expires_at", problem.code, problem.message);
-        }
-        let restrictions = fields.object("restrictions");
-        Some(Self {
-            name: name?,
-            description: description?,
-            permissions: permissions?,
-            expires_at: expires_at?,
-            restrictions: restrictions?,
-        })
-    }
-}
-
-#[derive(Debug)]
-struct CreateRestrictions {
-    allowed_ips: Option<AllowedIps>,
-    rate_limit: Option<Integer<1, 1_000_000>>,
-    max_tokens: Option<Integer<1, 1_000_000_000>>,
-    models: Option<ModelIds>,
-}
-
-impl Record for CreateRestrictions {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let allowed_ips = fields.optional("allowed_ips");
-        let rate_limit = fields.optional("rate_limit");
-        let max_tokens = fields.optional("max_tokens");
-        let models = fields.optional::<ModelIds>("models");
-        if let (Some(app), Some(Some(ids))) = (fields.app(), &models) {
-            for (index, problem) in unknown_models(&app.catalog, &ids.0) {
-                fields.problem::<()>(&format!("models[{index}]"), problem.code, problem.message);
-            }
-        }
-        Some(Self {
-            allowed_ips: allowed_ips?,
-            rate_limit: rate_limit?,
-            max_tokens: max_tokens?,
-            models: models?,
-        })
-    }
-}
+pub use bodies::{CreateApiKey, UpdateApiKey};
+pub use rotate::rotate;
 
 /// What a key is restricted to; null where it isn't.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -129,11 +76,7 @@ pub async fn create(
     let models = body.restrictions.models.map(|ids| ids.0);
     let id = ApiKeyId::new(now, &app.random);
     let secret = ApiKeySecret::generate(&app.config.api_keys.prefix, &app.random);
-    let sealed = if app.config.api_keys.keep_sealed {
-        Some(app.sealer.seal(secret.expose().as_bytes(), &id.to_string(), &app.random)?)
-    } else {
-        None
-    };
+    let sealed = sealed_copy(&app, &secret, id)?;
     let new = NewApiKey {
         id,
         organization_id: scope.organization_id(),
@@ -293,6 +236,79 @@ pub async fn read(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<Api
         },
         created_by,
     }))
+}
+
+/// A key after a change.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UpdatedApiKey {
+    id: ApiKeyId,
+    name: String,
+    description: Option<String>,
+    permissions: Permissions,
+    updated_at: Time,
+    restrictions: Restrictions,
+}
+
+/// PUT …/api-keys/{key_id}
+pub async fn update(
+    app: App,
+    scope: KeyScope,
+    Body(body): Body<UpdateApiKey>,
+) -> Result<Enveloped<UpdatedApiKey>, Error> {
+    let mut tx = app.db.write().await?;
+    let before = store::api_keys::lock(&mut tx, scope.project_id(), scope.api_key_id())
+        .await?
+        .ok_or(Code::ApiKeyNotFound)?;
+    let mut row = body.onto(before.clone());
+    // What changes nothing leaves no trace either.
+    if row != before {
+        let now = app.clock.now();
+        row.updated_at = now;
+        store::api_keys::update(&mut tx, &row).await?;
+        record(&app, &mut tx, &scope, Action::ApiKeyChanged, now).await?;
+        tx.commit().await?;
+    }
+    let restrictions = restrictions(&row);
+    Ok(ok(UpdatedApiKey {
+        id: row.id,
+        name: row.name,
+        description: row.description,
+        permissions: row.permissions,
+        updated_at: row.updated_at,
+        restrictions,
+    }))
+}
+
+/// DELETE …/api-keys/{key_id}
+pub async fn delete(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+    let now = app.clock.now();
+    let mut tx = app.db.write().await?;
+    if !store::api_keys::delete(&mut tx, scope.project_id(), scope.api_key_id()).await? {
+        return Err(Code::ApiKeyNotFound.into());
+    }
+    record(&app, &mut tx, &scope, Action::ApiKeyDeleted, now).await?;
+    tx.commit().await?;
+    Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))
+}
+
+/// Leaves an audit entry about the key and tells every replica of the change: the end of its transaction.
+async fn record(app: &App, tx: &mut Tx, scope: &KeyScope, action: Action, now: Time) -> Result<(), Error> {
+    let event = Event {
+        action,
+        target: scope.api_key_id().to_string(),
+        organization_id: Some(scope.organization_id()),
+    };
+    store::audit_log::record(tx, scope.trail(), &event, now, &app.random).await?;
+    store::changes::record(tx, Change::ApiKey(scope.api_key_id()), now).await?;
+    Ok(())
+}
+
+/// The secret, sealed for its next rotation, unless the configuration keeps hashes only.
+fn sealed_copy(app: &App, secret: &ApiKeySecret, id: ApiKeyId) -> Result<Option<Vec<u8>>, Error> {
+    if !app.config.api_keys.keep_sealed {
+        return Ok(None);
+    }
+    Ok(Some(app.sealer.seal(secret.expose().as_bytes(), &id.to_string(), &app.random)?))
 }
 
 fn status(row: &ApiKeyRow, now: Time) -> Status {

@@ -1,0 +1,164 @@
+//! What is sent about API keys: a new one, or a merge patch of one.
+
+use crate::clock::Time;
+use crate::input::types::{DescriptionText, Integer, ModelIds, Name};
+use crate::input::{Fields, Patch, Record};
+use crate::rules::api_keys::{check_expiry, unknown_models};
+use crate::rules::restrictions::{AllowedIps, Permissions};
+use crate::store::api_keys::ApiKey as ApiKeyRow;
+
+/// A new API key.
+#[derive(Debug)]
+pub struct CreateApiKey {
+    pub(super) name: Name,
+    pub(super) description: Option<DescriptionText>,
+    pub(super) permissions: Permissions,
+    pub(super) expires_at: Option<Time>,
+    pub(super) restrictions: CreateRestrictions,
+}
+
+impl Record for CreateApiKey {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let name = fields.required("name");
+        let description = fields.optional("description");
+        let permissions = fields.or("permissions", Permissions::all());
+        let expires_at = fields.optional::<Time>("expires_at");
+        if let (Some(app), Some(Some(at))) = (fields.app(), expires_at)
+            && let Err(problem) = check_expiry(at, app.clock.now())
+        {
+            fields.problem::<()>("expires_at", problem.code, problem.message);
+        }
+        let restrictions = fields.object("restrictions");
+        Some(Self {
+            name: name?,
+            description: description?,
+            permissions: permissions?,
+            expires_at: expires_at?,
+            restrictions: restrictions?,
+        })
+    }
+}
+
+/// The most requests a minute.
+type RateLimit = Integer<1, 1_000_000>;
+/// The most tokens of one request.
+type MaxTokens = Integer<1, 1_000_000_000>;
+
+#[derive(Debug)]
+pub(super) struct CreateRestrictions {
+    pub(super) allowed_ips: Option<AllowedIps>,
+    pub(super) rate_limit: Option<RateLimit>,
+    pub(super) max_tokens: Option<MaxTokens>,
+    pub(super) models: Option<ModelIds>,
+}
+
+impl Record for CreateRestrictions {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let allowed_ips = fields.optional("allowed_ips");
+        let rate_limit = fields.optional("rate_limit");
+        let max_tokens = fields.optional("max_tokens");
+        let models = fields.optional::<ModelIds>("models");
+        if let Some(Some(ids)) = &models {
+            check_models(fields, ids);
+        }
+        Some(Self {
+            allowed_ips: allowed_ips?,
+            rate_limit: rate_limit?,
+            max_tokens: max_tokens?,
+            models: models?,
+        })
+    }
+}
+
+/// A key is restricted to models of the catalog only.
+fn check_models(fields: &mut Fields<'_>, ids: &ModelIds) {
+    if let Some(app) = fields.app() {
+        for (index, problem) in unknown_models(&app.catalog, &ids.0) {
+            fields.problem::<()>(&format!("models[{index}]"), problem.code, problem.message);
+        }
+    }
+}
+
+/// A merge patch of a key (RFC 7396). `expires_at` is no part of it (decisions, section 8).
+#[derive(Debug)]
+pub struct UpdateApiKey {
+    name: Option<Name>,
+    description: Patch<DescriptionText>,
+    permissions: Option<Permissions>,
+    restrictions: Patch<UpdateRestrictions>,
+}
+
+impl Record for UpdateApiKey {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let name = fields.change("name");
+        let description = fields.patch("description");
+        let permissions = fields.change("permissions");
+        let restrictions = fields.patch_object("restrictions");
+        Some(Self {
+            name: name?,
+            description: description?,
+            permissions: permissions?,
+            restrictions: restrictions?,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct UpdateRestrictions {
+    allowed_ips: Patch<AllowedIps>,
+    rate_limit: Patch<RateLimit>,
+    max_tokens: Patch<MaxTokens>,
+    models: Patch<ModelIds>,
+}
+
+impl Record for UpdateRestrictions {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let allowed_ips = fields.patch("allowed_ips");
+        let rate_limit = fields.patch("rate_limit");
+        let max_tokens = fields.patch("max_tokens");
+        let models = fields.patch::<ModelIds>("models");
+        if let Some(Patch::Set(ids)) = &models {
+            check_models(fields, ids);
+        }
+        Some(Self {
+            allowed_ips: allowed_ips?,
+            rate_limit: rate_limit?,
+            max_tokens: max_tokens?,
+            models: models?,
+        })
+    }
+}
+
+impl UpdateApiKey {
+    /// The key after the patch; `updated_at` is the caller's.
+    pub(super) fn onto(self, before: ApiKeyRow) -> ApiKeyRow {
+        let mut key = before;
+        if let Some(name) = self.name {
+            (key.name, key.name_folded) = (name.display, name.folded);
+        }
+        key.description = self.description.map(|text| text.0).onto(key.description);
+        key.permissions = self.permissions.unwrap_or(key.permissions);
+        let restrictions = match self.restrictions {
+            Patch::Keep => return key,
+            Patch::Clear => UpdateRestrictions::none(),
+            Patch::Set(restrictions) => restrictions,
+        };
+        key.allowed_ips = restrictions.allowed_ips.onto(key.allowed_ips);
+        key.rate_limit = restrictions.rate_limit.map(|rate| rate.0).onto(key.rate_limit);
+        key.max_tokens = restrictions.max_tokens.map(|tokens| tokens.0).onto(key.max_tokens);
+        key.models = restrictions.models.map(|ids| ids.0).onto(key.models);
+        key
+    }
+}
+
+impl UpdateRestrictions {
+    /// Removes them all.
+    const fn none() -> Self {
+        Self {
+            allowed_ips: Patch::Clear,
+            rate_limit: Patch::Clear,
+            max_tokens: Patch::Clear,
+            models: Patch::Clear,
+        }
+    }
+}

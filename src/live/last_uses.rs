@@ -1,0 +1,93 @@
+//! The last uses of keys, written behind: noted in memory with each use, written every few seconds and at the end. A crash
+//! loses those seconds and nothing else.
+
+use std::cmp::Reverse;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::app::App;
+use crate::clock::Time;
+use crate::error::Error;
+use crate::store;
+use crate::store::api_keys::LastUse;
+
+/// Keys that may wait to be written; a use beyond that is noted again with the key's next one.
+const CAPACITY: usize = 1 << 20;
+/// Keys that one transaction writes: others want to write too.
+const AT_ONCE: usize = 500;
+
+/// The keys that were used since the last writing.
+#[derive(Default)]
+pub struct LastUses {
+    queue: Mutex<Vec<Arc<LastUse>>>,
+}
+
+impl LastUses {
+    /// Notes a use. Only a key's first since the last writing takes the queue's lock.
+    pub fn note(&self, last_use: &Arc<LastUse>, now: Time) {
+        if last_use.at(now) {
+            self.push(Arc::clone(last_use));
+        }
+    }
+
+    /// How many keys wait to be written.
+    pub fn len(&self) -> usize {
+        self.queue().len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn push(&self, last_use: Arc<LastUse>) {
+        let mut queue = self.queue();
+        if queue.len() < CAPACITY {
+            queue.push(last_use);
+        } else {
+            // There is no place: with its next use it asks again.
+            last_use.take();
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Vec<Arc<LastUse>>> {
+        // A panic between whole operations of a vector leaves nothing half done.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes what has been noted; how many keys.
+///
+/// # Errors
+/// The database can't be written. What was not written waits for the next time.
+pub async fn flush(app: &App) -> Result<usize, Error> {
+    let queued = std::mem::take(&mut *app.last_uses.queue());
+    let mut waiting: Vec<_> = queued.into_iter().map(|last_use| (last_use.take(), last_use)).collect();
+    // In one order on every replica, so that two of them never wait for each other in a circle; taken from the end.
+    waiting.sort_by_key(|(used, _)| Reverse((used.api_key_id.as_u128(), used.at)));
+    let mut rest = Unwritten { app, waiting };
+    let count = rest.waiting.len();
+    while !rest.waiting.is_empty() {
+        let before = rest.waiting.len().saturating_sub(AT_ONCE);
+        let mut tx = app.db.write().await?;
+        for (used, _) in rest.waiting.iter().skip(before).rev() {
+            store::api_keys::note_use(&mut tx, used).await?;
+        }
+        tx.commit().await?;
+        rest.waiting.truncate(before);
+    }
+    Ok(count)
+}
+
+/// What is put back when it could not be written, also when the writing is cancelled.
+struct Unwritten<'a> {
+    app: &'a App,
+    waiting: Vec<(store::api_keys::Used, Arc<LastUse>)>,
+}
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        for (used, last_use) in self.waiting.drain(..) {
+            self.app.last_uses.note(&last_use, used.at);
+        }
+    }
+}

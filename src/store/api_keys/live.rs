@@ -1,0 +1,146 @@
+//! An API key as the fast path holds it, and the note of its last use.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::rules::restrictions::{AllowedIps, Permissions};
+
+use super::{allowed_ips, permissions, string_list};
+
+/// A key as the fast path holds it: what decides over a call.
+#[derive(Debug)]
+pub struct LiveKey {
+    /// The key's id.
+    pub id: ApiKeyId,
+    /// The tenant.
+    pub organization_id: OrganizationId,
+    /// The project it belongs to.
+    pub project_id: ProjectId,
+    /// Who made it: it acts with this person's roles.
+    pub created_by: UserId,
+    /// What it may be used for.
+    pub permissions: Permissions,
+    /// Addresses it may be used from.
+    pub allowed_ips: Option<AllowedIps>,
+    /// Requests a minute.
+    pub rate_limit: Option<u32>,
+    /// Most tokens of one request.
+    pub max_tokens: Option<i64>,
+    /// Models it may be used with.
+    pub models: Option<Vec<String>>,
+    /// When the key ends.
+    pub expires_at: Option<Time>,
+    /// When this secret of the key ends (after a rotation).
+    pub secret_ends_at: Option<Time>,
+    /// When and from where it was used last, as far as that isn't written yet.
+    pub last_use: Arc<LastUse>,
+}
+
+impl LiveKey {
+    /// What it takes in memory, in bytes, about.
+    pub fn memory(&self) -> usize {
+        // Two counts stand before what is shared; an entry of a list is a text with its place in the list.
+        let lists = self.allowed_ips.as_ref().map_or(0, AllowedIps::memory)
+            + self.models.iter().flatten().map(|id| size_of::<String>() + id.capacity()).sum::<usize>();
+        4 * size_of::<usize>() + size_of::<Self>() + size_of::<LastUse>() + lists
+    }
+}
+
+impl FromRow for LiveKey {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let id = row.get("id")?;
+        Ok(Self {
+            id,
+            organization_id: row.get("organization_id")?,
+            project_id: row.get("project_id")?,
+            created_by: row.get("created_by")?,
+            permissions: permissions(row)?,
+            allowed_ips: allowed_ips(row)?,
+            rate_limit: row.get("rate_limit")?,
+            max_tokens: row.get("max_tokens")?,
+            models: string_list(row, "models")?,
+            expires_at: row.get("expires_at")?,
+            secret_ends_at: row.get("secret_ends_at")?,
+            last_use: Arc::new(LastUse::new(id)),
+        })
+    }
+}
+
+/// The key that this secret belongs to, as the fast path holds it.
+pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option<LiveKey>, db::Error> {
+    sql("SELECT k.*, s.ends_at AS secret_ends_at FROM api_key_secrets s JOIN api_keys k ON k.id = s.api_key_id
+         WHERE s.secret_hash = $1")
+    .bind(secret_hash)
+    .optional(tx)
+    .await
+}
+
+/// The last use of a key until it is written: noted in passing, so nobody waits here.
+#[derive(Debug)]
+pub struct LastUse {
+    api_key_id: ApiKeyId,
+    at_ms: AtomicI64,
+    address: Mutex<Option<IpAddr>>,
+    queued: AtomicBool,
+}
+
+impl LastUse {
+    fn new(api_key_id: ApiKeyId) -> Self {
+        Self {
+            api_key_id,
+            at_ms: AtomicI64::new(i64::MIN),
+            address: Mutex::new(None),
+            queued: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes where a call comes from. Two at the same instant don't wait for each other: one of them is noted.
+    pub fn from(&self, address: Option<IpAddr>) {
+        if let Ok(mut noted) = self.address.try_lock() {
+            *noted = address;
+        }
+    }
+
+    /// Notes a use; whether it is the first since [`LastUse::take`], so that it has to be queued.
+    pub fn at(&self, now: Time) -> bool {
+        self.at_ms.fetch_max(now.unix_ms(), Ordering::SeqCst);
+        !self.queued.load(Ordering::SeqCst) && !self.queued.swap(true, Ordering::SeqCst)
+    }
+
+    /// What has been noted. Whatever is noted from here on is queued anew.
+    pub fn take(&self) -> Used {
+        self.queued.store(false, Ordering::SeqCst);
+        Used {
+            api_key_id: self.api_key_id,
+            at: Time::from_unix_ms(self.at_ms.load(Ordering::SeqCst)),
+            address: *self.address.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+/// A use to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Used {
+    /// Of which key.
+    pub api_key_id: ApiKeyId,
+    /// When.
+    pub at: Time,
+    /// From where, if that was told.
+    pub address: Option<IpAddr>,
+}
+
+/// Writes a use, unless a later one is written already. A key that is gone is nobody's.
+pub async fn note_use(tx: &mut Tx, used: &Used) -> Result<(), db::Error> {
+    sql("UPDATE api_keys SET last_used_at = $2, last_used_ip = $3
+         WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)")
+    .bind(used.api_key_id)
+    .bind(used.at)
+    .bind(used.address.map(|address| address.to_string()))
+    .execute(tx)
+    .await?;
+    Ok(())
+}

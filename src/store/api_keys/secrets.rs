@@ -1,0 +1,48 @@
+//! The secrets of API keys: one that is current, and after a rotation the one before it, until it ends. A secret is looked
+//! up by its SHA-256; the sealed copy is for `previous_key` of the next rotation.
+
+use crate::clock::Time;
+use crate::db::{self, Tx, sql};
+use crate::ids::ApiKeyId;
+
+/// Adds a secret to a key: the current one.
+pub async fn insert_secret(
+    tx: &mut Tx,
+    api_key_id: ApiKeyId,
+    secret_hash: [u8; 32],
+    sealed_secret: Option<&[u8]>,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO api_key_secrets (secret_hash, api_key_id, sealed_secret, created_at) VALUES ($1, $2, $3, $4)")
+        .bind(secret_hash)
+        .bind(api_key_id)
+        .bind(sealed_secret)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The sealed copy of the current secret, where one was kept.
+pub async fn current_secret(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Vec<u8>>, db::Error> {
+    let (sealed,): (Option<Vec<u8>>,) =
+        sql("SELECT sealed_secret FROM api_key_secrets WHERE api_key_id = $1 AND ends_at IS NULL")
+            .bind(api_key_id)
+            .one(tx)
+            .await?;
+    Ok(sealed)
+}
+
+/// Gives the current secret an end, and ends those from before at once. What was sealed of it is not needed any more.
+pub async fn retire_secrets(tx: &mut Tx, api_key_id: ApiKeyId, ends_at: Time) -> Result<(), db::Error> {
+    sql("DELETE FROM api_key_secrets WHERE api_key_id = $1 AND ends_at IS NOT NULL")
+        .bind(api_key_id)
+        .execute(tx)
+        .await?;
+    sql("UPDATE api_key_secrets SET ends_at = $2, sealed_secret = NULL WHERE api_key_id = $1")
+        .bind(api_key_id)
+        .bind(ends_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
