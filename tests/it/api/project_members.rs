@@ -1,7 +1,7 @@
 //! Members of a project through HTTP (section 4.3).
 
-use axum::http::Method;
 use futures_util::future::join_all;
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::roles::ProjectRole::{self, Admin, Developer, Owner, Viewer};

@@ -1,7 +1,7 @@
 //! Projects through HTTP (section 4.3): what becomes of them, and who sees them.
 
-use axum::http::Method;
 use futures_util::future::join_all;
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
