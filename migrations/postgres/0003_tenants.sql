@@ -67,6 +67,9 @@ CREATE INDEX project_members_list ON project_members (project_id, added_at DESC,
 -- What members of an organization see besides their own projects.
 CREATE INDEX projects_public ON projects (organization_id) WHERE visibility = 'public';
 
+-- An organization goes with its keys.
+CREATE INDEX api_keys_organization_id ON api_keys (organization_id);
+
 -- Somebody asked into an organization. It is open until `ended_at`: accepted (then `accepted_by` says by whom), withdrawn,
 -- or replaced after its time; `expired` is computed from `expires_at`. Of the link's token only the hash is kept.
 CREATE TABLE invitations (

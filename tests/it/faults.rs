@@ -34,6 +34,8 @@ fn a_server_waits_for_postgres_and_outlives_its_restart() {
     assert_eq!(server.get("/v1/models").bearer(&place.key).send().status, 200);
 
     cluster.stop();
+    // Until then what is in memory goes on: sessions and keys that are held need no database.
+    server.wait_for_log("the feed of changes can't be read");
     assert_unavailable(&server, &ada.access_token);
     let unanswered = server.ask("/service/v1/usage", &usage_event(&place, "e2"));
     assert_failure(&unanswered.send(), 503, "database_unavailable", false);
