@@ -56,14 +56,17 @@ fn refusal(error: &Error, bytes: &[u8], value: Option<&Value>) {
     let is_object = bytes.is_empty() || value.is_some_and(Value::is_object);
     assert_eq!(error.code == Code::InvalidRequest, is_object, "{error}");
     assert_eq!(error.details.is_empty(), !is_object, "{error}");
-    let password = value.and_then(|value| value.get("password")?.as_str()).filter(|text| text.len() > 20);
+    // A sign that no message of ours has, so that a part of one isn't taken for the password.
+    let password = value.and_then(|value| value.get("password")?.as_str()).filter(|text| text.contains('#'));
     // Only a field without a name is told without one.
     let nameless = value.is_some_and(|value| value.get("").is_some());
     for detail in &error.details {
         assert!(nameless || !detail.param.is_empty());
         assert!(!detail.code.is_empty() && !detail.message.is_empty());
         assert!(detail.message.len() < 1_000, "{}", detail.message);
-        assert!(password.is_none_or(|password| !detail.message.contains(password)), "{}", detail.message);
+        // The name of an unknown field is repeated, whatever it is.
+        let repeats = password.is_some_and(|password| detail.message.contains(password));
+        assert!(!repeats || detail.code == "unknown_field", "{}", detail.message);
     }
 }
 
