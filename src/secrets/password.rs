@@ -3,7 +3,7 @@
 //! Parameters: 19 MiB, two passes, one lane (OWASP Password Storage Cheat Sheet, and decisions section 2), written
 //! into every hash as a PHC string, so that they can change and old hashes still be checked. A hash keeps one core
 //! busy for tens of milliseconds and 19 MiB of memory, so only so many run at once, only so many more may
-//! wait, and anyone past that is told at once to come back.
+//! wait, and anyone past that is told at once to come back. The threads that hash have a lower priority than others.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +12,7 @@ use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use subtle::ConstantTimeEq;
+use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use unicode_normalization::UnicodeNormalization;
 
@@ -34,6 +35,10 @@ const MOST_MEMORY_KIB: u32 = 256 * 1_024;
 const MOST_PASSES: u32 = 16;
 const MOST_LANES: u32 = 16;
 
+/// By how much hashing gives way to other threads, from 0 to 19; each step gives it a fifth less of a contested core.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+
 /// What a check found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
@@ -50,6 +55,8 @@ pub struct Hasher {
 }
 
 struct Shared {
+    /// Threads of their own for hashes, made when they are needed: what lowers their priority must not meet other work.
+    threads: Option<Runtime>,
     /// One permit for each that runs or waits.
     admission: Arc<Semaphore>,
     /// One permit for each that runs.
@@ -65,12 +72,27 @@ impl fmt::Debug for Hasher {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A runtime must not be dropped on an async thread, where it would wait; its threads end by themselves.
+        if let Some(threads) = self.threads.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
 impl Hasher {
     /// A hasher that runs at most `threads` hashes at once (at least one) and lets `queue` more wait.
     pub fn new(threads: usize, queue: usize, random: Random) -> Self {
         let threads = threads.clamp(1, 1_024);
+        let own = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(threads)
+            .thread_name("password-hash")
+            .on_thread_start(make_way)
+            .build();
         let admitted = threads.saturating_add(queue).min(Semaphore::MAX_PERMITS);
         let shared = Shared {
+            threads: own.ok(),
             admission: Arc::new(Semaphore::new(admitted)),
             running: Arc::new(Semaphore::new(threads)),
             memory: Mutex::new(Vec::new()),
@@ -140,7 +162,8 @@ impl Hasher {
             drop((turn, place));
             result
         };
-        tokio::task::spawn_blocking(hash).await.map_err(Error::internal)?.map_err(Error::internal)
+        let threads = self.shared.threads.as_ref().ok_or_else(|| Error::internal("no threads for hashes"))?;
+        threads.spawn_blocking(hash).await.map_err(Error::internal)?.map_err(Error::internal)
     }
 }
 
@@ -154,6 +177,14 @@ impl Shared {
         if memory.len() == today().block_count() {
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
         }
+    }
+}
+
+/// Lets threads that answer requests run first when there are too few cores for all (nice(2); of this thread only).
+fn make_way() {
+    #[cfg(target_os = "linux")]
+    if rustix::process::nice(NICENESS).is_err() {
+        // Then they share the cores evenly, as without this.
     }
 }
 
@@ -343,6 +374,21 @@ mod tests {
         }
         drop(turn);
         assert!(hasher.hash("Password 1").await.is_ok());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn hashes_give_way_to_other_threads() {
+        /// The 19th word of `/proc/…/stat`, the 17th behind the name (proc(5)).
+        fn niceness() -> i32 {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().parse().unwrap()
+        }
+        let before = niceness();
+        let hashing = hasher().run(|_| Ok(niceness())).await.unwrap();
+        assert_eq!(hashing, (before + NICENESS).min(19));
+        let others = tokio::task::spawn_blocking(niceness).await.unwrap();
+        assert_eq!((niceness(), others), (before, before), "nobody else does");
     }
 
     #[test]
