@@ -102,6 +102,43 @@ pub async fn load(target: &Target, server: u32, load: Load) -> Result<Sample, St
     })
 }
 
+/// Sends the request at an even rate, one at a time; how long each answer took from when its request was due, in
+/// microseconds, sorted. Who is late by then has waited for the one before. The first fifth doesn't count.
+pub async fn paced(target: &Target, per_s: u32, length: Duration) -> Result<Vec<u32>, String> {
+    let mut connection = Connection::open(target).await?;
+    let begin = Instant::now();
+    let (from, until) = (begin + length / 5, begin + length);
+    let mut latencies_us = Vec::new();
+    let mut due = begin;
+    while due < until {
+        tokio::time::sleep_until(due.into()).await;
+        // The timer wakes up to a millisecond late, which is no fault of the server's.
+        let sent = Instant::now();
+        let sent = if sent - due < Duration::from_millis(2) { sent } else { due };
+        connection.exchange().await?;
+        if due >= from {
+            latencies_us.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
+        }
+        due += Duration::from_secs(1) / per_s;
+    }
+    latencies_us.sort_unstable();
+    Ok(latencies_us)
+}
+
+/// Sends each request once, one after the other over one connection; how long each took in microseconds, sorted.
+pub async fn in_turn(targets: &[Target]) -> Result<Vec<u32>, String> {
+    let mut connection = Connection::connect(targets.first().ok_or("nothing to send")?).await?;
+    let mut latencies_us = Vec::new();
+    for target in targets {
+        connection.target = target.clone();
+        let sent = Instant::now();
+        connection.exchange().await?;
+        latencies_us.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
+    }
+    latencies_us.sort_unstable();
+    Ok(latencies_us)
+}
+
 /// One request; the body of its answer.
 pub async fn once(target: &Target) -> Result<Vec<u8>, String> {
     let mut connection = Connection::connect(target).await?;

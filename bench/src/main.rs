@@ -11,6 +11,7 @@
 
 mod bare;
 mod client;
+mod logins;
 mod report;
 mod servers;
 mod tenant;
@@ -61,6 +62,8 @@ enum Command {
     /// The service itself, configured by the environment (started by this program)
     #[command(hide = true)]
     Serve,
+    /// Measures logins, what they do to other calls, and what a remembered token saves
+    Logins(logins::Arguments),
     /// The bare servers (started by this program)
     #[command(hide = true)]
     Bare,
@@ -74,7 +77,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match arguments.command {
+    match &arguments.command {
         Some(Command::Serve) => {
             servers::end_with_parent();
             tollkeeper::cli::run()
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
             let cores = Cores::share();
             report::exit_code(block_on(timing::run(&arguments.database, &arguments.log, samples, cores)))
         }
+        Some(Command::Logins(arguments)) => report::exit_code(logins::run(arguments)),
         None => report::exit_code(run(&arguments)),
     }
 }

@@ -108,15 +108,15 @@ pub fn exit_code(result: Result<(), String>) -> ExitCode {
 }
 
 #[allow(clippy::print_stdout, reason = "a program for the terminal")]
-fn print(line: impl Display) {
+pub fn print(line: impl Display) {
     println!("{line}");
 }
 
-fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
+pub fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}{unit}"))
 }
 
-fn percentile(sorted: &[u32], at: usize) -> Option<f64> {
+pub fn percentile(sorted: &[u32], at: usize) -> Option<f64> {
     sorted.get(sorted.len() * at / 100).copied().map(f64::from)
 }
 

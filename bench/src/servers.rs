@@ -12,6 +12,9 @@ use crate::client;
 /// Names the port of the bare servers.
 pub const PORT_VARIABLE: &str = "BENCH_PORT";
 
+/// How many threads a tokio runtime has; without it, one a core.
+const WORKERS: &str = "TOKIO_WORKER_THREADS";
+
 /// For throwaway databases only: nothing of value is ever sealed with it.
 const MASTER_KEY: &str = "YmVuY2htYXJrcyBzZWFsIG5vdGhpbmcgb2YgdmFsdWU=";
 
@@ -25,7 +28,7 @@ impl Server {
         let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
         let mut command = on_server_core(&this, pinned);
         command.arg("bare").env(PORT_VARIABLE, address.port().to_string()).stderr(Stdio::inherit());
-        Ok((Self::spawn(command)?, address))
+        Ok((Self::spawn(command.env(WORKERS, "1"))?, address))
     }
 
     /// The process's id.
@@ -33,8 +36,8 @@ impl Server {
         self.0.id()
     }
 
-    fn spawn(mut command: Command) -> Result<Self, String> {
-        command.env("TOKIO_WORKER_THREADS", "1").stdin(Stdio::piped()).stdout(Stdio::null());
+    fn spawn(command: &mut Command) -> Result<Self, String> {
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
         command.spawn().map(Self).map_err(|error| format!("can't start {command:?}: {error}"))
     }
 }
@@ -63,13 +66,30 @@ impl Tollkeeper {
         log: &Path,
         pinned: bool,
     ) -> Result<Self, String> {
+        let mut command = on_server_core(program, pinned);
+        command.env(WORKERS, "1");
+        Self::launch(command, folder, database, log).await
+    }
+
+    /// The same on every core, and with as many threads as it starts by itself.
+    pub async fn on_all_cores(
+        program: &Path,
+        folder: &Path,
+        database: &str,
+        log: &Path,
+    ) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        command.env_remove(WORKERS);
+        Self::launch(command, folder, database, log).await
+    }
+
+    async fn launch(mut command: Command, folder: &Path, database: &str, log: &Path) -> Result<Self, String> {
         let (public, service) = (free_address()?, free_address()?);
         let log_file = File::options()
             .append(true)
             .create(true)
             .open(log)
             .map_err(|e| format!("{}: {e}", log.display()))?;
-        let mut command = on_server_core(program, pinned);
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOLLKEEPER_"))
         {
@@ -86,9 +106,9 @@ impl Tollkeeper {
         if database != "sqlite" {
             command.env("TOLLKEEPER_DATABASE_URL", database);
         }
-        let server = Server::spawn(command)?;
+        let server = Server::spawn(&mut command)?;
         client::wait_for(public, "/readyz").await.map_err(|error| {
-            format!("{error}; `--log FILE` keeps what {} says about it", program.display())
+            format!("{error}; `--log FILE` keeps what {} says about it", command.get_program().display())
         })?;
         let token =
             std::fs::read_to_string(folder.join("service.token")).map_err(|error| error.to_string())?;

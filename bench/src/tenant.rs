@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use crate::bare::Authorize;
 use crate::client::{self, Target};
 
+/// Everybody's.
+const PASSWORD: &str = "Correct-Horse-7-Staple";
+
 /// The key to call with.
 pub struct Tenant {
     key: String,
@@ -26,6 +29,37 @@ impl Tenant {
     }
 }
 
+/// Somebody with an account, who has logged in once.
+pub struct Account {
+    email: String,
+    refresh_token: String,
+}
+
+impl Account {
+    /// `POST /v1/auth/login`.
+    pub fn login(&self, address: SocketAddr) -> Target {
+        let body = json!({"email": self.email, "password": PASSWORD});
+        Target::post(address, "/v1/auth/login", None, &body, "\"access_token\"")
+    }
+
+    /// An access token that nobody has used yet.
+    pub async fn fresh_token(&self, address: SocketAddr) -> Result<String, String> {
+        let token = Some(self.refresh_token.as_str());
+        text(&post(address, "/v1/auth/refresh-token", token, &json!({})).await?, "access_token")
+    }
+}
+
+/// Registers somebody and logs them in.
+pub async fn register(address: SocketAddr, number: u16) -> Result<Account, String> {
+    let name = format!("{}-{number}", new_name()?);
+    let email = format!("{name}@example.com");
+    let account = json!({"email": email, "password": PASSWORD, "username": name});
+    post(address, "/v1/auth/register", None, &account).await?;
+    let session =
+        post(address, "/v1/auth/login", None, &json!({"email": email, "password": PASSWORD})).await?;
+    Ok(Account { email, refresh_token: text(&session, "refresh_token")? })
+}
+
 /// The same body, sent to the bare echo.
 pub fn echo(address: SocketAddr) -> Target {
     let body = question(format!("tk_{}", "0".repeat(49)));
@@ -34,14 +68,12 @@ pub fn echo(address: SocketAddr) -> Target {
 
 /// Registers, logs in, and makes an organization, a project and a key without restrictions.
 pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
-    let name = format!("bench{}", since.as_millis());
+    let name = new_name()?;
     let email = format!("{name}@example.com");
-    let password = "Correct-Horse-7-Staple";
-    let account = json!({"email": email, "password": password, "username": name});
+    let account = json!({"email": email, "password": PASSWORD, "username": name});
     post(address, "/v1/auth/register", None, &account).await?;
     let session =
-        post(address, "/v1/auth/login", None, &json!({"email": email, "password": password})).await?;
+        post(address, "/v1/auth/login", None, &json!({"email": email, "password": PASSWORD})).await?;
     let token = text(&session, "access_token")?;
     let organization = post(address, "/v1/organizations", Some(&token), &json!({"name": name})).await?;
     let projects = format!("/v1/organizations/{}/projects", text(&organization, "id")?);
@@ -49,6 +81,12 @@ pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
     let keys = format!("{projects}/{}/api-keys", text(&project, "id")?);
     let key = post(address, &keys, Some(&token), &json!({"name": name})).await?;
     Ok(Tenant { key: text(&key, "key")? })
+}
+
+/// A name that an earlier run on the same database hasn't taken.
+fn new_name() -> Result<String, String> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
+    Ok(format!("bench{}", since.as_millis()))
 }
 
 fn question(credential: String) -> Value {

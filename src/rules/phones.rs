@@ -170,7 +170,7 @@ mod tests {
             ("+1 415 555 0123 ext 5", "only digits"),
             ("+1415555\u{660}123", "only digits"),
             ("+1415555\u{ff11}123", "only digits"),
-            ("+1415\0555012", "only digits"),
+            ("+1415\u{0}555012", "only digits"),
             ("+14155550123\n", "only digits"),
             ("+1 415\t555 0123", "only digits"),
             ("+1 415 555 0123;", "only digits"),
