@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Timing { samples }) => {
             let cores = Cores::share();
-            report::exit_code(block_on(timing::run(&arguments.database, &arguments.log, samples, cores)))
+            report::exit_code(block_on(timing::run(&arguments.database, &arguments.log, *samples, cores)))
         }
         Some(Command::Logins(arguments)) => report::exit_code(logins::run(arguments)),
         None => report::exit_code(run(&arguments)),
