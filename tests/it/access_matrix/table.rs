@@ -1,0 +1,171 @@
+//! The table: columns and rows that are alike stand once, so that it stays readable however many cases it holds.
+
+use std::fmt::Write;
+
+use tollkeeper::routes::Route;
+
+use super::scene::Caller;
+
+/// What every caller gets in one place.
+pub struct Row {
+    pub place: &'static str,
+    pub statuses: Vec<u16>,
+}
+
+struct Block {
+    heading: String,
+    section: String,
+    rows: Vec<Row>,
+}
+
+pub struct Table<'a> {
+    callers: &'a [Caller],
+    blocks: Vec<Block>,
+}
+
+const HOW_TO_READ: &str = "Who may do what: the status that each kind of caller gets, route by route and place by place.
+
+A column is a kind of caller. Two letters are a person with an access token: the role in the organization (m member, a admin,
+o owner, a dot for none) and the role in its private project (v viewer, d developer, a admin, o owner, a dot for none). With a k
+before them it is an API key of the private project that such a person has made; k.. is the key of somebody who was removed.
+";
+
+const PLACES: &str = "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project beside
+it, a `foreign` organization, an `unknown` id, and paths that mix them (organization/project). With a key or a member in the
+path, what is named besides. Bodies are good, empty patches, or refused for themselves: 200 and 400 mean that the gate lets the
+call through. What a call took away was put back before the next one.
+";
+
+impl<'a> Table<'a> {
+    pub fn new(callers: &'a [Caller]) -> Self {
+        Self { callers, blocks: Vec::new() }
+    }
+
+    pub fn add(&mut self, route: &Route, rows: Vec<Row>) {
+        let access = &route.access.text;
+        let path = route.path.replace("organization_id", "org").replace("project_id", "proj");
+        let path = path.replace("member_id", "member").replace("key_id", "key").replace("*model_id", "model");
+        let heading = format!("{} {path}    [{access}]", route.method);
+        self.blocks.push(Block { heading, section: section(route), rows });
+    }
+
+    /// For every caller, the first one who gets the same everywhere.
+    fn like(&self) -> Vec<usize> {
+        let column = |caller: usize| {
+            let rows = self.blocks.iter().flat_map(|block| &block.rows);
+            rows.map(|row| row.statuses[caller]).collect::<Vec<_>>()
+        };
+        let columns: Vec<_> = (0..self.callers.len()).map(column).collect();
+        columns.iter().map(|one| columns.iter().position(|other| other == one).unwrap()).collect()
+    }
+
+    /// A status a column, or in words what everybody gets.
+    fn cells(&self, shown: &[usize], statuses: &[u16]) -> String {
+        let mut known: Vec<_> =
+            self.callers.iter().zip(statuses).filter(|(caller, _)| caller.is_known).collect();
+        known.dedup_by_key(|(_, status)| **status);
+        let mut unknown: Vec<_> =
+            self.callers.iter().zip(statuses).filter(|(caller, _)| !caller.is_known).collect();
+        unknown.dedup_by_key(|(_, status)| **status);
+        match (&known[..], &unknown[..]) {
+            ([(_, one)], [(_, other)]) if one == other => format!("everybody {one}"),
+            ([(_, one)], [(_, other)]) => {
+                format!("{other} without an access token or API key, everybody else {one}")
+            }
+            _ => {
+                let cells: Vec<_> = shown.iter().map(|index| statuses[*index].to_string()).collect();
+                cells.join(" ")
+            }
+        }
+    }
+
+    pub fn render(&self) -> String {
+        let like = self.like();
+        let mut shown: Vec<_> = like.clone();
+        shown.sort_unstable();
+        shown.dedup();
+        let mut text = format!("{HOW_TO_READ}\n");
+        for caller in self.callers.iter().filter(|caller| !caller.meaning.is_empty()) {
+            writeln!(text, "  {}  {}", caller.head, caller.meaning).unwrap();
+        }
+        text.push_str("\nColumns that are alike in every line stand once:\n\n");
+        for first in &shown {
+            let same = (0..self.callers.len()).filter(|other| like[*other] == *first && other != first);
+            let same: Vec<_> = same.map(|other| self.callers[other].head.as_str()).collect();
+            if !same.is_empty() {
+                writeln!(text, "  {:3} = {}", self.callers[*first].head, same.join(" ")).unwrap();
+            }
+        }
+        write!(text, "\n{PLACES}").unwrap();
+        let mut last = "";
+        for block in &self.blocks {
+            if block.section != last {
+                let heads: Vec<_> =
+                    shown.iter().map(|index| format!("{:>3}", self.callers[*index].head)).collect();
+                write!(text, "\n\n== {:28} {}", block.section, heads.join(" ")).unwrap();
+                last = &block.section;
+            }
+            write!(text, "\n\n{}", block.heading).unwrap();
+            for (places, statuses) in merged(&block.rows) {
+                write!(text, "\n{}{}", label(&places), self.cells(&shown, statuses)).unwrap();
+            }
+        }
+        let rows: usize = self.blocks.iter().map(|block| block.rows.len()).sum();
+        writeln!(
+            text,
+            "\n\n{} routes, {rows} places, {} callers: {} cases",
+            self.blocks.len(),
+            self.callers.len(),
+            rows * self.callers.len()
+        )
+        .unwrap();
+        text
+    }
+}
+
+/// Places in which everybody gets the same, together.
+fn merged(rows: &[Row]) -> Vec<(Vec<&'static str>, &[u16])> {
+    let mut merged: Vec<(Vec<&str>, &[u16])> = Vec::new();
+    for row in rows {
+        match merged.iter_mut().find(|(_, statuses)| *statuses == row.statuses) {
+            Some((places, _)) => places.push(row.place),
+            None => merged.push((vec![row.place], &row.statuses)),
+        }
+    }
+    merged
+}
+
+/// The places of a line, on as many lines as they take; the cells follow the last.
+fn label(places: &[&str]) -> String {
+    const WIDTH: usize = 32;
+    let mut lines = vec![String::from("  ")];
+    for (index, place) in places.iter().enumerate() {
+        let comma = if index + 1 < places.len() { "; " } else { "" };
+        if lines.last().unwrap().len() + place.len() + 2 > WIDTH {
+            lines.push(String::from("  "));
+        }
+        lines.last_mut().unwrap().push_str(&format!("{place}{comma}"));
+    }
+    let last = lines.pop().unwrap();
+    lines.push(format!("{last:WIDTH$}"));
+    lines
+        .iter()
+        .enumerate()
+        .map(|(i, line)| if i + 1 < lines.len() { line.trim_end().to_owned() + "\n" } else { line.clone() })
+        .collect()
+}
+
+fn section(route: &Route) -> String {
+    let section = match route.path {
+        path if path.starts_with("/v1/auth") => "4.1 Authentication",
+        path if path.contains("/api-keys") => "4.4 API keys",
+        path if path.contains("/billing") || path.ends_with("/usage") && path.starts_with("/v1") => {
+            "4.5 Billing and usage"
+        }
+        path if path.contains("/projects") => "4.3 Projects",
+        path if path.starts_with("/v1/organizations") => "4.2 Organizations",
+        path if path.starts_with("/v1/models") => "4.6 Model catalog",
+        _ => "Beyond section 4",
+    };
+    section.to_owned()
+}
