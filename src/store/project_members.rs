@@ -211,7 +211,8 @@ pub const FILTERED: &str = "SELECT m.user_id, u.email, u.username, m.role, m.add
        AND (u.email_folded LIKE $3 ESCAPE '\\' OR u.username_folded LIKE $3 ESCAPE '\\')
      ORDER BY m.added_at DESC, m.user_id LIMIT $4 OFFSET $5";
 
-const COUNTED: &str = "SELECT COUNT(*) FROM project_members m CROSS JOIN users u
+/// How many there are.
+pub const COUNTED: &str = "SELECT COUNT(*) FROM project_members m CROSS JOIN users u
      WHERE m.project_id = $1 AND u.id = m.user_id AND ($2 = '' OR m.role = $2)
        AND (u.email_folded LIKE $3 ESCAPE '\\' OR u.username_folded LIKE $3 ESCAPE '\\')";
 

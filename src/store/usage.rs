@@ -321,8 +321,10 @@ impl FromRow for Totals {
     }
 }
 
-const TOTALS: &str = "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS requests,
-     CAST(COALESCE(SUM(prompt_tokens + completion_tokens), 0) AS BIGINT) AS tokens FROM usage_daily";
+/// Of a project, from its days.
+pub const PROJECT_TOTALS: &str = "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS requests,
+     CAST(COALESCE(SUM(prompt_tokens + completion_tokens), 0) AS BIGINT) AS tokens FROM usage_daily
+     WHERE organization_id = $1 AND project_id = $2";
 
 /// Of a project.
 pub async fn project_totals(
@@ -330,15 +332,16 @@ pub async fn project_totals(
     organization_id: OrganizationId,
     project_id: ProjectId,
 ) -> Result<Totals, db::Error> {
-    sql(format!("{TOTALS} WHERE organization_id = $1 AND project_id = $2"))
-        .bind(organization_id)
-        .bind(project_id)
-        .heavy()
-        .one(tx)
-        .await
+    sql(PROJECT_TOTALS).bind(organization_id).bind(project_id).heavy().one(tx).await
 }
 
 /// Of a key.
 pub async fn key_totals(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Totals, db::Error> {
-    sql(format!("{TOTALS} WHERE api_key_id = $1")).bind(api_key_id).heavy().one(tx).await
+    sql("SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS requests,
+                CAST(COALESCE(SUM(prompt_tokens + completion_tokens), 0) AS BIGINT) AS tokens FROM usage_daily
+         WHERE api_key_id = $1")
+    .bind(api_key_id)
+    .heavy()
+    .one(tx)
+    .await
 }

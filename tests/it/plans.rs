@@ -1,7 +1,10 @@
 //! What the databases do for a list: they go by an index of the tenant, however large the installation is.
 
 use tollkeeper::db::{Error, FromRow, Row, Tx, sql};
-use tollkeeper::store::{invitations, organization_members as members, organizations};
+use tollkeeper::store::projects::listing;
+use tollkeeper::store::{
+    invitations, organization_members as members, organizations, project_members, usage,
+};
 
 use crate::support::world::{World, on_each_database};
 
@@ -122,5 +125,145 @@ fn the_first_and_the_last_page_of_a_large_organization() {
         assert_eq!(names("?page_size=3&page=666").await, ("m6 m5 m4".into(), 2_001, 4));
         assert_eq!(names("?page_size=3&page=668").await, (String::new(), 2_001, 3));
         assert_eq!(names("?search=m1999").await, ("m1999".into(), 1, 4));
+    });
+}
+
+/// Projects of an organization, every tenth of them public, and members of the first one; usage of 40 days in each.
+async fn fill_projects(tx: &mut Tx, organization: &str, owner: &str, from: i64, to: i64) {
+    let series =
+        format!("WITH RECURSIVE n(i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to})");
+    let name = "'p' || CAST(i AS TEXT)";
+    // An id is a prefix and 26 digits.
+    let id = |prefix: &str, number: &str| {
+        format!(
+            "'{prefix}_' || substr('{}' || CAST({number} AS TEXT), length(CAST({number} AS TEXT)) + 1)",
+            "0".repeat(26)
+        )
+    };
+    let (project, user) = (id("proj", "i"), id("user", "i"));
+    let projects = format!(
+        "{series} INSERT INTO projects (id, organization_id, name, name_folded, visibility, created_by, created_at, updated_at)
+         SELECT {project}, '{organization}', {name}, {name}, CASE WHEN i % 10 = 0 THEN 'public' ELSE 'private' END,
+                '{owner}', i, i FROM n"
+    );
+    sql(projects).execute(tx).await.unwrap();
+    let first = id("proj", &from.to_string());
+    let members = format!(
+        "{series} INSERT INTO project_members (project_id, user_id, role, added_at, updated_at)
+         SELECT {first}, {user}, 'viewer', i, i FROM n"
+    );
+    sql(members).execute(tx).await.unwrap();
+    let used = format!(
+        "{series} INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day,
+                 requests, prompt_tokens, completion_tokens, amount_pico)
+         SELECT '{organization}', {project}, 'key', 'm', 0, 'chat', d.day, 1, 1, 1, 1 FROM n
+         CROSS JOIN (SELECT 1 AS day UNION ALL SELECT 2 UNION ALL SELECT 3) d"
+    );
+    sql(used).execute(tx).await.unwrap();
+}
+
+#[test]
+fn project_lists_go_by_an_index_and_sort_what_they_show() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let (mine, other) = (world.organization(&ada, "Mine").await, world.organization(&ada, "Other").await);
+        let me = ada.id.to_string();
+        for (organization, from, to) in [(&other, 1, STRANGERS), (&mine, STRANGERS + 1, STRANGERS + MEMBERS)]
+        {
+            let mut tx = world.app.db.write().await.unwrap();
+            fill(&mut tx, organization, from, to).await;
+            fill_projects(&mut tx, organization, &me, from, to).await;
+            tx.commit().await.unwrap();
+        }
+        let mut tx = world.app.db.write().await.unwrap();
+        sql("ANALYZE").execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+
+        let crowd = format!("proj_{:026}", 1);
+        let few = format!("proj_{:026}", STRANGERS + 1);
+        let somebody = format!("user_{:026}", 7);
+        let visible = listing::visible_page();
+        let by_time = "projects_organization_id_created_at";
+        let in_organization = "projects_organization_id_";
+        let cases: [(&str, &[&str], &[&str], usize); 10] = [
+            // Statement, parameters, the indexes that it goes by, and how often it may sort: the page, or what was found.
+            (listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
+            (listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
+            (listing::SEARCHED, &[&mine, "%p6%", "20", "0"], &[in_organization], 1),
+            (listing::SEARCHED_COUNT, &[&mine, "%p6%"], &[in_organization], 0),
+            (
+                &visible,
+                &[&other, &somebody, "%", "", "20", "0"],
+                &["project_members_user_id", "projects_public"],
+                1,
+            ),
+            (project_members::FROM_START, &[&crowd, "20", "100"], &["project_members_list"], 1),
+            (project_members::FROM_END, &[&crowd, "20", "100"], &["project_members_list"], 1),
+            (project_members::FILTERED, &[&few, "", "%m6%", "20", "0"], &["project_members_|PRIMARY KEY"], 1),
+            (project_members::COUNTED, &[&few, "viewer", "%m6%"], &["project_members_|PRIMARY KEY"], 0),
+            // What a project's detail adds up: its days, and nothing of the events.
+            (usage::PROJECT_TOTALS, &[&other, &crowd], &["usage_daily_pkey|PRIMARY KEY"], 0),
+        ];
+        for (text, parameters, indexes, sorts) in cases {
+            let plan = plan(&world, text, parameters).await;
+            let what = format!("on {}: {text}\n{plan}", world.backend);
+            for index in indexes {
+                assert!(index.split('|').any(|index| plan.contains(index)), "{index} {what}");
+            }
+            // `page` and `p` are the rows that were found already.
+            let scans = |line: &&str| line.contains("Seq Scan") || line.starts_with("SCAN ");
+            let found = ["SCAN page", "SCAN p"];
+            let scanned: Vec<_> = plan.lines().filter(scans).filter(|line| !found.contains(line)).collect();
+            assert!(scanned.is_empty(), "{what}");
+            let found = plan.matches("Sort Key").count() + plan.matches("TEMP B-TREE").count();
+            assert!(found <= sorts, "{what}");
+            assert!(!plan.contains("usage_events"), "{what}");
+        }
+    });
+}
+
+#[test]
+fn the_first_and_the_last_page_of_many_projects() {
+    on_each_database(async |world| {
+        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let organization = world.organization(&ada, "Large").await;
+        let mut tx = world.app.db.write().await.unwrap();
+        fill(&mut tx, &organization, 1, 2_000).await;
+        fill_projects(&mut tx, &organization, &ada.id.to_string(), 1, 2_000).await;
+        sql("INSERT INTO organization_members (organization_id, user_id, role, joined_at, updated_at)
+             VALUES ($1, $2, 'member', 1, 1)")
+        .bind(organization.as_str())
+        .bind(bob.id)
+        .execute(&mut tx)
+        .await
+        .unwrap();
+        tx.commit().await.unwrap();
+        let projects = format!("/v1/organizations/{organization}/projects");
+        let members = format!("{projects}/proj_{:026}/members", 1);
+        let names = async |path: &str, list: &str, name: &str, token: &str| {
+            let before = world.app.db.statement_count();
+            let data = world.get(path).bearer(token).data().await;
+            let rows = data[list].as_array().unwrap().clone();
+            let names: Vec<_> = rows.iter().map(|row| row[name].as_str().unwrap().to_owned()).collect();
+            (names.join(" "), data["total"].as_i64().unwrap(), world.app.db.statement_count() - before)
+        };
+        // Session, role, the count that stands beside it, the page.
+        for (query, due) in
+            [("", "p2000 p1999 p1998"), ("&page=667", "p2 p1"), ("&page=2", "p1997 p1996 p1995")]
+        {
+            let path = format!("{projects}?page_size=3{query}");
+            let found = names(&path, "projects", "name", &ada.access_token).await;
+            assert_eq!(found, (due.into(), 2_000, 4), "{query}");
+        }
+        // A member's are counted, and none but the public ones are looked at.
+        let path = format!("{projects}?page_size=3");
+        let found = names(&path, "projects", "name", &bob.access_token).await;
+        assert_eq!(found, ("p2000 p1990 p1980".into(), 200, 4));
+        // Session, role, standing, count, page.
+        for (query, due) in [("", "m2000 m1999 m1998"), ("&page=667", "m2 m1")] {
+            let path = format!("{members}?page_size=3{query}");
+            let found = names(&path, "members", "username", &ada.access_token).await;
+            assert_eq!(found, (due.into(), 2_000, 5), "{query}");
+        }
     });
 }

@@ -72,20 +72,20 @@ pub const SEARCHED: &str = "SELECT p.*, CAST(NULL AS TEXT) AS role, 0 AS open_to
      FROM projects p WHERE p.organization_id = $1 AND p.name_folded LIKE $2 ESCAPE '\\'
      ORDER BY p.created_at DESC, p.id LIMIT $3 OFFSET $4";
 
-const SEARCHED_COUNT: &str =
+/// How many there are.
+pub const SEARCHED_COUNT: &str =
     "SELECT COUNT(*) FROM projects p WHERE p.organization_id = $1 AND p.name_folded LIKE $2 ESCAPE '\\'";
 
 /// A member's own projects, and the public ones that they don't belong to while the organization allows such.
-const VISIBLE: &str = "FROM (SELECT m.project_id AS id, m.role AS role, 0 AS open_to_organization
-           FROM project_members m WHERE m.user_id = $2
+const VISIBLE: &str = "FROM (SELECT a.*, m.role AS role, 0 AS open_to_organization
+           FROM project_members m CROSS JOIN projects a
+           WHERE m.user_id = $2 AND a.id = m.project_id AND a.organization_id = $1
            UNION ALL
-           SELECT q.id AS id, NULL AS role, 1 AS open_to_organization FROM projects q
-           WHERE q.organization_id = $1 AND q.visibility = 'public'
+           SELECT b.*, NULL AS role, 1 AS open_to_organization FROM projects b
+           WHERE b.organization_id = $1 AND b.visibility = 'public'
              AND EXISTS (SELECT 1 FROM organizations o WHERE o.id = $1 AND o.allow_public_projects = 1)
-             AND NOT EXISTS (SELECT 1 FROM project_members n WHERE n.project_id = q.id AND n.user_id = $2)) v
-     CROSS JOIN projects p
-     WHERE p.id = v.id AND p.organization_id = $1 AND p.name_folded LIKE $3 ESCAPE '\\'
-       AND ($4 = '' OR COALESCE(v.role, 'viewer') = $4)";
+             AND NOT EXISTS (SELECT 1 FROM project_members n WHERE n.project_id = b.id AND n.user_id = $2)) p
+     WHERE p.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR COALESCE(p.role, 'viewer') = $4)";
 
 /// One project, if the caller can view it.
 const ONE: &str = "FROM projects p JOIN organizations o ON o.id = p.organization_id
@@ -139,10 +139,7 @@ async fn stretch(
 
 /// The text of a member's page.
 pub fn visible_page() -> String {
-    format!(
-        "SELECT p.*, v.role AS role, v.open_to_organization AS open_to_organization {VISIBLE}
-         ORDER BY p.created_at DESC, p.id LIMIT $5 OFFSET $6"
-    )
+    format!("SELECT p.* {VISIBLE} ORDER BY p.created_at DESC, p.id LIMIT $5 OFFSET $6")
 }
 
 async fn visible(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ListedProject>), db::Error> {
