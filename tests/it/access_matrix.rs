@@ -128,6 +128,7 @@ fn body(path: &str, unique: &str) -> Value {
         path if path.ends_with("/invitations") => {
             json!({"email": format!("{}@example.com", unique.replace([' ', ','], ""))})
         }
+        path if path.ends_with("/rotate") => json!({}),
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>

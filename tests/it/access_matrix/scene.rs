@@ -1,6 +1,6 @@
 //! Who calls, and where to.
 
-use axum::http::Method;
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::ids::{OrganizationId, ProjectId};

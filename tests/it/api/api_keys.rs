@@ -1,5 +1,9 @@
 //! Section 4.4 through HTTP, and what a key may do as a caller.
 
+mod last_use;
+mod rotate;
+mod update;
+
 use serde_json::json;
 use tollkeeper::clock::DAY_MS;
 

@@ -14,7 +14,8 @@ use tollkeeper::store::changes;
 
 use crate::support::postgres::Cluster;
 use crate::support::process::{Start, on_each_database_url, until};
-use crate::support::world::{Replica, World, on_each_database, runtime};
+use crate::support::twin::{Twin, settle};
+use crate::support::world::{World, on_each_database, runtime};
 
 /// What is logged by this thread, from INFO on.
 #[derive(Clone, Default)]
@@ -68,7 +69,7 @@ async fn newest(world: &World) -> i64 {
 }
 
 /// How many statements a call with this key costs on this replica.
-async fn cost(replica: &Replica, key: &str) -> u64 {
+async fn cost(replica: &Twin, key: &str) -> u64 {
     let before = replica.app.db.statement_count();
     replica.get("/v1/models").bearer(key).bare().await;
     replica.app.db.statement_count() - before
@@ -77,7 +78,7 @@ async fn cost(replica: &Replica, key: &str) -> u64 {
 #[test]
 fn a_change_is_applied_once_it_is_committed_and_not_before() {
     on_each_database(async |world| {
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
@@ -101,11 +102,11 @@ fn a_change_is_applied_once_it_is_committed_and_not_before() {
         tx.commit().await.unwrap();
         assert_eq!((here().await, here().await), (1, 0), "on this replica without any reading of the feed");
         assert_eq!(cost(&replica, &key).await, 0);
-        replica.catch_up().await;
+        settle(&replica).await;
         assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
         assert_eq!((replica.app.feed.position(), replica.app.feed.applied()), (1, 1));
         // Nothing new: nothing is let go of.
-        replica.catch_up().await;
+        settle(&replica).await;
         assert_eq!((cost(&replica, &key).await, replica.app.feed.restarts()), (0, 0));
     });
 }
@@ -113,14 +114,14 @@ fn a_change_is_applied_once_it_is_committed_and_not_before() {
 #[test]
 fn a_page_after_the_other_is_read_to_the_end() {
     on_each_database(async |world| {
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let mut tx = world.app.db.write().await.unwrap();
         for _ in 0..2_500 {
             let change = Change::ApiKey(ApiKeyId::new(world.clock.now(), &world.app.random));
             changes::record(&mut tx, change, world.clock.now()).await.unwrap();
         }
         tx.commit().await.unwrap();
-        replica.catch_up().await;
+        settle(&replica).await;
         assert_eq!((replica.app.feed.position(), replica.app.feed.applied()), (2_500, 2_500));
     });
 }
@@ -131,9 +132,9 @@ fn a_gap_lets_go_of_everything() {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let restarted = async |how: &str, restarts: u64| {
-            replica.catch_up().await;
+            settle(&replica).await;
             assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0), "{how}");
             assert_eq!(
                 (replica.app.feed.restarts(), replica.app.feed.position()),
@@ -171,11 +172,11 @@ fn a_gap_lets_go_of_everything() {
 #[test]
 fn what_is_not_an_hour_old_stays_in_the_feed() {
     on_each_database(async |world| {
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         record(&world).await;
         world.clock.advance_ms(HOUR_MS);
         tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
-        replica.catch_up().await;
+        settle(&replica).await;
         assert_eq!((replica.app.feed.applied(), replica.app.feed.restarts()), (1, 0));
     });
 }
@@ -186,7 +187,7 @@ fn a_dead_feed_ends_the_trust_in_memory_after_five_seconds() {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let statements = async |path: &str, bearer: &str| {
             let before = replica.app.db.statement_count();
             replica.get(path).bearer(bearer).bare().await;
@@ -235,7 +236,7 @@ fn a_dead_feed_ends_the_trust_in_memory_after_five_seconds() {
 
         hide("hidden", "change_position").await;
         for _ in 0..2 {
-            replica.catch_up().await;
+            settle(&replica).await;
         }
         assert_eq!(lines.take(), ["INFO the feed of changes is read again: memory is trusted"]);
         drop(log);
@@ -266,14 +267,14 @@ fn no_position_is_skipped_under_32_writers() {
     runtime().block_on(async {
         let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
         let world = Arc::new(world);
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let done = Arc::new(AtomicBool::new(false));
         let follower = tokio::spawn({
             let done = Arc::clone(&done);
             async move {
                 loop {
                     let last = done.load(Ordering::SeqCst);
-                    replica.catch_up().await;
+                    settle(&replica).await;
                     if last {
                         return replica.app;
                     }
@@ -315,7 +316,7 @@ fn a_commit_with_changes_wakes_who_listens() {
     let Some(cluster) = Cluster::shared() else { return };
     runtime().block_on(async {
         let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let wakeups = replica.app.db.wakeups();
         let next = async || tokio::time::timeout(Duration::from_secs(60), wakeups.next()).await;
         next().await.expect("it says when it begins to listen");

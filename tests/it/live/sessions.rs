@@ -4,7 +4,8 @@ use serde_json::json;
 use tollkeeper::clock::{DAY_MS, SECOND_MS};
 use tollkeeper::secrets::jwt::TokenKind;
 
-use crate::support::world::{PASSWORD, Replica, Somebody, World, on_each_database};
+use crate::support::twin::{Twin, settle};
+use crate::support::world::{PASSWORD, Somebody, World, on_each_database};
 
 const NEW_PASSWORD: &str = "Violet-Kettle-9-Harbour";
 
@@ -12,7 +13,7 @@ async fn here(world: &World, token: &str) -> u16 {
     world.get("/v1/auth/me").bearer(token).send().await.status
 }
 
-async fn there(replica: &Replica, token: &str) -> u16 {
+async fn there(replica: &Twin, token: &str) -> u16 {
     replica.get("/v1/auth/me").bearer(token).send().await.status
 }
 
@@ -46,7 +47,7 @@ fn a_repeated_token_costs_no_query() {
 #[test]
 fn a_logout_holds_here_at_once_and_elsewhere_with_the_next_reading() {
     on_each_database(async |world| {
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let ada = world.somebody("ada").await;
         let token = &ada.access_token;
         assert_eq!((here(&world, token).await, there(&replica, token).await), (200, 200));
@@ -54,21 +55,18 @@ fn a_logout_holds_here_at_once_and_elsewhere_with_the_next_reading() {
         assert_eq!(here(&world, token).await, 401);
         // Held there until its job looks: within a quarter of a second.
         assert_eq!(there(&replica, token).await, 200);
-        replica.catch_up().await;
+        settle(&replica).await;
         assert_eq!(there(&replica, token).await, 401);
-        let refresh = |router| {
-            crate::support::http::Call::new(router, http::Method::POST, "/v1/auth/refresh-token")
-                .bearer(&ada.refresh_token)
-        };
-        assert_eq!(refresh(&world.public).send().await.status, 401);
-        assert_eq!(refresh(&replica.public).send().await.status, 401);
+        let path = "/v1/auth/refresh-token";
+        assert_eq!(world.post(path, &json!({})).bearer(&ada.refresh_token).send().await.status, 401);
+        assert_eq!(replica.post(path, &json!({})).bearer(&ada.refresh_token).send().await.status, 401);
     });
 }
 
 #[test]
 fn a_refresh_token_is_always_looked_up() {
     on_each_database(async |world| {
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let ada = world.somebody("ada").await;
         let refresh = async || {
             replica.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token).send().await
@@ -82,7 +80,7 @@ fn a_refresh_token_is_always_looked_up() {
 #[test]
 fn a_change_of_the_password_ends_the_other_sessions_everywhere() {
     on_each_database(async |world| {
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let ada = world.somebody("ada").await;
         let other = second_session(&world, &ada).await;
         for token in [&ada.access_token, &other] {
@@ -92,7 +90,7 @@ fn a_change_of_the_password_ends_the_other_sessions_everywhere() {
                           "new_password_confirmation": NEW_PASSWORD});
         world.post("/v1/auth/change-password", &body).bearer(&ada.access_token).data().await;
         assert_eq!((here(&world, &ada.access_token).await, here(&world, &other).await), (200, 401));
-        replica.catch_up().await;
+        settle(&replica).await;
         assert_eq!((there(&replica, &ada.access_token).await, there(&replica, &other).await), (200, 401));
     });
 }
@@ -100,7 +98,7 @@ fn a_change_of_the_password_ends_the_other_sessions_everywhere() {
 #[test]
 fn a_reset_of_the_password_ends_every_session_everywhere() {
     on_each_database(async |world| {
-        let replica = world.replica().await;
+        let [_, replica] = Twin::both(&world).await;
         let ada = world.somebody("ada").await;
         let other = second_session(&world, &ada).await;
         let bob = world.somebody("bob").await;
@@ -114,7 +112,7 @@ fn a_reset_of_the_password_ends_every_session_everywhere() {
         for token in [&ada.access_token, &other] {
             assert_eq!(here(&world, token).await, 401);
         }
-        replica.catch_up().await;
+        settle(&replica).await;
         for token in [&ada.access_token, &other] {
             assert_eq!(there(&replica, token).await, 401);
         }

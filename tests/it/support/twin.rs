@@ -3,6 +3,7 @@
 use http::Method;
 use serde_json::Value;
 use tollkeeper::app::App;
+use tollkeeper::live::feed;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 
@@ -33,7 +34,7 @@ impl Twin {
     }
 }
 
-/// Waits until what the other server has committed holds here as well. Nothing has to be waited for as long as sessions
-/// are read on every request.
-#[allow(clippy::unused_async, reason = "callers must be ready to wait")]
-pub async fn settle(_: &Twin) {}
+/// Brings what the other server has committed to this one as well, as its job does.
+pub async fn settle(twin: &Twin) {
+    feed::catch_up(&twin.app).await.unwrap();
+}

@@ -36,27 +36,6 @@ pub struct World {
     _folder: Folder,
 }
 
-/// A second server in process beside a [`World`].
-pub struct Replica {
-    pub app: App,
-    pub public: Entrance,
-}
-
-impl Replica {
-    /// What the job does in a running server: reads what replicas have changed.
-    pub async fn catch_up(&self) {
-        feed::catch_up(&self.app).await.unwrap();
-    }
-
-    pub fn get(&self, path: &str) -> Call {
-        Call::new(&self.public, Method::GET, path)
-    }
-
-    pub fn post(&self, path: &str, body: &Value) -> Call {
-        Call::new(&self.public, Method::POST, path).json(body)
-    }
-}
-
 /// Somebody with an account and a session.
 #[derive(Clone, Debug)]
 pub struct Somebody {
@@ -140,13 +119,6 @@ impl World {
             backend,
             _folder: folder,
         }
-    }
-
-    /// Another replica on the same database, under the same clock.
-    pub async fn replica(&self) -> Replica {
-        let app = App::new(self.app.config.clone(), self.clock.clone()).unwrap();
-        app.boot().await.unwrap();
-        Replica { public: Entrance::new(&app, Listener::Public), app }
     }
 
     /// What the job does in a running server: reads what replicas have changed.

@@ -1,0 +1,142 @@
+//! When and from where a key was used last: noted in memory, written behind.
+
+use serde_json::{Value, json};
+use tollkeeper::live::last_uses;
+
+use crate::support::twin::Twin;
+use crate::support::world::{Place, START, Somebody, World, on_each_database};
+
+/// `last_used_at` in the list, and both in the detail.
+async fn shown(world: &World, who: &Somebody, place: &Place, key: &str) -> (Value, Value, Value) {
+    let path = format!("{}/api-keys", place.project_path());
+    let listed = world.get(&path).bearer(&who.access_token).data().await;
+    let item = listed["api_keys"].as_array().unwrap().iter().find(|item| item["id"] == key).unwrap().clone();
+    let detail = world.get(&format!("{path}/{key}")).bearer(&who.access_token).data().await;
+    let usage = &detail["usage"];
+    (item["last_used_at"].clone(), usage["last_used_at"].clone(), usage["last_used_ip"].clone())
+}
+
+#[test]
+fn the_last_use_is_written_behind() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let null = json!(null);
+        for address in ["192.0.2.1", "192.0.2.2"] {
+            world.get("/v1/models").bearer(&key).from(address).bare().await;
+        }
+        assert_eq!(shown(&world, &ada, &place, &id).await, (null.clone(), null.clone(), null.clone()));
+        let before = world.app.db.statement_count();
+        assert_eq!(last_uses::flush(&world.app).await.unwrap(), 1);
+        assert_eq!(
+            world.app.db.statement_count() - before,
+            1,
+            "one statement a key, however often it was used"
+        );
+        let start = json!(START);
+        assert_eq!(shown(&world, &ada, &place, &id).await, (start.clone(), start, json!("192.0.2.2")));
+        // Nothing new: nothing to write.
+        assert_eq!((last_uses::flush(&world.app).await.unwrap(), world.app.last_uses.len()), (0, 0));
+
+        world.clock.advance_ms(1_500);
+        let ask = json!({"credential": key, "operation": "chat", "model": "svc-1", "client_address": "2001:db8::7"});
+        assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], true);
+        last_uses::flush(&world.app).await.unwrap();
+        let later = json!(world.clock.now().to_string());
+        assert_eq!(
+            shown(&world, &ada, &place, &id).await,
+            (later.clone(), later.clone(), json!("2001:db8::7"))
+        );
+
+        // From where isn't always told.
+        world.clock.advance_ms(1);
+        let ask = json!({"credential": key, "operation": "chat", "model": "svc-1"});
+        world.ask("/service/v1/authorize", &ask).bare().await;
+        last_uses::flush(&world.app).await.unwrap();
+        assert_eq!(shown(&world, &ada, &place, &id).await.2, null);
+    });
+}
+
+#[test]
+fn what_is_refused_is_no_use() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.1"], "rate_limit": 1, "models": ["svc-1"]}});
+        let (_, key) = world.key(&ada, &place, &body).await;
+        assert_eq!(world.get("/v1/models").bearer(&key).send().await.status, 403);
+        let ask = json!({"credential": key, "operation": "chat", "model": "svc-1-pro", "client_address": "192.0.2.1"});
+        assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], false);
+        assert!(world.app.last_uses.is_empty());
+        world.get("/v1/models").bearer(&key).from("192.0.2.1").bare().await;
+        last_uses::flush(&world.app).await.unwrap();
+        assert_eq!(world.get("/v1/models").bearer(&key).from("192.0.2.1").send().await.status, 429);
+        assert!(world.app.last_uses.is_empty());
+    });
+}
+
+#[test]
+fn replicas_write_forward_in_time_only() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let [_, replica] = Twin::both(&world).await;
+        replica.get("/v1/models").bearer(&key).from("192.0.2.1").bare().await;
+        world.clock.advance_ms(1_000);
+        world.get("/v1/models").bearer(&key).from("192.0.2.2").bare().await;
+        last_uses::flush(&world.app).await.unwrap();
+        last_uses::flush(&replica.app).await.unwrap();
+        let later = json!(world.clock.now().to_string());
+        assert_eq!(shown(&world, &ada, &place, &id).await, (later.clone(), later, json!("192.0.2.2")));
+    });
+}
+
+#[test]
+fn what_could_not_be_written_waits() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        world.get("/v1/models").bearer(&key).bare().await;
+        let rename = async |from: &str, to: &str| {
+            let mut tx = world.app.db.write().await.unwrap();
+            let text = format!("ALTER TABLE api_keys RENAME COLUMN {from} TO {to}");
+            tollkeeper::db::sql(text).execute(&mut tx).await.unwrap();
+            tx.commit().await.unwrap();
+        };
+        rename("last_used_ip", "hidden").await;
+        last_uses::flush(&world.app).await.unwrap_err();
+        assert_eq!(world.app.last_uses.len(), 1);
+        rename("hidden", "last_used_ip").await;
+        assert_eq!(last_uses::flush(&world.app).await.unwrap(), 1);
+        assert_eq!(shown(&world, &ada, &place, &id).await.0, json!(START));
+    });
+}
+
+#[test]
+fn many_keys_and_their_end_at_once() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let mut keys = Vec::new();
+        for number in 0..40 {
+            keys.push(world.key(&ada, &place, &json!({"name": format!("k{number}")})).await);
+        }
+        for (_, key) in &keys {
+            world.get("/v1/models").bearer(key).bare().await;
+        }
+        let (gone, left) = keys.split_at(20);
+        let deletes = gone.iter().map(|(id, _)| {
+            let path = format!("{}/api-keys/{id}", place.project_path());
+            world.call(http::Method::DELETE, &path).bearer(&ada.access_token).data()
+        });
+        let (written, _) =
+            tokio::join!(last_uses::flush(&world.app), futures_util::future::join_all(deletes));
+        assert_eq!(written.unwrap(), 40);
+        for (id, _) in left {
+            assert_eq!(shown(&world, &ada, &place, id).await.1, json!(START));
+        }
+    });
+}

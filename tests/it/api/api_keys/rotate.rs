@@ -1,0 +1,208 @@
+//! Rotation: the new secret, the one before, and the clock between them.
+
+use std::collections::{HashMap, HashSet};
+
+use http::Method;
+use serde_json::{Value, json};
+use tollkeeper::clock::{DAY_MS, MINUTE_MS};
+
+use crate::support::http::Answer;
+use crate::support::twin::{Twin, settle};
+use crate::support::world::{Place, START, Somebody, World, on_each_database, on_each_database_with};
+
+const HALF_AN_HOUR_MS: i64 = 30 * MINUTE_MS;
+
+async fn rotate(world: &World, who: &Somebody, place: &Place, key: &str) -> Answer {
+    let path = format!("{}/api-keys/{key}/rotate", place.project_path());
+    world.call(Method::POST, &path).bearer(&who.access_token).send().await
+}
+
+fn text(data: &Value, field: &str) -> String {
+    data[field].as_str().unwrap().to_owned()
+}
+
+/// Whether a secret is good: its status on the model list.
+async fn status(world: &World, secret: &str) -> u16 {
+    world.get("/v1/models").bearer(secret).send().await.status
+}
+
+#[test]
+fn a_rotated_key_keeps_everything_but_its_secret() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let body = json!({"name": "Prod", "permissions": ["models"], "restrictions": {"rate_limit": 600}});
+        let (id, first) = world.key(&ada, &place, &body).await;
+        let path = format!("{}/api-keys/{id}", place.project_path());
+        let before = world.get(&path).bearer(&ada.access_token).data().await;
+        let answer = rotate(&world, &ada, &place, &id).await;
+        assert_eq!(answer.header("cache-control"), "no-store");
+        let data = answer.json()["data"].clone();
+        let second = text(&data, "key");
+        assert_ne!(first, second);
+        assert_eq!(
+            data,
+            json!({"id": id, "key": second, "previous_key": first, "rotation_date": START,
+            "grace_period_ends": "2026-03-11T12:00:00.000Z"})
+        );
+        assert_eq!((status(&world, &first).await, status(&world, &second).await), (200, 200));
+        assert_eq!(world.get(&path).bearer(&ada.access_token).data().await, before);
+    });
+}
+
+#[test]
+fn the_secret_before_ends_by_the_clock_on_every_replica() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let [_, replica] = Twin::both(&world).await;
+        // Held on both from before the rotation.
+        assert_eq!(
+            (status(&world, &first).await, replica.get("/v1/models").bearer(&first).send().await.status),
+            (200, 200)
+        );
+        let second = text(&rotate(&world, &ada, &place, &id).await.json()["data"], "key");
+        settle(&replica).await;
+        for (moved_ms, expected) in [(DAY_MS - 1, 200), (1, 401), (DAY_MS, 401)] {
+            world.clock.advance_ms(moved_ms);
+            world.catch_up().await;
+            settle(&replica).await;
+            assert_eq!((status(&world, &first).await, status(&world, &second).await), (expected, 200));
+            assert_eq!(replica.get("/v1/models").bearer(&first).send().await.status, expected);
+            assert_eq!(replica.get("/v1/models").bearer(&second).send().await.status, 200);
+        }
+    });
+}
+
+#[test]
+fn a_second_rotation_ends_the_oldest_secret_at_once() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let [_, replica] = Twin::both(&world).await;
+        let second = text(&rotate(&world, &ada, &place, &id).await.json()["data"], "key");
+        for secret in [&first, &second] {
+            assert_eq!(
+                (status(&world, secret).await, replica.get("/v1/models").bearer(secret).send().await.status),
+                (200, 200)
+            );
+        }
+        world.clock.advance_ms(HALF_AN_HOUR_MS);
+        world.catch_up().await;
+        let data = rotate(&world, &ada, &place, &id).await.json()["data"].clone();
+        let third = text(&data, "key");
+        assert_eq!(
+            (text(&data, "previous_key"), text(&data, "grace_period_ends")),
+            (second.clone(), "2026-03-11T12:30:00.000Z".into())
+        );
+        settle(&replica).await;
+        for (secret, expected) in [(&first, 401), (&second, 200), (&third, 200)] {
+            assert_eq!(status(&world, secret).await, expected);
+            assert_eq!(replica.get("/v1/models").bearer(secret).send().await.status, expected);
+        }
+    });
+}
+
+#[test]
+fn the_grace_ends_with_the_key_and_an_expired_key_stays_as_it_is() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, first) =
+            world.key(&ada, &place, &json!({"name": "k", "expires_at": "2026-03-10T12:30:00Z"})).await;
+        let data = rotate(&world, &ada, &place, &id).await.json()["data"].clone();
+        assert_eq!(data["grace_period_ends"], "2026-03-10T12:30:00.000Z");
+        world.clock.advance_ms(HALF_AN_HOUR_MS);
+        let refused = rotate(&world, &ada, &place, &id).await;
+        assert_eq!(
+            (refused.status, refused.code().as_str(), refused.header("x-should-retry")),
+            (409, "key_expired", "false")
+        );
+        for secret in [&first, &text(&data, "key")] {
+            assert_eq!(status(&world, secret).await, 401);
+        }
+    });
+}
+
+#[test]
+fn the_configuration_says_how_long_the_grace_is() {
+    for (hours, ends, first_is) in [("0", START, 401), ("720", "2026-04-09T12:00:00.000Z", 200)] {
+        on_each_database_with(&[("TOLLKEEPER_API_KEYS__ROTATION_GRACE_HOURS", hours)], async |world| {
+            let ada = world.somebody("ada").await;
+            let place = world.place(&ada, "Acme").await;
+            let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
+            assert_eq!(status(&world, &first).await, 200);
+            let data = rotate(&world, &ada, &place, &id).await.json()["data"].clone();
+            assert_eq!(data["grace_period_ends"], ends);
+            assert_eq!(
+                (status(&world, &first).await, status(&world, &text(&data, "key")).await),
+                (first_is, 200)
+            );
+        });
+    }
+}
+
+#[test]
+fn without_sealed_copies_the_secret_before_is_masked() {
+    on_each_database_with(&[("TOLLKEEPER_API_KEYS__KEEP_SEALED", "false")], async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let data = rotate(&world, &ada, &place, &id).await.json()["data"].clone();
+        assert_eq!(data["previous_key"], "tk_…");
+        assert_eq!((status(&world, &first).await, status(&world, &text(&data, "key")).await), (200, 200));
+    });
+}
+
+#[test]
+fn of_64_rotations_at_once_each_follows_another() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let calls = (0..64).map(|_| rotate(&world, &ada, &place, &id));
+        let answers = futures_util::future::join_all(calls).await;
+        let mut after: HashMap<String, String> = HashMap::new();
+        for answer in answers {
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            let data = answer.json()["data"].clone();
+            assert_eq!(after.insert(text(&data, "previous_key"), text(&data, "key")), None);
+        }
+        // One chain from the first secret to the last, through all of them.
+        let mut chain = vec![first];
+        while let Some(next) = after.get(chain.last().unwrap()) {
+            chain.push(next.clone());
+        }
+        assert_eq!((chain.len(), chain.iter().collect::<HashSet<_>>().len()), (65, 65));
+        let (ended, good) = chain.split_at(63);
+        for secret in good {
+            assert_eq!(status(&world, secret).await, 200);
+        }
+        for secret in ended {
+            assert_eq!(status(&world, secret).await, 401);
+        }
+    });
+}
+
+#[test]
+fn a_rotation_and_a_delete_at_once_leave_no_key() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        for round in 0..8 {
+            let (id, first) = world.key(&ada, &place, &json!({"name": format!("k{round}")})).await;
+            let path = format!("{}/api-keys/{id}", place.project_path());
+            let delete = world.call(Method::DELETE, &path).bearer(&ada.access_token).send();
+            let (rotated, deleted) = tokio::join!(rotate(&world, &ada, &place, &id), delete);
+            assert_eq!(deleted.status, 200);
+            assert!(matches!(rotated.status, 200 | 404), "{}", rotated.text);
+            let mut secrets = vec![first];
+            secrets.extend(rotated.json()["data"]["key"].as_str().map(str::to_owned));
+            for secret in secrets {
+                assert_eq!(status(&world, &secret).await, 401);
+            }
+        }
+    });
+}
