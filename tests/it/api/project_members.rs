@@ -4,9 +4,10 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
+use tollkeeper::ids::OrganizationId;
 use tollkeeper::roles::ProjectRole::{self, Admin, Developer, Owner, Viewer};
 use tollkeeper::roles::{OrganizationRole, effective_project_role};
-use tollkeeper::store::audit_log;
+use tollkeeper::store::{self, audit_log};
 
 use crate::support::http::Call;
 use crate::support::world::{Place, START, Somebody, World, on_each_database};
@@ -598,6 +599,53 @@ fn who_is_demoted_does_not_win_a_race() {
                 assert_eq!(roles_of(&world, &place, person).await.0.as_deref(), due);
             }
             assert_eq!(change(&world, &bob, &place, &target, "viewer").refused().await.0, 403);
+        }
+    });
+}
+
+/// Whoever loses their role after the gate has let them in, and before they write, is refused all the same.
+#[test]
+fn who_is_demoted_behind_the_gate_is_refused() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let organization = OrganizationId::parse(&place.organization).unwrap();
+        for number in 0..6 {
+            // An owner by the project, or by the organization alone, which is what it takes to make a project.
+            let name = format!("bob{number}");
+            let bob = match number % 2 {
+                0 => in_organization(&world, &place, &name, OrganizationRole::Admin).await,
+                _ => joined(&world, &place, &name, Owner).await,
+            };
+            let eve = joined(&world, &place, &format!("eve{number}"), Viewer).await;
+            let joe =
+                in_organization(&world, &place, &format!("joe{number}"), OrganizationRole::Member).await;
+            let put = world.call(Method::PUT, &place.project_path()).json(&json!({"name": name}));
+            let made = world.post(&format!("{}/projects", place.organization_path()), &json!({"name": name}));
+            let call = match number {
+                0 => made.bearer(&bob.access_token),
+                1 => change(&world, &bob, &place, &eve, "admin"),
+                2 => add(&world, &bob, &place, &joe, "viewer"),
+                3 => world.call(Method::DELETE, &place.project_path()).bearer(&bob.access_token),
+                4 => remove(&world, &bob, &place, &eve),
+                _ => put.bearer(&bob.access_token),
+            };
+            let mut tx = world.app.db.write().await.unwrap();
+            store::organizations::lock(&mut tx, organization).await.unwrap();
+            for text in [
+                "UPDATE organization_members SET role = 'member' WHERE user_id = $1",
+                "DELETE FROM project_members WHERE user_id = $1",
+            ] {
+                sql(text).bind(bob.id).execute(&mut tx).await.unwrap();
+            }
+            let demotion = async {
+                tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+                tx.commit().await.unwrap();
+            };
+            let (answer, ()) = futures_util::future::join(call.send(), demotion).await;
+            assert_eq!((answer.status, answer.code().as_str()), (403, "insufficient_role"), "{number}");
+            assert_eq!(roles_of(&world, &place, &eve).await.0.as_deref(), Some("viewer"), "{number}");
+            assert_eq!(roles_of(&world, &place, &joe).await.0, None, "{number}");
         }
     });
 }
