@@ -35,7 +35,7 @@ pub use migrate::{MigrateError, Migrated};
 pub use statement::{Statement, sql};
 pub use value::{FromRow, FromValue, Row, Value};
 
-use postgres::Postgres;
+use postgres::{BEGIN, BEGIN_BEHIND, Postgres};
 use sqlite::Sqlite;
 use statement::{Answer, Want};
 
@@ -140,9 +140,20 @@ impl Db {
     pub async fn write(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteWrite(sqlite.begin().await?),
-            Driver::Postgres(postgres) => Inner::PostgresWrite(Box::new(postgres.begin().await?)),
+            Driver::Postgres(postgres) => Inner::PostgresWrite(Box::new(postgres.begin(BEGIN).await?)),
         };
         Ok(self.tx(inner))
+    }
+
+    /// A write transaction for what can wait, and what a crash may lose: it gives way where somebody else holds a row for
+    /// long, and its commit doesn't wait for the disk where that can be had.
+    pub async fn write_behind(&self) -> Result<Tx, Error> {
+        match &self.driver {
+            Driver::Sqlite(_) => self.write().await,
+            Driver::Postgres(postgres) => {
+                Ok(self.tx(Inner::PostgresWrite(Box::new(postgres.begin(BEGIN_BEHIND).await?))))
+            }
+        }
     }
 
     /// Whether the database answers now.

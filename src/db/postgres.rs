@@ -41,6 +41,12 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 /// (a replica that hangs must not keep its locks).
 const SESSION_LIMITS: &str = "-c statement_timeout=10000 -c idle_in_transaction_session_timeout=30000";
 
+/// Starts a transaction.
+pub(super) const BEGIN: &str = "BEGIN";
+/// Starts one that gives up on a lock after 200 ms, before the server looks for a deadlock and chooses somebody to end.
+pub(super) const BEGIN_BEHIND: &str =
+    "BEGIN; SET LOCAL lock_timeout = 200; SET LOCAL synchronous_commit = off";
+
 /// One server.
 pub(super) struct Postgres {
     config: Config,
@@ -113,24 +119,24 @@ impl Postgres {
         })
     }
 
-    /// Starts a transaction on a connection of the pool.
-    pub(super) async fn begin(&self) -> Result<Transaction, Error> {
+    /// Starts a transaction on a connection of the pool, by one of the texts above.
+    pub(super) async fn begin(&self, text: &str) -> Result<Transaction, Error> {
         // A connection that died while idle may not know it yet. Nothing has happened at BEGIN, so the next
         // one may be tried; after a restart of the server all of them may be like that.
         for _ in 0..POOL_SIZE {
-            match self.begin_on_next().await {
+            match self.begin_on_next(text).await {
                 Err(Failure::Gone(_)) => {}
                 begun => return begun.map_err(Failure::into_error),
             }
         }
-        self.begin_on_next().await.map_err(Failure::into_error)
+        self.begin_on_next(text).await.map_err(Failure::into_error)
     }
 
-    async fn begin_on_next(&self) -> Result<Transaction, Failure> {
+    async fn begin_on_next(&self, text: &str) -> Result<Transaction, Failure> {
         let client = self.pool.get().await.map_err(|error| Failure::Refused(map_pool_error(&error)))?;
         // The guard comes first: a caller that is cancelled from here on leaves no open transaction behind.
         let mut transaction = Transaction { client: Some(client), open: true };
-        transaction.batch("BEGIN").await?;
+        transaction.batch(text).await?;
         Ok(transaction)
     }
 }

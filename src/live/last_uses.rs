@@ -68,7 +68,7 @@ pub async fn flush(app: &App) -> Result<usize, Error> {
     let count = rest.waiting.len();
     while !rest.waiting.is_empty() {
         let before = rest.waiting.len().saturating_sub(AT_ONCE);
-        let mut tx = app.db.write().await?;
+        let mut tx = app.db.write_behind().await?;
         for (used, _) in rest.waiting.iter().skip(before).rev() {
             store::api_keys::note_use(&mut tx, used).await?;
         }

@@ -256,6 +256,7 @@ pub async fn update(
     Body(body): Body<UpdateApiKey>,
 ) -> Result<Enveloped<UpdatedApiKey>, Error> {
     let mut tx = app.db.write().await?;
+    scope.hold(&mut tx).await?;
     let before = store::api_keys::lock(&mut tx, scope.project_id(), scope.api_key_id())
         .await?
         .ok_or(Code::ApiKeyNotFound)?;
@@ -283,6 +284,7 @@ pub async fn update(
 pub async fn delete(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
+    scope.hold(&mut tx).await?;
     if !store::api_keys::delete(&mut tx, scope.project_id(), scope.api_key_id()).await? {
         return Err(Code::ApiKeyNotFound.into());
     }

@@ -1,10 +1,13 @@
 //! When and from where a key was used last: noted in memory, written behind.
 
 use serde_json::{Value, json};
+use tollkeeper::ids::{ApiKeyId, ProjectId};
 use tollkeeper::live::last_uses;
+use tollkeeper::store;
 
+use crate::support::postgres::Cluster;
 use crate::support::twin::Twin;
-use crate::support::world::{Place, START, Somebody, World, on_each_database};
+use crate::support::world::{Place, START, Somebody, World, on_each_database, runtime};
 
 /// `last_used_at` in the list, and both in the detail.
 async fn shown(world: &World, who: &Somebody, place: &Place, key: &str) -> (Value, Value, Value) {
@@ -138,5 +141,29 @@ fn many_keys_and_their_end_at_once() {
         for (id, _) in left {
             assert_eq!(shown(&world, &ada, &place, id).await.1, json!(START));
         }
+    });
+}
+
+#[test]
+fn a_row_that_somebody_holds_holds_nobody_up() {
+    let Some(cluster) = Cluster::shared() else { return };
+    runtime().block_on(async {
+        let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        world.get("/v1/models").bearer(&key).bare().await;
+        let mut tx = world.app.db.write().await.unwrap();
+        let (project, key) = (ProjectId::parse(&place.project).unwrap(), ApiKeyId::parse(&id).unwrap());
+        store::api_keys::lock(&mut tx, project, key).await.unwrap();
+        // It gives up long before anybody else would, who waits for ten seconds.
+        let error = last_uses::flush(&world.app).await.unwrap_err();
+        assert!(error.to_string().contains("lock timeout"), "{error}");
+        drop(tx);
+        assert_eq!(world.app.last_uses.len(), 1);
+        while last_uses::flush(&world.app).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(shown(&world, &ada, &place, &id).await.0, json!(START));
     });
 }
