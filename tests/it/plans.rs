@@ -67,9 +67,11 @@ fn lists_go_by_the_tenant_s_index() {
         let (mine, other) = (world.organization(&ada, "Mine").await, world.organization(&ada, "Other").await);
         for (organization, from, to) in [(&other, 1, STRANGERS), (&mine, STRANGERS + 1, STRANGERS + MEMBERS)]
         {
-            let mut tx = world.app.db.write().await.unwrap();
-            fill(&mut tx, organization, from, to).await;
-            tx.commit().await.unwrap();
+            for from in (from..=to).step_by(500) {
+                let mut tx = world.app.db.write().await.unwrap();
+                fill(&mut tx, organization, from, to.min(from + 499)).await;
+                tx.commit().await.unwrap();
+            }
         }
         let mut tx = world.app.db.write().await.unwrap();
         sql("ANALYZE").execute(&mut tx).await.unwrap();
@@ -129,7 +131,7 @@ fn the_first_and_the_last_page_of_a_large_organization() {
 }
 
 /// Projects of an organization, every tenth of them public, and members of the first one; usage of 40 days in each.
-async fn fill_projects(tx: &mut Tx, organization: &str, owner: &str, from: i64, to: i64) {
+async fn fill_projects(tx: &mut Tx, organization: &str, owner: &str, first: i64, from: i64, to: i64) {
     let series =
         format!("WITH RECURSIVE n(i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to})");
     let name = "'p' || CAST(i AS TEXT)";
@@ -147,7 +149,7 @@ async fn fill_projects(tx: &mut Tx, organization: &str, owner: &str, from: i64, 
                 '{owner}', i, i FROM n"
     );
     sql(projects).execute(tx).await.unwrap();
-    let first = id("proj", &from.to_string());
+    let first = id("proj", &first.to_string());
     let members = format!(
         "{series} INSERT INTO project_members (project_id, user_id, role, added_at, updated_at)
          SELECT {first}, {user}, 'viewer', i, i FROM n"
@@ -170,10 +172,14 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
         let me = ada.id.to_string();
         for (organization, from, to) in [(&other, 1, STRANGERS), (&mine, STRANGERS + 1, STRANGERS + MEMBERS)]
         {
-            let mut tx = world.app.db.write().await.unwrap();
-            fill(&mut tx, organization, from, to).await;
-            fill_projects(&mut tx, organization, &me, from, to).await;
-            tx.commit().await.unwrap();
+            // Not all at once: each row adds one to a count, and one transaction keeps every version of that row.
+            for from_here in (from..=to).step_by(500) {
+                let to_here = to.min(from_here + 499);
+                let mut tx = world.app.db.write().await.unwrap();
+                fill(&mut tx, organization, from_here, to_here).await;
+                fill_projects(&mut tx, organization, &me, from, from_here, to_here).await;
+                tx.commit().await.unwrap();
+            }
         }
         let mut tx = world.app.db.write().await.unwrap();
         sql("ANALYZE").execute(&mut tx).await.unwrap();
@@ -229,7 +235,7 @@ fn the_first_and_the_last_page_of_many_projects() {
         let organization = world.organization(&ada, "Large").await;
         let mut tx = world.app.db.write().await.unwrap();
         fill(&mut tx, &organization, 1, 2_000).await;
-        fill_projects(&mut tx, &organization, &ada.id.to_string(), 1, 2_000).await;
+        fill_projects(&mut tx, &organization, &ada.id.to_string(), 1, 1, 2_000).await;
         sql("INSERT INTO organization_members (organization_id, user_id, role, joined_at, updated_at)
              VALUES ($1, $2, 'member', 1, 1)")
         .bind(organization.as_str())
