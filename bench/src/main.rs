@@ -13,6 +13,7 @@ mod bare;
 mod client;
 mod logins;
 mod report;
+mod revocation;
 mod servers;
 mod tenant;
 mod timing;
@@ -67,6 +68,8 @@ enum Command {
     /// The bare servers (started by this program)
     #[command(hide = true)]
     Bare,
+    /// Measures how long a deleted key goes on working, here and on another replica
+    Revocation(revocation::Arguments),
     /// Compares how long an answer takes with and without an account behind an address
     Timing {
         /// Pairs to measure, for each kind of request
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
             report::exit_code(block_on(timing::run(&arguments.database, &arguments.log, *samples, cores)))
         }
         Some(Command::Logins(arguments)) => report::exit_code(logins::run(arguments)),
+        Some(Command::Revocation(arguments)) => report::exit_code(revocation::run(arguments)),
         None => report::exit_code(run(&arguments)),
     }
 }

@@ -68,6 +68,37 @@ pub fn echo(address: SocketAddr) -> Target {
 
 /// Registers, logs in, and makes an organization, a project and a key without restrictions.
 pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
+    let (_, key) = keeper(address).await?.key("the first").await?;
+    Ok(Tenant { key })
+}
+
+/// Somebody who keeps the keys of a project.
+pub struct Keeper {
+    address: SocketAddr,
+    token: String,
+    keys: String,
+}
+
+impl Keeper {
+    /// A new key without restrictions: its id and its secret.
+    pub async fn key(&self, name: &str) -> Result<(String, String), String> {
+        let key = post(self.address, &self.keys, Some(&self.token), &json!({"name": name})).await?;
+        Ok((text(&key, "id")?, text(&key, "key")?))
+    }
+
+    /// Where a key is changed and deleted.
+    pub fn path_of(&self, id: &str) -> String {
+        format!("{}/{id}", self.keys)
+    }
+
+    /// Their access token.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+}
+
+/// Registers, logs in, and makes an organization and a project.
+pub async fn keeper(address: SocketAddr) -> Result<Keeper, String> {
     let name = new_name()?;
     let email = format!("{name}@example.com");
     let account = json!({"email": email, "password": PASSWORD, "username": name});
@@ -79,8 +110,7 @@ pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
     let projects = format!("/v1/organizations/{}/projects", text(&organization, "id")?);
     let project = post(address, &projects, Some(&token), &json!({"name": name})).await?;
     let keys = format!("{projects}/{}/api-keys", text(&project, "id")?);
-    let key = post(address, &keys, Some(&token), &json!({"name": name})).await?;
-    Ok(Tenant { key: text(&key, "key")? })
+    Ok(Keeper { address, token, keys })
 }
 
 /// A name that an earlier run on the same database hasn't taken.

@@ -47,8 +47,13 @@ impl Epochs {
         }
     }
 
-    /// To be taken before something is read that will be held.
-    pub fn stamp(&self) -> Stamp {
+    /// Reads something that will be held, and the stamp to keep with it: the one from before the reading.
+    pub async fn stamped<T>(&self, read: impl Future<Output = T>) -> (Stamp, T) {
+        let stamp = self.stamp();
+        (stamp, read.await)
+    }
+
+    fn stamp(&self) -> Stamp {
         Stamp(self.count.load(Ordering::SeqCst))
     }
 
@@ -146,16 +151,15 @@ mod tests {
         epochs.holds_key(stamp, key, project, organization)
     }
 
-    #[test]
-    fn what_overlaps_a_change_is_old_whenever_it_is_put_into_memory() {
+    #[tokio::test]
+    async fn what_overlaps_a_change_is_old_whenever_it_is_put_into_memory() {
         let epochs = Epochs::new();
         let (key, project, organization) = key();
         let changes = [Change::ApiKey(key), Change::Project(project), Change::Organization(organization)];
         for change in changes {
             // The load reads the old row; the change is committed and applied; the load puts its row into memory.
-            let before = epochs.stamp();
-            epochs.apply(change);
-            assert!(!holds(&epochs, before), "{change:?}");
+            let (during, ()) = epochs.stamped(async { epochs.apply(change) }).await;
+            assert!(!holds(&epochs, during), "{change:?}");
             // Applied again, as the feed does with what was applied at the commit: no harm but another reading.
             let after = epochs.stamp();
             assert!(holds(&epochs, after), "{change:?}");

@@ -179,8 +179,8 @@ impl Keyring {
                 // Whoever had the guard before us may have found out that there is no such key.
                 Err(_) if self.is_unknown(&hash, now) => return Ok(None),
                 Err(guard) => {
-                    let stamp = app.feed.epochs.stamp();
-                    let key = self.load(app, hash, now).await?;
+                    let (stamp, key) = app.feed.epochs.stamped(self.load(app, hash, now)).await;
+                    let key = key?;
                     if let Some(key) = &key {
                         // The guard is lost only when somebody inserted meanwhile, which is as good.
                         drop(guard.insert(Held { key: Arc::clone(key), stamp }));

@@ -58,8 +58,8 @@ impl Sessions {
                     self.held.remove_if(&session_id, |held| !is_current(&app.feed, session_id, held));
                 }
                 Err(guard) => {
-                    let stamp = app.feed.epochs.stamp();
-                    let session = look_up(app, session_id, now).await?;
+                    let (stamp, session) = app.feed.epochs.stamped(look_up(app, session_id, now)).await;
+                    let session = session?;
                     if let Some(session) = session {
                         // The guard is lost only when somebody inserted meanwhile, which is as good.
                         guard.insert(Held { session, stamp }).ok();

@@ -185,23 +185,8 @@ pub async fn by_id(
         .await
 }
 
-/// The key with this id in this project, its row locked to the end of the transaction: of those who change a key at once,
-/// each sees what the one before has made of it.
-pub async fn lock(
-    tx: &mut Tx,
-    project_id: ProjectId,
-    api_key_id: ApiKeyId,
-) -> Result<Option<ApiKey>, db::Error> {
-    let found = sql("UPDATE api_keys SET updated_at = updated_at WHERE id = $1 AND project_id = $2")
-        .bind(api_key_id)
-        .bind(project_id)
-        .execute(tx)
-        .await?;
-    if found == 0 { Ok(None) } else { by_id(tx, project_id, api_key_id).await }
-}
-
-/// Writes what an owner can change: name, description, permissions and restrictions, with `updated_at`. The caller has
-/// locked the row, and records the change.
+/// Writes what an owner can change: name, description, permissions and restrictions, with `updated_at`. The caller
+/// holds the organization's lock, so that of two at once none undoes the other, and records the change.
 ///
 /// # Errors
 /// `Unique` with `ApiKeyName`.

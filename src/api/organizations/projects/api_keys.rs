@@ -257,7 +257,7 @@ pub async fn update(
 ) -> Result<Enveloped<UpdatedApiKey>, Error> {
     let mut tx = app.db.write().await?;
     scope.hold(&mut tx).await?;
-    let before = store::api_keys::lock(&mut tx, scope.project_id(), scope.api_key_id())
+    let before = store::api_keys::by_id(&mut tx, scope.project_id(), scope.api_key_id())
         .await?
         .ok_or(Code::ApiKeyNotFound)?;
     let mut row = body.onto(before.clone());

@@ -39,7 +39,7 @@ pub async fn rotate(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<R
     let sealed = sealed_copy(&app, &secret, id)?;
     let mut tx = app.db.write().await?;
     scope.hold(&mut tx).await?;
-    let row = store::api_keys::lock(&mut tx, scope.project_id(), id).await?.ok_or(Code::ApiKeyNotFound)?;
+    let row = store::api_keys::by_id(&mut tx, scope.project_id(), id).await?.ok_or(Code::ApiKeyNotFound)?;
     let now = app.clock.now();
     let grace_ends = grace_period_ends(now, app.config.api_keys.rotation_grace_hours, row.expires_at)?;
     let previous = store::api_keys::current_secret(&mut tx, id).await?;

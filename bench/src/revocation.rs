@@ -1,0 +1,210 @@
+//! How long does a deleted key go on working? Two replicas on one database, both under load. One deletes a key, while
+//! somebody keeps asking with it on each: on the replica that deletes, nothing that is asked after the answer may be let
+//! through; on the other, the last question that was is what we measure.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::report;
+use crate::servers::{Folder, Tollkeeper};
+use crate::tenant::{self, Keeper};
+
+/// Management has a limit of its own, and tokens must be good on both.
+const SETTINGS: &str = "public_url = \"http://bench.test\"\n[limits]\nenabled = false\n";
+/// After so long a key that still works would never stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is measured, and how.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Keys to delete
+    #[arg(long, default_value_t = 10_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    trials: u32,
+    /// Keys that are being deleted at a time
+    #[arg(long, default_value_t = 16, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=256))]
+    at_once: u16,
+    /// Connections to each replica that ask with another key all the time
+    #[arg(long, default_value_t = 16, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(0..=1024))]
+    load: u16,
+    /// `sqlite`, or the URL of an empty PostgreSQL database
+    #[arg(long, default_value = "sqlite", value_name = "URL")]
+    database: String,
+    /// Where the service's log goes
+    #[arg(long, default_value = "/dev/null", value_name = "FILE")]
+    log: PathBuf,
+}
+
+/// What one deletion showed.
+struct Trial {
+    /// Questions on the deleting replica that were sent after the answer and let through all the same.
+    late_here: u32,
+    /// From the answer to the sending of the last question that the other replica let through; zero when that was before.
+    elsewhere: Duration,
+}
+
+/// Measures and prints.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(measure(arguments))
+}
+
+async fn measure(arguments: &Arguments) -> Result<(), String> {
+    let folder = Folder::new()?;
+    let place = folder.place(1)?;
+    std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
+    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let start = async |place: &Path| {
+        Tollkeeper::on_all_cores(&this, place, &arguments.database, &arguments.log).await
+    };
+    let (here, elsewhere) = (start(&place).await?, start(&place).await?);
+    let keeper = Arc::new(tenant::keeper(here.public).await?);
+    let background =
+        JoinSet::from_iter(load(arguments.load, &keeper, [here.public, elsewhere.public]).await?);
+    let left = Arc::new(AtomicU32::new(arguments.trials));
+    let mut workers = JoinSet::new();
+    for number in 0..arguments.at_once {
+        workers.spawn(work(number, Arc::clone(&left), Arc::clone(&keeper), [here.public, elsewhere.public]));
+    }
+    let mut trials = Vec::new();
+    while let Some(outcome) = workers.join_next().await {
+        trials.extend(outcome.map_err(|error| error.to_string())??);
+    }
+    drop(background);
+    let late = trials.iter().map(|trial| trial.late_here).sum::<u32>();
+    let mut lags: Vec<_> = trials.iter().map(|trial| trial.elsewhere).collect();
+    lags.sort_unstable();
+    let at =
+        |share: usize| lags.get(lags.len().saturating_sub(1) * share / 1_000).copied().unwrap_or_default();
+    report::print(format_args!(
+        "{} keys deleted on one of two replicas ({}), {} at a time, {} connections of load on each.\n\
+         Let through on the same replica after the answer: {late}.\n\
+         Let through on the other, after the answer: p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}.",
+        trials.len(),
+        if arguments.database == "sqlite" { "SQLite" } else { "PostgreSQL" },
+        arguments.at_once,
+        arguments.load,
+        at(500),
+        at(990),
+        at(999),
+        at(1_000),
+    ));
+    if late == 0 { Ok(()) } else { Err(format!("{late} calls were let through after the answer")) }
+}
+
+/// Connections that ask with a key that stays.
+async fn load(
+    connections: u16,
+    keeper: &Keeper,
+    replicas: [SocketAddr; 2],
+) -> Result<Vec<impl Future<Output = Result<(), String>> + Send + 'static>, String> {
+    let (_, key) = keeper.key("stays").await?;
+    let one = |address| {
+        let request = request("GET", "/v1/models", address, &key);
+        async move {
+            let mut wire = Wire::open(address).await?;
+            loop {
+                wire.ask(&request).await?;
+            }
+        }
+    };
+    Ok((0..connections).flat_map(|_| replicas).map(one).collect())
+}
+
+async fn work(
+    number: u16,
+    left: Arc<AtomicU32>,
+    keeper: Arc<Keeper>,
+    [here, elsewhere]: [SocketAddr; 2],
+) -> Result<Vec<Trial>, String> {
+    let mut trials = Vec::new();
+    while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        let (id, key) = keeper.key(&format!("{number} {}", trials.len())).await?;
+        let asking = [here, elsewhere].map(|address| {
+            let request = request("GET", "/v1/models", address, &key);
+            tokio::spawn(ask_until_refused(address, request))
+        });
+        // Long enough for both to hold the key.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let delete = request("DELETE", &keeper.path_of(&id), here, keeper.token());
+        let status = Wire::open(here).await?.ask(&delete).await?;
+        let answered_at = Instant::now();
+        if status != 200 {
+            return Err(format!("the key was not deleted: {status}"));
+        }
+        let [here, elsewhere] = asking;
+        let [here, elsewhere] = [here.await, elsewhere.await];
+        let (late_here, _) = late(&here.map_err(|error| error.to_string())??, answered_at);
+        let (_, elsewhere) = late(&elsewhere.map_err(|error| error.to_string())??, answered_at);
+        trials.push(Trial { late_here, elsewhere });
+    }
+    Ok(trials)
+}
+
+/// Of the questions that were let through, those sent after the answer: how many, and how long after it the last.
+fn late(accepted: &[Instant], answered_at: Instant) -> (u32, Duration) {
+    let late = accepted.iter().filter(|sent| **sent > answered_at);
+    let count = u32::try_from(late.clone().count()).unwrap_or(u32::MAX);
+    (count, late.max().map_or(Duration::ZERO, |last| *last - answered_at))
+}
+
+/// When each question was sent that was let through.
+async fn ask_until_refused(address: SocketAddr, request: Vec<u8>) -> Result<Vec<Instant>, String> {
+    let mut wire = Wire::open(address).await?;
+    let (began, mut accepted) = (Instant::now(), Vec::new());
+    while began.elapsed() < PATIENCE {
+        let sent = Instant::now();
+        match wire.ask(&request).await? {
+            200 => accepted.push(sent),
+            401 => return Ok(accepted),
+            status => return Err(format!("unexpected status {status}")),
+        }
+    }
+    Err("a deleted key goes on working".to_owned())
+}
+
+/// A request without a body.
+fn request(method: &str, path: &str, address: SocketAddr, bearer: &str) -> Vec<u8> {
+    format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {bearer}\r\n\r\n")
+        .into_bytes()
+}
+
+/// A connection that tells statuses.
+struct Wire {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Wire {
+    /// Connects.
+    async fn open(address: SocketAddr) -> Result<Self, String> {
+        let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        Ok(Self { stream, read: Vec::new() })
+    }
+
+    /// Sends a request and reads the whole answer; its status.
+    async fn ask(&mut self, request: &[u8]) -> Result<u16, String> {
+        self.stream.write_all(request).await.map_err(|error| error.to_string())?;
+        self.read.clear();
+        loop {
+            if self.stream.read_buf(&mut self.read).await.map_err(|error| error.to_string())? == 0 {
+                return Err("the server hung up".to_owned());
+            }
+            let text = String::from_utf8_lossy(&self.read);
+            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+            let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+            let length = field("content-length: ").and_then(|length| length.parse().ok()).unwrap_or(0);
+            if body.len() >= length {
+                let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+                return status.ok_or_else(|| format!("unexpected answer: {head}"));
+            }
+        }
+    }
+}
