@@ -18,6 +18,7 @@ use tollkeeper::secrets::token::MailToken;
 
 use self::calls::{begin_session, mail_token, passes_the_gate, reads_its_owner};
 use self::model::Model;
+use crate::support::chance::{Chance, first_seed};
 use crate::support::twin::{Twin, settle};
 use crate::support::world::{PASSWORD, World, on_each_database_with};
 
@@ -89,23 +90,6 @@ enum Mailed {
     Used,
     /// Fresh, but the new password breaks a rule.
     FreshForAWeakOne,
-}
-
-/// SplitMix64: the same numbers from the same seed, everywhere.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
 }
 
 /// Somebody who lives through many sequences.
@@ -294,14 +278,6 @@ fn text(data: &Value, name: &str) -> String {
     data[name].as_str().unwrap().to_owned()
 }
 
-/// The seed of the first sequence; the others count on from it.
-fn first_seed() -> u64 {
-    match std::env::var("TOLLKEEPER_TEST_SEED") {
-        Ok(seed) => seed.parse().expect("TOLLKEEPER_TEST_SEED is a whole number"),
-        Err(_) => 1,
-    }
-}
-
 /// Two of them.
 fn two<'a, T>(all: &'a mut [T], chance: &mut Chance) -> [&'a mut T; 2] {
     let one = chance.below(all.len());
@@ -326,7 +302,7 @@ fn tokens_are_as_good_as_the_model_says() {
         let (begin, mut probes) = (first_seed(), 0);
         for number in 0..sequences {
             let seed = begin.wrapping_add(number);
-            let mut chance = Chance(seed);
+            let mut chance = Chance::new(seed);
             // Every sequence begins on a whole second, so that its seed alone decides how its waits fall.
             world.clock.advance_ms(SECOND_MS - world.clock.now().unix_ms() % SECOND_MS);
             let mut sequence = Sequence {

@@ -1,5 +1,6 @@
 //! What the tests stand on.
 
+pub mod chance;
 pub mod http;
 pub mod postgres;
 pub mod process;

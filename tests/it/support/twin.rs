@@ -29,6 +29,10 @@ impl Twin {
         Call::new(&self.public, Method::GET, path)
     }
 
+    pub fn call(&self, method: Method, path: &str) -> Call {
+        Call::new(&self.public, method, path)
+    }
+
     pub fn post(&self, path: &str, body: &Value) -> Call {
         Call::new(&self.public, Method::POST, path).json(body)
     }

@@ -1,0 +1,33 @@
+//! Random choices that a number decides, so that a failure can be run again.
+
+/// `SplitMix64`: the same numbers from the same seed, everywhere.
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// The seed of the first of many; the others count on from it.
+pub fn first_seed() -> u64 {
+    number("TOLLKEEPER_TEST_SEED").unwrap_or(1)
+}
+
+/// A whole number in an environment variable.
+pub fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a whole number")))
+}
