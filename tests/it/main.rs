@@ -32,6 +32,7 @@ mod layout;
 mod live;
 mod log;
 mod mail;
+mod members_model;
 mod metrics;
 mod openapi;
 mod operators;

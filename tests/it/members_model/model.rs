@@ -1,0 +1,396 @@
+//! What should be true of one organization, its projects and its people, told in other words than the code's: roles are
+//! heights, and whoever manages gives and takes what is no higher than they are.
+
+use std::sync::Arc;
+
+pub const PEOPLE: usize = 10;
+
+/// The height of a role; 0: none.
+pub type Height = usize;
+pub const MEMBER: Height = 1;
+pub const ADMIN: Height = 2;
+pub const OWNER: Height = 3;
+pub const ORGANIZATION_ROLES: [&str; 4] = ["", "member", "admin", "owner"];
+pub const VIEWER: Height = 1;
+pub const PROJECT_ADMIN: Height = 3;
+pub const PROJECT_OWNER: Height = 4;
+pub const PROJECT_ROLES: [&str; 5] = ["", "viewer", "developer", "admin", "owner"];
+
+/// The project whose keys are called with, which stays; the others come and go under these numbers.
+pub const HOME: usize = 0;
+pub const SLOTS: usize = 3;
+
+/// What somebody asks for. People and projects are numbers.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Invite {
+        guest: usize,
+        role: Option<Height>,
+    },
+    /// Whoever got it: the newest link, or so many before it.
+    FollowLink {
+        older: usize,
+    },
+    /// Verifies their address again, or logs in.
+    ProveAddress,
+    ChangeRole {
+        member: usize,
+        role: Height,
+    },
+    /// Leaves, when it is oneself and not by a key.
+    Remove {
+        member: usize,
+    },
+    CreateProject {
+        slot: usize,
+        public: bool,
+    },
+    DeleteProject {
+        slot: usize,
+    },
+    AddToProject {
+        slot: usize,
+        person: usize,
+        role: Height,
+    },
+    ChangeProjectRole {
+        slot: usize,
+        person: usize,
+        role: Height,
+    },
+    RemoveFromProject {
+        slot: usize,
+        person: usize,
+    },
+    ChangeSettings {
+        default_role: Height,
+        allow_public: bool,
+    },
+    DeleteOrganization,
+}
+
+/// One request: who, with what, and what a number meant when it was sent.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub by: usize,
+    pub with_key: bool,
+    pub step: Step,
+    pub project: Option<Arc<str>>,
+    pub invitation: Option<Arc<str>>,
+}
+
+/// A status and a code.
+pub type Refusal = (u16, &'static str);
+
+const FORBIDDEN: Refusal = (403, "insufficient_role");
+/// The page has no code.
+const DEAD_LINK: Refusal = (400, "");
+
+#[derive(Clone, Debug)]
+pub struct Project {
+    pub id: Arc<str>,
+    pub slot: usize,
+    pub public: bool,
+    pub roles: [Height; PEOPLE],
+}
+
+#[derive(Clone, Debug)]
+pub struct Invitation {
+    pub id: Arc<str>,
+    pub guest: usize,
+    pub role: Height,
+    pub sender: usize,
+}
+
+/// The organization between two commits.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub exists: bool,
+    pub roles: [Height; PEOPLE],
+    pub default_role: Height,
+    pub allow_public: bool,
+    pub projects: Vec<Project>,
+    /// The open ones. Of somebody who became a member in another way, one may have ended unseen.
+    pub invitations: Vec<Invitation>,
+}
+
+impl State {
+    /// What comes of a call: whether it changes something, or why not.
+    pub fn decide(&self, call: &Call) -> Result<bool, Refusal> {
+        let by = call.by;
+        match call.step {
+            Step::FollowLink { .. } => {
+                let open = self.invitations.iter().find(|open| Some(&open.id) == call.invitation.as_ref());
+                if open.is_some_and(|open| self.is_good(open)) { Ok(true) } else { Err(DEAD_LINK) }
+            }
+            Step::ProveAddress => {
+                Ok(self.invitations.iter().any(|open| open.guest == by && self.is_good(open)))
+            }
+            Step::Invite { guest, role } => {
+                self.manages(by)?;
+                gives(self.roles[by], role.unwrap_or(self.default_role))?;
+                if self.roles[guest] > 0 {
+                    return Err((409, "already_member"));
+                }
+                if self.invitations.iter().any(|open| open.guest == guest) {
+                    return Err((409, "already_invited"));
+                }
+                Ok(true)
+            }
+            Step::ChangeRole { member, role } => {
+                self.is_member(member)?;
+                self.manages(by)?;
+                gives(self.roles[by], self.roles[member])?;
+                gives(self.roles[by], role)?;
+                if role < OWNER {
+                    self.is_spared(member)?;
+                }
+                Ok(role != self.roles[member])
+            }
+            Step::Remove { member } => {
+                self.is_member(member)?;
+                if member != by || call.with_key {
+                    self.manages(by)?;
+                    gives(self.roles[by], self.roles[member])?;
+                }
+                self.is_spared(member)?;
+                Ok(true)
+            }
+            Step::CreateProject { slot, public } => {
+                self.manages(by)?;
+                if public && !self.allow_public {
+                    return Err((400, "public_projects_not_allowed"));
+                }
+                if self.projects.iter().any(|project| project.slot == slot) {
+                    return Err((409, "name_taken"));
+                }
+                Ok(true)
+            }
+            Step::DeleteProject { .. } => {
+                let project = self.project(call)?;
+                confine(call, project)?;
+                at_least(self.effective(project, by), PROJECT_OWNER)?;
+                Ok(true)
+            }
+            Step::AddToProject { person, role, .. } => {
+                let project = self.project(call)?;
+                confine(call, project)?;
+                let own = self.effective(project, by);
+                at_least(own, PROJECT_ADMIN)?;
+                at_least(own, role)?;
+                if self.roles[person] == 0 {
+                    at_least(self.roles[by], ADMIN)?;
+                }
+                if project.roles[person] > 0 { Err((409, "already_member")) } else { Ok(true) }
+            }
+            Step::ChangeProjectRole { person, role, .. } => {
+                let project = self.project(call)?;
+                in_project(project, person)?;
+                confine(call, project)?;
+                let own = self.effective(project, by);
+                at_least(own, PROJECT_ADMIN)?;
+                at_least(own, role.max(project.roles[person]))?;
+                Ok(role != project.roles[person])
+            }
+            Step::RemoveFromProject { person, .. } => {
+                let project = self.project(call)?;
+                in_project(project, person)?;
+                confine(call, project)?;
+                if person != by || call.with_key {
+                    let own = self.effective(project, by);
+                    at_least(own, PROJECT_ADMIN)?;
+                    at_least(own, project.roles[person])?;
+                }
+                Ok(true)
+            }
+            Step::ChangeSettings { default_role, allow_public } => {
+                self.manages(by)?;
+                Ok((default_role, allow_public) != (self.default_role, self.allow_public))
+            }
+            Step::DeleteOrganization => {
+                self.is_there()?;
+                at_least(self.roles[by], OWNER)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Whether this answer fits, of a call that left no entry in the audit trail.
+    pub fn explains(&self, call: &Call, status: u16, code: &str) -> bool {
+        // An invitation of somebody who has become a member in another way ends without an entry, once.
+        if matches!(call.step, Step::FollowLink { .. }) && self.roles[call.by] > 0 {
+            return status == 200 || (status, code) == DEAD_LINK;
+        }
+        // A key is gone with its organization, at once or when the server looks again.
+        if call.with_key && !self.exists && status == 401 {
+            return true;
+        }
+        match self.decide(call) {
+            Ok(changes) => status == 200 && !changes,
+            Err(refusal) => (status, code) == refusal,
+        }
+    }
+
+    /// Does what an entry of the audit trail says that this call did, and says when that was not allowed.
+    pub fn apply(
+        &mut self,
+        call: &Call,
+        action: &str,
+        target: &str,
+        people: &[String; PEOPLE],
+    ) -> Result<(), String> {
+        match self.decide(call) {
+            Ok(true) => {}
+            other => return Err(format!("the model says {other:?}")),
+        }
+        let due = self.write(call, action, target, people).ok_or("an entry that doesn't fit the call")?;
+        if due != target {
+            return Err(format!("the entry is about {target}, not {due}"));
+        }
+        if self.exists && !self.roles.contains(&OWNER) {
+            return Err("nobody owns the organization".into());
+        }
+        Ok(())
+    }
+
+    /// What the entry should be about.
+    fn write(
+        &mut self,
+        call: &Call,
+        action: &str,
+        target: &str,
+        people: &[String; PEOPLE],
+    ) -> Option<String> {
+        let by = call.by;
+        let in_project = |person: usize| Some(format!("{}/{}", call.project.as_ref()?, people[person]));
+        match (call.step, action) {
+            (Step::Invite { guest, role }, "invitation.created") => {
+                let role = role.unwrap_or(self.default_role);
+                self.invitations.push(Invitation { id: target.into(), guest, role, sender: by });
+                Some(target.into())
+            }
+            (Step::FollowLink { .. } | Step::ProveAddress, "invitation.accepted") => {
+                let index = self.invitations.iter().position(|open| open.guest == by)?;
+                let open = self.invitations.swap_remove(index);
+                self.roles[by] = open.role;
+                Some(open.id.to_string())
+            }
+            (Step::ChangeRole { member, role }, "organization_member.role_changed") => {
+                self.roles[member] = role;
+                let beyond = |role: Height| gives(self.roles[member], role).is_err();
+                self.invitations.retain(|open| open.sender != member || !beyond(open.role));
+                Some(people[member].clone())
+            }
+            (Step::Remove { member }, "organization_member.removed") => {
+                self.roles[member] = 0;
+                self.invitations.retain(|open| open.sender != member && open.guest != member);
+                for project in &mut self.projects {
+                    project.roles[member] = 0;
+                }
+                Some(people[member].clone())
+            }
+            (Step::CreateProject { slot, public }, "project.created") => {
+                let mut roles = [0; PEOPLE];
+                roles[by] = PROJECT_OWNER;
+                self.projects.push(Project { id: target.into(), slot, public, roles });
+                Some(target.into())
+            }
+            (Step::DeleteProject { .. }, "project.deleted") => {
+                self.projects.retain(|project| Some(&project.id) != call.project.as_ref());
+                call.project.as_deref().map(str::to_owned)
+            }
+            (Step::AddToProject { person, .. }, "organization_member.added") if self.roles[person] == 0 => {
+                self.roles[person] = self.default_role;
+                Some(people[person].clone())
+            }
+            (Step::AddToProject { person, role, .. }, "project_member.added") if self.roles[person] > 0 => {
+                self.project_mut(call)?.roles[person] = role;
+                in_project(person)
+            }
+            (Step::ChangeProjectRole { person, role, .. }, "project_member.role_changed") => {
+                self.project_mut(call)?.roles[person] = role;
+                in_project(person)
+            }
+            (Step::RemoveFromProject { person, .. }, "project_member.removed") => {
+                self.project_mut(call)?.roles[person] = 0;
+                in_project(person)
+            }
+            (Step::ChangeSettings { default_role, allow_public }, "organization.changed") => {
+                (self.default_role, self.allow_public) = (default_role, allow_public);
+                Some(target.into())
+            }
+            (Step::DeleteOrganization, "organization.deleted") => {
+                self.exists = false;
+                self.roles = [0; PEOPLE];
+                self.projects.clear();
+                self.invitations.clear();
+                Some(target.into())
+            }
+            _ => None,
+        }
+    }
+
+    /// What somebody really is in a project.
+    pub fn effective(&self, project: &Project, person: usize) -> Height {
+        let open = self.allow_public && project.public;
+        let by_organization = match self.roles[person] {
+            ADMIN.. => PROJECT_OWNER,
+            MEMBER if open => VIEWER,
+            _ => 0,
+        };
+        project.roles[person].max(by_organization)
+    }
+
+    fn is_there(&self) -> Result<(), Refusal> {
+        if self.exists { Ok(()) } else { Err((404, "organization_not_found")) }
+    }
+
+    fn is_member(&self, person: usize) -> Result<(), Refusal> {
+        self.is_there()?;
+        if self.roles[person] > 0 { Ok(()) } else { Err((404, "member_not_found")) }
+    }
+
+    fn manages(&self, person: usize) -> Result<(), Refusal> {
+        self.is_there()?;
+        at_least(self.roles[person], ADMIN)
+    }
+
+    /// The last owner stays one.
+    fn is_spared(&self, member: usize) -> Result<(), Refusal> {
+        let others = (0..PEOPLE).any(|person| person != member && self.roles[person] == OWNER);
+        if self.roles[member] == OWNER && !others { Err((409, "last_owner")) } else { Ok(()) }
+    }
+
+    /// Whether its guest becomes a member by it.
+    fn is_good(&self, open: &Invitation) -> bool {
+        self.roles[open.guest] == 0 && gives(self.roles[open.sender], open.role).is_ok()
+    }
+
+    fn project(&self, call: &Call) -> Result<&Project, Refusal> {
+        self.is_there()?;
+        let found = self.projects.iter().find(|project| Some(&project.id) == call.project.as_ref());
+        found.ok_or((404, "project_not_found"))
+    }
+
+    fn project_mut(&mut self, call: &Call) -> Option<&mut Project> {
+        self.projects.iter_mut().find(|project| Some(&project.id) == call.project.as_ref())
+    }
+}
+
+fn at_least(own: Height, needed: Height) -> Result<(), Refusal> {
+    if own >= needed { Ok(()) } else { Err(FORBIDDEN) }
+}
+
+/// Whether somebody gives and takes this role in the organization.
+fn gives(own: Height, role: Height) -> Result<(), Refusal> {
+    at_least(own, role.max(ADMIN))
+}
+
+fn in_project(project: &Project, person: usize) -> Result<(), Refusal> {
+    if project.roles[person] > 0 { Ok(()) } else { Err((404, "member_not_found")) }
+}
+
+/// A key stays in its own project.
+fn confine(call: &Call, project: &Project) -> Result<(), Refusal> {
+    if call.with_key && project.slot != HOME { Err((403, "outside_api_key_scope")) } else { Ok(()) }
+}
