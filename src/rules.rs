@@ -12,4 +12,5 @@ pub mod projects;
 pub mod rating;
 pub mod restrictions;
 pub mod rotation;
+pub mod settlement;
 pub mod throttling;

@@ -19,6 +19,7 @@ use crate::ids::{MailId, OrganizationId, UserId};
 use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
+use crate::rules::settlement;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
@@ -244,6 +245,7 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     let (id, now) = (scope.organization_id(), app.clock.now());
     let mut tx = app.db.write().await?;
     scope.hold_whole(&mut tx).await?;
+    settlement::may_delete(settlement::balance(store::usage::amount(&mut tx, id).await?))?;
     let row =
         store::organizations::detail(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?.organization;
     let by = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;

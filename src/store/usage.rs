@@ -240,6 +240,18 @@ const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
      CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
 
+/// The price of everything that an organization ever used.
+pub async fn amount(tx: &mut Tx, organization_id: OrganizationId) -> Result<Pico, db::Error> {
+    let (whole, rest_pico): (i64, i64) =
+        sql("SELECT CAST(COALESCE(SUM(amount_pico / 1000000000000), 0) AS BIGINT),
+                CAST(COALESCE(SUM(amount_pico % 1000000000000), 0) AS BIGINT)
+         FROM usage_daily WHERE organization_id = $1")
+        .bind(organization_id)
+        .one(tx)
+        .await?;
+    Ok(Pico::from_units(i128::from(whole) * PICO_PER_PART + i128::from(rest_pico)))
+}
+
 /// The days of an organization on which something was used, oldest first.
 pub async fn by_day(
     tx: &mut Tx,

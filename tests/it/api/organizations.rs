@@ -351,6 +351,25 @@ async fn rows(world: &World, table: &str, place: &Place) -> i64 {
 }
 
 #[test]
+fn an_organization_that_owes_money_stays() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (key_id, secret) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let used = json!({"events": [{"id": "1", "source": "s", "time": START, "api_key_id": key_id, "model": "svc-1",
+            "kind": "chat", "prompt_tokens": 1}]});
+        assert_eq!(world.ask("/service/v1/usage", &used).bare().await["results"][0]["status"], "accepted");
+        let delete =
+            world.call(Method::DELETE, &place.organization_path()).bearer(&ada.access_token).send().await;
+        assert_eq!((delete.status, delete.code().as_str()), (409, "unsettled_balance"), "{}", delete.text);
+        assert_eq!(delete.header("x-should-retry"), "false");
+        let body = json!({"credential": secret, "operation": "chat", "model": "svc-1"});
+        assert_eq!(world.ask("/service/v1/authorize", &body).bare().await["allowed"], true);
+        world.get(&place.project_path()).bearer(&ada.access_token).data().await;
+    });
+}
+
+#[test]
 fn a_deleted_organization_is_gone_with_all_but_its_usage() {
     on_each_database(async |world| {
         let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
@@ -365,7 +384,7 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
         let link = world.mailed_token("guest@example.com").await;
         let event = |id: &str| {
             json!({"events": [{"id": id, "source": "s", "time": START, "api_key_id": key_id, "model": "svc-1",
-            "kind": "chat", "prompt_tokens": 5, "completion_tokens": 1}]})
+            "kind": "chat", "prompt_tokens": 0, "completion_tokens": 0}]})
         };
         let used = world.ask("/service/v1/usage", &event("1")).bare().await;
         assert_eq!(used["results"][0]["status"], "accepted", "{used}");
