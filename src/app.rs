@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use crate::catalog::Catalog;
+use crate::catalog::CurrentCatalog;
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
@@ -44,7 +44,7 @@ pub struct Parts {
     /// The database.
     pub db: Db,
     /// The models and their prices.
-    pub catalog: Catalog,
+    pub catalog: CurrentCatalog,
     /// Hashes passwords off the async threads.
     pub hasher: Hasher,
     /// Seals secrets under the master key.
@@ -110,10 +110,7 @@ impl App {
             &data.join("service.token"),
             &random,
         )?;
-        let catalog = match &config.catalog_file {
-            Some(path) => Catalog::load(path),
-            None => Catalog::built_in(),
-        };
+        let catalog = CurrentCatalog::load(config.catalog_file.clone());
         let parts = Parts {
             db: Db::open(&database(&config)).map_err(|error| error.to_string())?,
             catalog: catalog.map_err(|error| error.to_string())?,

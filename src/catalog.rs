@@ -1,9 +1,13 @@
 //! The model catalog: which models there are, their limits and their prices, from a TOML file.
 //!
 //! `catalog/default.toml` is built in and shows the format. A broken file is refused whole, with the file, the
-//! line, the model, the key and what would be right for every mistake in it.
+//! line, the model, the key and what would be right for every mistake in it. What is loaded never changes: a reload puts
+//! another catalog in its place, see [`CurrentCatalog`].
 
+mod current;
+mod difference;
 mod fields;
+mod reading;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,9 +17,11 @@ use std::sync::{Arc, OnceLock};
 use hyper::body::Bytes;
 
 use crate::clock::Time;
-use crate::config::document::{self, Node, Value};
+use crate::config::document;
 use crate::money::{Pico, Ppm};
 
+pub use current::CurrentCatalog;
+pub use difference::Difference;
 use fields::Fields;
 
 const BUILT_IN: &str = include_str!("../catalog/default.toml");
@@ -73,6 +79,8 @@ pub struct Model {
     pub max_requests_per_min: u32,
     /// Requests at the same time, for each organization.
     pub max_concurrent_requests: u32,
+    /// Whether it is no longer offered: unknown to callers. Usage of it still counts, at its prices.
+    pub retired: bool,
     /// Oldest first; no two from the same instant. A model without a price is shown but can't be used.
     pub prices: Vec<Price>,
 }
@@ -112,6 +120,17 @@ pub struct Catalog {
     volume_discounts: Vec<VolumeDiscount>,
     /// See [`Catalog::listing`].
     listing: OnceLock<Bytes>,
+    places: Places,
+}
+
+/// Where things stand in the file, for what is noticed only after it was read.
+#[derive(Clone, Default, Debug)]
+struct Places {
+    file: String,
+    /// Lines of models, by id.
+    models: HashMap<String, usize>,
+    /// Lines of prices, by model and instant.
+    prices: HashMap<(String, Time), usize>,
 }
 
 impl Catalog {
@@ -137,22 +156,23 @@ impl Catalog {
         let discount_nodes = root.list("volume_discounts");
         root.finish();
 
-        let models: Vec<(usize, Option<Model>)> =
-            model_nodes.iter().map(|node| (node.line, read_model(name, node, &mut problems))).collect();
-        let volume_discounts = read_discounts(name, discount_nodes, &mut problems);
-        if models.is_empty() && problems.is_empty() {
+        let models: Vec<_> =
+            model_nodes.iter().filter_map(|node| reading::model(name, node, &mut problems)).collect();
+        let volume_discounts = reading::discounts(name, discount_nodes, &mut problems);
+        if model_nodes.is_empty() && problems.is_empty() {
             problems.push(format!("{name}:1: expected at least one `[[models]]` table"));
         }
-        let mut catalog =
-            Self { models: Vec::new(), by_id: HashMap::new(), volume_discounts, listing: OnceLock::new() };
-        for (line, model) in models.into_iter().filter_map(|(line, model)| Some((line, model?))) {
-            let model = Arc::new(model);
-            if catalog.by_id.insert(model.id.clone(), Arc::clone(&model)).is_some() {
-                let id = &model.id;
-                problems
-                    .push(format!("{name}:{line}: model `{id}`: `id`: there are two models with this id"));
+        let mut catalog = Self {
+            models: Vec::new(),
+            by_id: HashMap::new(),
+            volume_discounts,
+            listing: OnceLock::new(),
+            places: Places { file: name.to_owned(), ..Places::default() },
+        };
+        for found in models {
+            if let Err(problem) = catalog.add(found) {
+                problems.push(problem);
             }
-            catalog.models.push(model);
         }
         if problems.is_empty() { Ok(catalog) } else { Err(CatalogError { problems }) }
     }
@@ -171,14 +191,63 @@ impl Catalog {
         }
     }
 
-    /// The model of this id.
+    fn add(&mut self, found: reading::Found) -> Result<(), String> {
+        let reading::Found { line, model, price_lines } = found;
+        let (id, model) = (model.id.clone(), Arc::new(model));
+        if self.by_id.insert(id.clone(), Arc::clone(&model)).is_some() {
+            let file = &self.places.file;
+            return Err(format!("{file}:{line}: model `{id}`: `id`: there are two models with this id"));
+        }
+        self.models.push(model);
+        let prices = price_lines.into_iter().map(|(effective_at, line)| ((id.clone(), effective_at), line));
+        self.places.prices.extend(prices);
+        self.places.models.insert(id, line);
+        Ok(())
+    }
+
+    /// The model of this id; none when it is retired.
     pub fn get(&self, id: &str) -> Option<&Arc<Model>> {
+        self.by_id.get(id).filter(|model| !model.retired)
+    }
+
+    /// The model of this id, a retired one too: what was used of it while it was offered is reported later.
+    pub fn get_even_retired(&self, id: &str) -> Option<&Arc<Model>> {
         self.by_id.get(id)
     }
 
-    /// Every model, in the order of the file.
+    /// Every model that is offered, in the order of the file.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.models.iter().filter(|model| !model.retired)
+    }
+
+    /// Every model in the file, in its order.
+    pub fn models_even_retired(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter()
+    }
+
+    /// What is allowed and may still be a mistake, each with its place: models that can't be used at `now` for want of a
+    /// price.
+    pub fn warnings(&self, now: Time) -> Vec<String> {
+        let unpriced = self.models().filter(|model| model.price_at(now).is_none());
+        let warning = |model: &Arc<Model>| {
+            let why = match model.prices.first() {
+                None => "it has no price".to_owned(),
+                Some(first) => format!("its first price holds from {} on", first.effective_at),
+            };
+            let id = &model.id;
+            format!("{}: model `{id}`: {why}: it is listed, and can't be used now", self.place_of(id))
+        };
+        unpriced.map(warning).collect()
+    }
+
+    /// File and line of a model.
+    fn place_of(&self, id: &str) -> String {
+        self.places.place(self.places.models.get(id))
+    }
+
+    /// File and line of a price.
+    fn place_of_price(&self, id: &str, price: &Price) -> String {
+        self.places.place(self.places.prices.get(&(id.to_owned(), price.effective_at)))
     }
 
     /// All models as they are sent to callers: `render` is asked once. It is kept here so that it can't outlive them.
@@ -196,6 +265,13 @@ impl Catalog {
     /// Every discount, the lowest threshold first.
     pub fn volume_discounts(&self) -> &[VolumeDiscount] {
         &self.volume_discounts
+    }
+}
+
+impl Places {
+    fn place(&self, line: Option<&usize>) -> String {
+        let file = &self.file;
+        line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"))
     }
 }
 
@@ -218,124 +294,6 @@ impl std::error::Error for CatalogError {}
 pub fn is_model_id(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:".contains(&byte);
     (1..=128).contains(&text.len()) && text.bytes().all(fits)
-}
-
-fn read_model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Model> {
-    let Value::Table(entries) = &node.value else {
-        problems.push(format!("{file}:{}: `models`: expected tables: write `[[models]]`", node.line));
-        return None;
-    };
-    let label = entries.iter().find(|entry| entry.key == "id").map(|entry| match &entry.node.value {
-        Value::Text(id) => format!("model `{id}`"),
-        _ => "model".to_owned(),
-    });
-    let label = label.unwrap_or_else(|| "model without `id`".to_owned());
-    let mut fields = Fields::new(file, Some(&label), node.line, entries, problems);
-    let id = fields.id("id");
-    let kind =
-        fields.required("kind", "\"chat\" or \"embeddings\"", |v| fields::text(v).and_then(Kind::parse));
-    let description = fields.text("description", 1_000);
-    let owned_by = fields.text("owned_by", 100);
-    let created = fields.whole("created", 0..=253_402_300_799);
-    let root = if fields.has("root") { fields.id("root") } else { id.clone() };
-    let parent = if fields.has("parent") { fields.id("parent").map(Some) } else { Some(None) };
-    let max_tokens = fields.whole("max_tokens", 1..=1_000_000_000);
-    let max_requests_per_min = fields.whole("max_requests_per_min", 1..=1_000_000);
-    let max_concurrent_requests = fields.whole("max_concurrent_requests", 1..=1_000_000);
-    let dimension = match kind {
-        Some(Kind::Embeddings) => fields.whole("dimension", 1..=1_000_000).map(Some),
-        Some(Kind::Chat) if fields.has("dimension") => {
-            fields.refuse("dimension", "only embedding models have one")
-        }
-        _ => Some(None),
-    };
-    let price_nodes = fields.list("prices");
-    fields.finish();
-    let prices = read_prices(file, &label, kind?, price_nodes, problems)?;
-    Some(Model {
-        id: id?,
-        kind: kind?,
-        description: description?,
-        owned_by: owned_by?,
-        created: created?,
-        root: root?,
-        parent: parent?,
-        max_tokens: max_tokens?,
-        dimension: dimension?,
-        max_requests_per_min: max_requests_per_min?,
-        max_concurrent_requests: max_concurrent_requests?,
-        prices,
-    })
-}
-
-fn read_prices(
-    file: &str,
-    label: &str,
-    kind: Kind,
-    nodes: &[Node],
-    problems: &mut Vec<String>,
-) -> Option<Vec<Price>> {
-    let mut prices: Vec<Price> = Vec::new();
-    let before = problems.len();
-    for node in nodes {
-        let Value::Table(entries) = &node.value else {
-            let shape = "{ effective_at = …, prompt_tokens = … }";
-            problems
-                .push(format!("{file}:{}: {label}: `prices`: expected tables such as {shape}", node.line));
-            continue;
-        };
-        let mut fields = Fields::new(file, Some(label), node.line, entries, problems);
-        let effective_at = fields.time("effective_at");
-        let prompt = fields.price("prompt_tokens");
-        let completion = match kind {
-            Kind::Chat => fields.price("completion_tokens"),
-            Kind::Embeddings if fields.has("completion_tokens") => match fields.price("completion_tokens") {
-                Some(Pico::ZERO) => Some(Pico::ZERO),
-                _ => fields.refuse("completion_tokens", "an embedding model has none, leave it out"),
-            },
-            Kind::Embeddings => Some(Pico::ZERO),
-        };
-        fields.finish();
-        let (Some(effective_at), Some(prompt), Some(completion)) = (effective_at, prompt, completion) else {
-            continue;
-        };
-        if prices.iter().any(|price| price.effective_at == effective_at) {
-            problems.push(format!(
-                "{file}:{}: {label}: `effective_at`: there are two prices from {effective_at} on",
-                node.line
-            ));
-        }
-        prices.push(Price { effective_at, prompt, completion });
-    }
-    prices.sort_by_key(|price| price.effective_at);
-    (problems.len() == before).then_some(prices)
-}
-
-fn read_discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<VolumeDiscount> {
-    let mut discounts: Vec<VolumeDiscount> = Vec::new();
-    for node in nodes {
-        let Value::Table(entries) = &node.value else {
-            problems.push(format!(
-                "{file}:{}: `volume_discounts`: expected tables: write `[[volume_discounts]]`",
-                node.line
-            ));
-            continue;
-        };
-        let mut fields = Fields::new(file, Some("volume discount"), node.line, entries, problems);
-        let threshold = fields.whole("threshold", 0..=i64::MAX);
-        let discount = fields.fraction("discount");
-        fields.finish();
-        let (Some(threshold), Some(discount)) = (threshold, discount) else { continue };
-        if discounts.iter().any(|other| other.threshold == threshold) {
-            problems.push(format!(
-                "{file}:{}: volume discount: `threshold`: there are two with {threshold}",
-                node.line
-            ));
-        }
-        discounts.push(VolumeDiscount { threshold, discount });
-    }
-    discounts.sort_by_key(|discount| discount.threshold);
-    discounts
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 
 mod audit_log;
+mod catalog;
 mod config;
 mod migrate;
 mod openapi;
@@ -47,6 +48,11 @@ enum Command {
         #[command(subcommand)]
         command: signing_key::Command,
     },
+    /// The models and their prices
+    Catalog {
+        #[command(subcommand)]
+        command: catalog::Command,
+    },
     /// Print the OpenAPI document
     Openapi,
     /// Print the effective configuration, secrets hidden
@@ -71,16 +77,21 @@ pub fn run() -> ExitCode {
 }
 
 fn execute(arguments: Arguments) -> Result<(), String> {
-    let environment = environment()?;
-    let named = arguments.config.or_else(|| std::env::var_os("TOLLKEEPER_CONFIG").map(PathBuf::from));
-    let config = Config::load(named.as_deref(), environment).map_err(|error| error.to_string())?;
+    let config = || {
+        let environment = environment()?;
+        let named = arguments.config.or_else(|| std::env::var_os("TOLLKEEPER_CONFIG").map(PathBuf::from));
+        Config::load(named.as_deref(), environment).map_err(|error| error.to_string())
+    };
     match arguments.command.unwrap_or(Command::Serve) {
-        Command::Serve => serve::run(config),
-        Command::Migrate { json } => migrate::run(&config, json),
-        Command::AuditLog(arguments) => audit_log::run(config, arguments),
-        Command::SigningKey { command } => signing_key::run(config, &command),
-        Command::Openapi => openapi::run(&config),
-        Command::Config { json } => config::run(&config, json),
+        Command::Serve => serve::run(config()?),
+        Command::Migrate { json } => migrate::run(&config()?, json),
+        Command::AuditLog(arguments) => audit_log::run(config()?, arguments),
+        Command::SigningKey { command } => signing_key::run(config()?, &command),
+        // Where a file is only checked, no installation needs to be there, nor a good configuration.
+        Command::Catalog { command: catalog::Command::Check { file, json } } => catalog::check(&file, json),
+        Command::Catalog { command: catalog::Command::Reload { json } } => catalog::reload(config()?, json),
+        Command::Openapi => openapi::run(&config()?),
+        Command::Config { json } => config::run(&config()?, json),
     }
 }
 

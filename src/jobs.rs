@@ -17,7 +17,7 @@ const NOTE_EVERY: Duration = Duration::from_secs(3);
 
 /// Runs every job until it is dropped. A job that fails says so in the log and goes on at its next turn.
 pub async fn run(app: App) {
-    tokio::join!(follow_changes(&app), send_mail(&app), note_uses(&app), clean(&app));
+    tokio::join!(follow_changes(&app), send_mail(&app), note_uses(&app), clean(&app), reload_catalog(&app));
 }
 
 /// Learns what other replicas have changed: at once where the database can call, and by looking.
@@ -64,6 +64,20 @@ async fn note_uses(app: &App) {
         tokio::time::sleep(NOTE_EVERY).await;
         if let Err(error) = last_uses::flush(app).await {
             tracing::warn!("last uses of keys: {error}");
+        }
+    }
+}
+
+/// Reads the catalog file again whenever that is wanted: by a signal, by the command, or after a gap in the feed.
+async fn reload_catalog(app: &App) {
+    loop {
+        app.catalog.asked().await;
+        let reloading = tokio::task::spawn_blocking({
+            let app = app.clone();
+            move || app.catalog.reload(app.clock.now())
+        });
+        if let Err(error) = reloading.await {
+            tracing::error!("the catalog was not read again: {error}");
         }
     }
 }

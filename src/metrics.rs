@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::catalog::CurrentCatalog;
 use crate::live::feed::Feed;
 
 /// The counters of this process.
@@ -20,8 +21,8 @@ pub struct Metrics {
 pub type Gauge = (&'static str, &'static str, i64);
 
 impl Metrics {
-    /// The counters of this process, those of its followed feed, and what was measured for this answer.
-    pub fn render(&self, feed: &Feed, gauges: &[Gauge]) -> String {
+    /// The counters of this process, those of its followed feed and of its catalog, and what was measured for this answer.
+    pub fn render(&self, feed: &Feed, catalog: &CurrentCatalog, gauges: &[Gauge]) -> String {
         let mut text = String::new();
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = [
@@ -33,6 +34,11 @@ impl Metrics {
                 "tollkeeper_changes_gaps_total",
                 "Times that the feed had a gap and everything held was let go of.",
                 feed.restarts(),
+            ),
+            (
+                "tollkeeper_catalog_reloads_total",
+                "Times that another catalog came in force.",
+                catalog.reloads(),
             ),
         ];
         for (name, help, value) in counters {

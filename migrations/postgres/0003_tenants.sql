@@ -119,7 +119,7 @@ CREATE TRIGGER api_keys_leave_a_name AFTER DELETE ON api_keys
 -- `change_position` and keeps that row locked to its commit, so that positions become visible in their order.
 CREATE TABLE changes (
     position BIGINT NOT NULL PRIMARY KEY,
-    kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('session', 'user', 'api_key', 'project', 'organization')),
+    kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('session', 'user', 'api_key', 'project', 'organization', 'catalog')),
     subject TEXT COLLATE "C" NOT NULL,
     changed_at BIGINT NOT NULL
 );

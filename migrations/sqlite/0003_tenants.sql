@@ -110,7 +110,7 @@ END;
 -- `change_position` and keeps that row locked to its commit, so that positions become visible in their order.
 CREATE TABLE changes (
     position INTEGER NOT NULL PRIMARY KEY,
-    kind TEXT NOT NULL CHECK (kind IN ('session', 'user', 'api_key', 'project', 'organization')),
+    kind TEXT NOT NULL CHECK (kind IN ('session', 'user', 'api_key', 'project', 'organization', 'catalog')),
     subject TEXT NOT NULL,
     changed_at INTEGER NOT NULL
 ) STRICT;

@@ -69,12 +69,12 @@ impl Access for OneModel {
     type Scope = ModelScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ModelScope, Error> {
         let caller = caller(app, call).await?;
-        let model = app.catalog.get(call.path("model_id")).ok_or(Code::ModelNotFound)?;
+        let model = app.catalog.now().get(call.path("model_id")).cloned().ok_or(Code::ModelNotFound)?;
         may_see_models(&caller)?;
         if let Caller::Key(key) = &caller {
             key.admit_model(&model.id)?;
         }
-        Ok(ModelScope { model: Arc::clone(model) })
+        Ok(ModelScope { model })
     }
     fn describe(&self) -> AccessDoc {
         Models.describe()

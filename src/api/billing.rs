@@ -56,7 +56,8 @@ pub struct VolumeDiscount {
 pub async fn pricing(app: App, _: CallerScope, _: Nothing) -> Result<Enveloped<Pricing>, Error> {
     let now = app.clock.now();
     let mut models = BTreeMap::new();
-    for model in app.catalog.models() {
+    let catalog = app.catalog.now();
+    for model in catalog.models() {
         let Some(price) = model.price_at(now) else {
             continue;
         };
@@ -71,7 +72,7 @@ pub async fn pricing(app: App, _: CallerScope, _: Nothing) -> Result<Enveloped<P
         };
         models.insert(model.id.clone(), pricing);
     }
-    let volume_discounts = app.catalog.volume_discounts().iter();
+    let volume_discounts = catalog.volume_discounts().iter();
     let volume_discounts =
         volume_discounts.map(|tier| VolumeDiscount { threshold: tier.threshold, discount: tier.discount });
     Ok(ok(Pricing { models, volume_discounts: volume_discounts.collect() }))

@@ -80,10 +80,11 @@ pub struct Pricing {
 
 /// GET /v1/models
 pub async fn list(app: App, scope: ModelsScope, _: Nothing) -> Result<Rendered<ModelList>, Error> {
+    let catalog = app.catalog.now();
     let json = match scope.only() {
-        None => app.catalog.listing(|| to_json(&model_list(app.catalog.models())))?,
+        None => catalog.listing(|| to_json(&model_list(catalog.models())))?,
         Some(ids) => {
-            let visible = app.catalog.models().filter(|model| ids.contains(&model.id));
+            let visible = catalog.models().filter(|model| ids.contains(&model.id));
             to_json(&model_list(visible))?
         }
     };

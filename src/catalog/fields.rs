@@ -73,6 +73,11 @@ impl<'a, 'p> Fields<'a, 'p> {
         self.read(key, |value| readers::whole(value, range))
     }
 
+    /// True or false.
+    pub fn flag(&mut self, key: &'static str) -> Option<bool> {
+        self.read(key, readers::boolean)
+    }
+
     /// An instant, as a string or as TOML's own kind of value.
     pub fn time(&mut self, key: &'static str) -> Option<Time> {
         self.required(key, "an instant such as \"2024-01-01T00:00:00Z\"", |value| match value {

@@ -190,3 +190,90 @@ fn all_mistakes_are_reported_at_once() {
     let missing = Catalog::load(Path::new("/nonexistent/c.toml")).unwrap_err();
     assert!(missing.to_string().starts_with("/nonexistent/c.toml: the file can't be read: "), "{missing}");
 }
+
+const NOW: Time = Time::from_unix_ms(1_800_000_000_000);
+
+fn price(instant: &str, prompt: i64) -> String {
+    format!("{{ effective_at = {instant}, prompt_tokens = {prompt}, completion_tokens = 0 }}")
+}
+
+/// A catalog of models with these changes.
+fn catalog_of(models: &[&str]) -> Catalog {
+    let models: Vec<_> = models.iter().map(|changes| model(changes)).collect();
+    Catalog::parse(&models.concat(), "c").unwrap()
+}
+
+#[test]
+fn a_retired_model_is_known_for_late_usage_only() {
+    let catalog = catalog_of(&["", "id = \"old\"\nretired = true"]);
+    assert!(catalog.get("old").is_none());
+    assert!(catalog.get_even_retired("old").is_some_and(|model| model.price_at(NOW).is_some()));
+    assert!(catalog.get_even_retired("m").is_some() && catalog.get_even_retired("none").is_none());
+    assert_eq!((catalog.models().count(), catalog.models_even_retired().count()), (1, 2));
+    let error = Catalog::parse(&model("retired = \"yes\""), "c").unwrap_err().to_string();
+    assert_eq!(error, "c:11: model `m`: `retired`: expected true or false, found \"yes\"");
+}
+
+#[test]
+fn warnings_name_what_can_t_be_used_now() {
+    let later = format!("id = \"later\"\nprices = [{}]", price("2027-02-01T00:00:00Z", 1));
+    let catalog =
+        catalog_of(&["", "id = \"free\"\n-prices", &later, "id = \"old\"\nretired = true\n-prices"]);
+    let expected = [
+        "c:11: model `free`: it has no price: it is listed, and can't be used now",
+        "c:20: model `later`: its first price holds from 2027-02-01T00:00:00.000Z on: it is listed, and can't be used now",
+    ];
+    assert_eq!(catalog.warnings(NOW), expected);
+    assert_eq!(catalog.warnings(Time::parse("2027-02-01T00:00:00Z").unwrap()), expected[..1]);
+}
+
+#[test]
+fn a_difference_says_what_became_of_each_model() {
+    let old = catalog_of(&["", "id = \"a\"", "id = \"b\"", "id = \"c\"\nretired = true", "id = \"d\""]);
+    let same = old.clone().differs_from(&old, NOW).unwrap();
+    assert!(same.is_nothing(), "{same:?}");
+    let new = catalog_of(&[
+        "max_tokens = 9",
+        "id = \"b\"\nretired = true",
+        "id = \"c\"",
+        "id = \"d\"",
+        "id = \"e\"",
+    ]);
+    let words = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+    let expected = Difference {
+        added: words(&["c", "e"]),
+        retired: words(&["b"]),
+        removed: words(&["a"]),
+        changed: words(&["m"]),
+        rest: false,
+    };
+    assert_eq!(new.differs_from(&old, NOW).unwrap(), expected);
+    let turned = catalog_of(&["id = \"a\"", ""]);
+    let difference = turned.differs_from(&catalog_of(&["", "id = \"a\""]), NOW).unwrap();
+    assert_eq!(difference, Difference { rest: true, ..Difference::default() });
+}
+
+#[test]
+fn a_price_in_force_stays_what_it_was() {
+    let (past, present, future) =
+        ("2026-01-01T00:00:00Z", "2027-01-15T08:00:00Z", "2027-01-15T08:00:00.001Z");
+    assert_eq!(Time::parse(present), Some(NOW));
+    let with = |prices: &[String]| catalog_of(&[&format!("prices = [{}]", prices.join(", "))]);
+    let old = with(&[price(past, 1), price(present, 2), price(future, 3)]);
+    let cases = [
+        (vec![price(past, 1), price(present, 2), price(future, 4)], 0),
+        (vec![price(past, 1), price(present, 2)], 0),
+        (vec![price(present, 2), price("2026-06-01T00:00:00Z", 7)], 0),
+        (vec![], 0),
+        (vec![price(past, 1), price(present, 3), price(future, 3)], 1),
+        (vec![price(past, 2), price(present, 3)], 2),
+    ];
+    for (prices, refused) in cases {
+        let problems = with(&prices).differs_from(&old, NOW).err().map_or(Vec::new(), |error| error.problems);
+        assert_eq!(problems.len(), refused, "{prices:?}: {problems:?}");
+    }
+    let error = with(&[price(present, 3)]).differs_from(&old, NOW).unwrap_err().to_string();
+    let expected = "c:10: model `m`: `prices`: the price from 2027-01-15T08:00:00.000Z on is in force and can't become \
+                    another: keep it, and add one with an `effective_at` of its own";
+    assert_eq!(error, expected);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
 use crate::clock::Clock;
@@ -17,7 +17,16 @@ pub fn run(config: Config) -> Result<(), String> {
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
         let stop = stop_signal()?;
+        let mut hangups = listen(SignalKind::hangup())?;
         let app = App::new(config, Clock::System)?;
+        tokio::spawn({
+            let app = app.clone();
+            async move {
+                while hangups.recv().await.is_some() {
+                    app.catalog.order_reload();
+                }
+            }
+        });
         let outcome = server::run_until(app.clone(), stop).await;
         jobs::finish(&app).await;
         outcome
@@ -27,9 +36,12 @@ pub fn run(config: Config) -> Result<(), String> {
     outcome
 }
 
+fn listen(kind: SignalKind) -> Result<Signal, String> {
+    signal(kind).map_err(|error| format!("can't listen for signals: {error}"))
+}
+
 /// Resolves at the first SIGTERM or SIGINT.
 fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, String> {
-    let listen = |kind| signal(kind).map_err(|error| format!("can't listen for signals: {error}"));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {

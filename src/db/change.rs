@@ -15,4 +15,6 @@ pub enum Change {
     Project(ProjectId),
     /// An organization was deleted.
     Organization(OrganizationId),
+    /// Every replica is to read its catalog file again.
+    Catalog,
 }

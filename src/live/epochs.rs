@@ -65,6 +65,8 @@ impl Epochs {
             Change::ApiKey(id) => self.api_keys.of(id),
             Change::Project(id) => self.projects.of(id),
             Change::Organization(id) => self.organizations.of(id),
+            // Nothing is held of the catalog but the catalog itself.
+            Change::Catalog => return,
         };
         self.advance(place.unwrap_or(&self.everything));
     }

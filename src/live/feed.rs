@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::app::App;
 use crate::clock::{HOUR_MS, SECOND_MS, Time};
-use crate::db::Tx;
+use crate::db::{Change, Tx};
 use crate::error::{Code, Error};
 use crate::live::epochs::Epochs;
 use crate::store;
@@ -147,6 +147,7 @@ async fn read_on(app: &App, follower: &mut Follower) -> Result<(), Error> {
 /// Nothing is known of what came before: what is held is let go of. Loads that are under way come out as old.
 fn start_at(app: &App, follower: &mut Follower, newest: i64) {
     app.feed.epochs.drop_everything();
+    app.catalog.suggest_reload();
     follower.position = Some(newest);
     app.feed.position.store(newest, Ordering::Relaxed);
 }
@@ -169,6 +170,8 @@ async fn read_to(
                 return Ok(false);
             }
             match recorded.change {
+                // The file is on a disk, and may be slow: the feed doesn't wait for it.
+                Some(Change::Catalog) => app.catalog.order_reload(),
                 Some(change) => app.feed.epochs.apply(change),
                 // From a newer version: what it concerns isn't known.
                 None => app.feed.epochs.drop_everything(),

@@ -66,7 +66,8 @@ fn decide(app: &App, call: &Authorize, key: &LiveKey) -> Result<Option<i64>, Err
     key.admit_permission(call.operation)?;
     let mut max_tokens = key.max_tokens;
     if let Some(id) = &call.model {
-        let model = app.catalog.get(&id.0).ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?;
+        let catalog = app.catalog.now();
+        let model = catalog.get(&id.0).ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?;
         let right_kind = kind_of(call.operation).is_none_or(|kind| kind == model.kind);
         if !right_kind || model.price_at(app.clock.now()).is_none() {
             let message = format!("The model `{}` can't be used for {}.", model.id, call.operation.as_str());

@@ -24,8 +24,13 @@ pub async fn metrics(app: App, _: ServiceScope, _: Nothing) -> Result<PlainText,
             "1 while the feed is read; 0 while sessions and keys are read on each request.",
             i64::from(app.feed.is_trusted(now)),
         ),
+        (
+            "tollkeeper_catalog_refused",
+            "1 while the catalog file is refused and the catalog before goes on.",
+            i64::from(app.catalog.is_refused()),
+        ),
         ("tollkeeper_keys_held", "API keys in memory.", i64::try_from(keys).unwrap_or(i64::MAX)),
         ("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", whole(key_bytes)),
     ];
-    Ok(PlainText(app.metrics.render(&app.feed, &gauges)))
+    Ok(PlainText(app.metrics.render(&app.feed, &app.catalog, &gauges)))
 }

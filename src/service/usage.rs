@@ -4,6 +4,7 @@
 //! says is durable (decisions, sections 5 and 8).
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::access::ServiceScope;
 use crate::app::App;
-use crate::catalog::Kind;
+use crate::catalog::{Catalog, Kind};
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::{Detail, Error};
@@ -213,6 +214,7 @@ pub async fn usage(app: App, _: ServiceScope, Body(body): Body<Batch>) -> Result
 async fn rate_all(app: &App, tx: &mut Tx, events: Vec<Json>, now: Time) -> Result<Vec<Entry>, Error> {
     let mut payers: HashMap<ApiKeyId, Option<Payer>> = HashMap::new();
     let mut entries = Vec::with_capacity(events.len());
+    let catalog = Arc::clone(&app.catalog.now());
     for event in events {
         let (id, event) = read_event(app, event);
         let event = match event {
@@ -226,7 +228,7 @@ async fn rate_all(app: &App, tx: &mut Tx, events: Vec<Json>, now: Time) -> Resul
                         payer
                     }
                 };
-                match rate(app, &event, payer, now) {
+                match rate(&catalog, &event, payer, now) {
                     Ok(rated) => Ok(rated),
                     Err(refusal) => Err(look_again(tx, &event, payer, refusal).await?),
                 }
@@ -300,11 +302,13 @@ async fn look_again(
     })
 }
 
-fn rate(app: &App, event: &Event, payer: Option<Payer>, now: Time) -> Result<RatedEvent, Refusal> {
+fn rate(catalog: &Catalog, event: &Event, payer: Option<Payer>, now: Time) -> Result<RatedEvent, Refusal> {
     let payload_hash = event.payload_hash();
     let payer = payer.ok_or_else(|| events::unknown_api_key(event.api_key_id))?;
     events::check_time(event.time, now)?;
-    let model = app.catalog.get(&event.model.0).ok_or_else(|| events::unknown_model(&event.model.0))?;
+    // It may have been retired since its use, or its answer took until after that: the use was real, and has a price.
+    let model = catalog.get_even_retired(&event.model.0);
+    let model = model.ok_or_else(|| events::unknown_model(&event.model.0))?;
     events::check_kind(model, event.kind, event.completion_tokens.0)?;
     let price = model.price_at(event.time).ok_or_else(|| events::no_price(&model.id))?;
     let amount = rating::rate(price, event.prompt_tokens.0, event.completion_tokens.0)

@@ -61,11 +61,13 @@ pub enum Action {
     SigningKeyCreated,
     /// A new signing key in place of another.
     SigningKeyRotated,
+    /// Every server was told to read its catalog file again.
+    CatalogReloadOrdered,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::UserRegistered,
         Self::EmailVerified,
         Self::SessionStarted,
@@ -92,6 +94,7 @@ impl Action {
         Self::ApiKeyDeleted,
         Self::SigningKeyCreated,
         Self::SigningKeyRotated,
+        Self::CatalogReloadOrdered,
     ];
 
     /// The word in the trail.
@@ -123,6 +126,7 @@ impl Action {
             Self::ApiKeyDeleted => "api_key.deleted",
             Self::SigningKeyCreated => "signing_key.created",
             Self::SigningKeyRotated => "signing_key.rotated",
+            Self::CatalogReloadOrdered => "catalog.reload_ordered",
         }
     }
 }

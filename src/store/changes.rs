@@ -15,6 +15,7 @@ fn parts(change: Change) -> (&'static str, String) {
         Change::ApiKey(id) => ("api_key", id.to_string()),
         Change::Project(id) => ("project", id.to_string()),
         Change::Organization(id) => ("organization", id.to_string()),
+        Change::Catalog => ("catalog", String::new()),
     }
 }
 
@@ -25,6 +26,7 @@ fn change(kind: &str, subject: &str) -> Option<Change> {
         "api_key" => ApiKeyId::parse(subject).map(Change::ApiKey),
         "project" => ProjectId::parse(subject).map(Change::Project),
         "organization" => OrganizationId::parse(subject).map(Change::Organization),
+        "catalog" => Some(Change::Catalog),
         _ => None,
     }
 }

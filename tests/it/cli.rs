@@ -16,12 +16,15 @@ const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 fn every_command_helps() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
-    let cases: [(&[&str], &[&str]); 5] = [
+    let cases: [(&[&str], &[&str]); 8] = [
         (&["--help"], &["serve", "migrate", "openapi", "config", "--config", "--version", "TOLLKEEPER_"]),
         (&["serve", "--help"], &["--config", "listeners"]),
         (&["migrate", "--help"], &["--config", "--json", "schema"]),
         (&["openapi", "--help"], &["--config", "OpenAPI"]),
         (&["config", "--help"], &["--config", "--json", "secrets hidden"]),
+        (&["catalog", "--help"], &["check", "reload"]),
+        (&["catalog", "check", "--help"], &["<FILE>", "--json", "mistake"]),
+        (&["catalog", "reload", "--help"], &["--config", "--json", "catalog_file"]),
     ];
     for (arguments, words) in cases {
         let ended = start.command(arguments);
@@ -77,8 +80,8 @@ fn mistakes_in_the_configuration_are_told_with_their_place() {
     let start = Start::new(&folder.0);
     let expected =
         format!("tollkeeper: {path}:4: there is no key `limits.enabeld` (did you mean `limits.enabled`?)");
-    for command in ["serve", "migrate", "openapi", "config"] {
-        let ended = start.command(&[command, "--config", path]);
+    for command in [&["serve"][..], &["migrate"], &["openapi"], &["config"], &["catalog", "reload"]] {
+        let ended = start.command(&[command, &["--config", path]].concat());
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
         assert_eq!(ended.log.trim_end(), expected);
     }

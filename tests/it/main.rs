@@ -24,6 +24,7 @@ mod api;
 mod attacks;
 mod bad_input;
 mod browser;
+mod catalog;
 mod cli;
 mod db;
 mod faults;

@@ -43,6 +43,8 @@ fn metrics_need_the_service_token_and_count_mails() {
             ("tollkeeper_changes_position", "gauge"),
             ("tollkeeper_changes_lag", "gauge"),
             ("tollkeeper_memory_trusted", "gauge"),
+            ("tollkeeper_catalog_reloads_total", "counter"),
+            ("tollkeeper_catalog_refused", "gauge"),
             ("tollkeeper_keys_held", "gauge"),
             ("tollkeeper_keys_held_bytes", "gauge"),
         ] {

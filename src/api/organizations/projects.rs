@@ -64,7 +64,7 @@ impl Record for CreateSettings {
             (model?, max_tokens?);
         if let Some(app) = fields.app() {
             let (id, tokens) = (model.as_ref().map(|id| id.0.as_str()), max_tokens.map(|tokens| tokens.0));
-            if let Err((field, problem)) = check_settings(&app.catalog, id, tokens) {
+            if let Err((field, problem)) = check_settings(&app.catalog.now(), id, tokens) {
                 fields.problem::<()>(field, problem.code, problem.message);
             }
         }
@@ -274,7 +274,7 @@ impl Record for UpdateSettings {
         let temperature = fields.patch("temperature");
         // What they come to together with the old ones is held against each other later.
         if let (Some(app), Some(Patch::Set(id))) = (fields.app(), &model)
-            && let Err((field, problem)) = check_settings(&app.catalog, Some(&id.0), None)
+            && let Err((field, problem)) = check_settings(&app.catalog.now(), Some(&id.0), None)
         {
             fields.problem::<()>(field, problem.code, problem.message);
         }
@@ -329,7 +329,7 @@ pub async fn update(
     let name_folded = body.name.as_ref().map(|name| name.folded.clone());
     let mut row = body.onto(&before);
     if (&row.model, row.max_tokens) != (&before.model, before.max_tokens) {
-        check_settings(&app.catalog, row.model.as_deref(), row.max_tokens).map_err(in_settings)?;
+        check_settings(&app.catalog.now(), row.model.as_deref(), row.max_tokens).map_err(in_settings)?;
     }
     if row != before {
         row.updated_at = now;

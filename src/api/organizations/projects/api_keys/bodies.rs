@@ -73,7 +73,7 @@ impl Record for CreateRestrictions {
 /// A key is restricted to models of the catalog only.
 fn check_models(fields: &mut Fields<'_>, ids: &ModelIds) {
     if let Some(app) = fields.app() {
-        for (index, problem) in unknown_models(&app.catalog, &ids.0) {
+        for (index, problem) in unknown_models(&app.catalog.now(), &ids.0) {
             fields.problem::<()>(&format!("models[{index}]"), problem.code, problem.message);
         }
     }
