@@ -2,6 +2,7 @@
 
 pub mod chance;
 pub mod http;
+pub mod node;
 pub mod postgres;
 pub mod process;
 pub mod python;

@@ -1,23 +1,30 @@
 """Calls a server with the official OpenAI SDK and checks what a program would see.
 
-The one argument is a JSON object: base_url, and the bearers to use. Prints "all good", or fails.
+The one argument is a JSON object: base_url, and the bearers to use. Prints "all good" and the number of requests that
+were sent, or fails.
 """
 
 import json
 import sys
 
+import httpx
 import openai
 
 setup = json.loads(sys.argv[1])
 
+# The status of every answer, in the order of their coming.
+statuses = []
+counting = httpx.Client(event_hooks={"response": [lambda response: statuses.append(response.status_code)]}, timeout=30)
 
-def client(bearer):
-    # The SDK's own number of retries: what isn't worth one must say so.
-    return openai.OpenAI(api_key=bearer, base_url=setup["base_url"], timeout=30)
+
+def client(bearer, **options):
+    # The SDK's own number of retries, unless another is given: what isn't worth one must say so.
+    return openai.OpenAI(api_key=bearer, base_url=setup["base_url"], http_client=counting, **options)
 
 
 def refused(kind, status, code, error_type, call, param=None):
-    """Calls, and checks that this typed error comes with all its fields."""
+    """Calls, and checks that this typed error comes with all its fields, after one request."""
+    before = len(statuses)
     try:
         answer = call()
     except openai.APIStatusError as error:
@@ -26,15 +33,16 @@ def refused(kind, status, code, error_type, call, param=None):
         assert found == (status, code, error_type, param), found
         assert error.request_id and error.request_id.startswith("req_"), error.request_id
         assert error.request_id == error.response.headers["x-request-id"]
-        assert error.body["message"] in error.message and error.body["details"] == [], error.body
+        assert error.body["message"] in error.message and isinstance(error.body["details"], list), error.body
+        assert statuses[before:] == [status], statuses[before:]
         return error
     raise AssertionError(f"{kind.__name__} was due, {answer!r} came")
 
 
 for bearer in (setup["key"], setup["access_token"]):
     models = client(bearer).models.list()
-    assert models.object == "list" and len(models.data) == 6, models
-    assert len(list(models)) == 6, "there is one page"
+    assert models.object == "list" and [model.id for model in models.data] == setup["models"], models
+    assert len(list(models)) == len(setup["models"]), "there is one page"
     for listed in models:
         assert listed.object == "model" and listed.id and listed.owned_by and listed.created > 0, listed
         model = client(bearer).models.retrieve(listed.id)
@@ -58,9 +66,30 @@ for unknown in ("gpt-none", "some/where/else"):
     call = lambda: client(setup["key"]).models.retrieve(unknown)
     refused(openai.NotFoundError, 404, "model_not_found", "invalid_request_error", call)
 
-slow = openai.OpenAI(api_key=setup["slow_key"], base_url=setup["base_url"], timeout=30, max_retries=0)
-slow.models.list()
-error = refused(openai.RateLimitError, 429, "rate_limited", "rate_limit_error", slow.models.list)
-assert 1 <= int(error.response.headers["retry-after"]) <= 60
+# The rest of the interface by the same client: a conflict, and a field that is wrong.
+def create(body):
+    return lambda: client(setup["access_token"]).post("/organizations", cast_to=object, body=body)
 
-print("all good")
+
+invalid = "invalid_request_error"
+refused(openai.ConflictError, 409, "name_taken", invalid, create({"name": "Acme"}), "name")
+refused(openai.BadRequestError, 400, "invalid_request", invalid, create({}), "name")
+
+# A rate that is used up. It fills up with time: on a slow machine the second client may come too late to be refused.
+once, again = client(setup["slow_key"], max_retries=0), client(setup["slow_key"])
+while True:
+    try:
+        while True:
+            once.models.list()
+    except openai.RateLimitError as error:
+        assert (error.code, error.type, error.param) == ("rate_limited", "rate_limit_error", None), error
+        assert error.request_id.startswith("req_"), error
+        headers = error.response.headers
+        assert 1 <= int(headers["retry-after"]) <= 60 and 0 < int(headers["retry-after-ms"]) <= 1_000, headers
+    before = len(statuses)
+    assert len(again.models.list().data) == len(setup["models"])
+    if len(statuses) - before > 1:
+        assert statuses[before:] == [429, 200], "it came back when it was told to, and not before"
+        break
+
+print("all good", len(statuses))
