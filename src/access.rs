@@ -5,6 +5,7 @@
 
 mod callers;
 mod members;
+mod model_calls;
 mod models;
 mod project_members;
 mod public;
@@ -20,10 +21,11 @@ use http::{HeaderMap, Method, Uri, header};
 
 pub use callers::{Anyone, CallerScope, Person, PersonScope};
 pub use members::{MemberScope, OrgMember};
+pub use model_calls::{Calling, calling};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use project_members::{ProjectMember, ProjectMemberScope};
 pub use public::{Open, Public, Visitor};
-pub use service::{Service, ServiceScope};
+pub use service::{Proxy, ProxyScope, Service, ServiceScope};
 pub use sessions::{Session, SessionScope};
 pub use tenants::{Held, Key, KeyScope, Org, OrgScope, Project, ProjectScope};
 
@@ -66,7 +68,7 @@ impl Call {
     }
 
     /// The bearer value of the header `Authorization` (RFC 6750, section 2.1).
-    fn bearer(&self) -> Result<&str, Error> {
+    pub fn bearer(&self) -> Result<&str, Error> {
         let mut values = self.headers.get_all(header::AUTHORIZATION).iter();
         let Some(value) = values.next() else {
             return Err(Code::MissingCredentials.into());

@@ -54,6 +54,8 @@ pub enum Code {
     PublicProjectsNotAllowed,
     /// More tokens than the key allows for one request.
     MaxTokensExceeded,
+    /// An access token says who calls, but not for which project.
+    ProjectRequired,
     /// There is no credential.
     MissingCredentials,
     /// The access token is malformed, expired, revoked or of another kind.
@@ -120,6 +122,8 @@ pub enum Code {
     PayloadTooLarge,
     /// Too many requests.
     RateLimited,
+    /// Too many requests of one organization for one model.
+    ModelRateLimited,
     /// Too many attempts on one account.
     TooManyAttempts,
     /// Too many logins wait for their password to be checked.
@@ -143,6 +147,7 @@ impl Code {
         Self::InvalidToken,
         Self::PublicProjectsNotAllowed,
         Self::MaxTokensExceeded,
+        Self::ProjectRequired,
         Self::MissingCredentials,
         Self::InvalidAccessToken,
         Self::InvalidRefreshToken,
@@ -176,6 +181,7 @@ impl Code {
         Self::KeyExpired,
         Self::PayloadTooLarge,
         Self::RateLimited,
+        Self::ModelRateLimited,
         Self::TooManyAttempts,
         Self::PasswordQueueFull,
         Self::Internal,
@@ -208,6 +214,11 @@ impl Code {
             Self::MaxTokensExceeded => {
                 (400, "max_tokens_exceeded", "The request asks for more tokens than this API key allows.")
             }
+            Self::ProjectRequired => (
+                400,
+                "project_required",
+                "An access token doesn't say for which project the call is: name `organization_id` and `project_id`.",
+            ),
             Self::MissingCredentials => {
                 (401, "missing_credentials", "Send the header `Authorization: Bearer <token>`.")
             }
@@ -277,6 +288,11 @@ impl Code {
             Self::RateLimited => {
                 (429, "rate_limited", "Too many requests: wait as long as `retry-after` says.")
             }
+            Self::ModelRateLimited => (
+                429,
+                "model_rate_limited",
+                "Too many requests of this organization for this model: wait as long as `retry-after` says.",
+            ),
             Self::TooManyAttempts => {
                 (429, "too_many_attempts", "Too many attempts: wait as long as `retry-after` says.")
             }

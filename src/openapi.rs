@@ -229,14 +229,16 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     let may_conflict =
         writes && route.listener == Listener::Public && route.error_shape() != ErrorShape::Page;
     let limited = !route.access.before_ready && route.listener == Listener::Public;
+    // Its refusals of somebody else's call are its own statuses.
+    let judges = route.path == "/service/v1/forward-auth";
     let rows = [
         (400, takes_fields),
         (401, has_access || route.path == "/v1/auth/login"),
         (403, has_access || route.path == "/v1/auth/login"),
-        (404, in_path),
+        (404, in_path || judges),
         (409, may_conflict),
         (413, takes_fields),
-        (429, limited),
+        (429, limited || judges),
         (500, true),
         (503, true),
     ];
@@ -292,6 +294,8 @@ fn security_schemes() -> Value {
         "accessToken": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The access token of a login"},
         "refreshToken": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The refresh token of a login"},
         "bearer": {"type": "http", "scheme": "bearer", "description": "An access token or an API key"},
+        "proxyToken": {"type": "apiKey", "in": "header", "name": "X-Tollkeeper-Service-Token",
+                       "description": "The service listener's own token, where Authorization is the user's"},
         "serviceToken": {"type": "http", "scheme": "bearer", "description": "The service listener's own token"},
     })
 }

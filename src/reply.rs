@@ -160,36 +160,46 @@ impl<T: Serialize + JsonSchema + 'static> Reply for Rendered<T> {
 /// Renders an error. The enveloped endpoints put it in the envelope, the others send `error` alone
 /// (decisions, section 1).
 pub fn error_response(error: &Error, enveloped: bool) -> Response<Body> {
-    let status = error.code.status();
-    // A single field at fault is a list of one.
-    let details: Cow<'_, [Detail]> = match (&error.param, error.details.as_slice()) {
+    let body = if enveloped { enveloped_error_body(error) } else { error_body(error) };
+    let mut response = json_response(error.code.status(), body.unwrap_or_default());
+    error_headers(error, response.headers_mut());
+    response
+}
+
+fn enveloped_error_body(error: &Error) -> Result<Bytes, Error> {
+    to_json(&ErrorEnvelope {
+        status_code: error.code.status().as_u16(),
+        status_message: error.code.as_str().to_uppercase(),
+        data: serde_json::Map::new(),
+        error: error_object(error, &details(error)),
+    })
+}
+
+/// `error` alone, as JSON text.
+pub fn error_body(error: &Error) -> Result<Bytes, Error> {
+    to_json(&BareError { error: error_object(error, &details(error)) })
+}
+
+/// A single field at fault is a list of one.
+fn details(error: &Error) -> Cow<'_, [Detail]> {
+    match (&error.param, error.details.as_slice()) {
         (Some(param), []) => Cow::Owned(vec![Detail {
             param: param.clone().into_owned(),
             code: error.code.as_str(),
             message: error.public_message().to_owned(),
         }]),
         (_, details) => Cow::Borrowed(details),
-    };
-    let object = ErrorObject {
+    }
+}
+
+fn error_object<'a>(error: &'a Error, details: &'a [Detail]) -> ErrorObject<'a> {
+    ErrorObject {
         message: error.public_message(),
         r#type: error.code.error_type().as_str(),
         param: error.param.as_deref(),
         code: error.code.as_str(),
-        details: &details,
-    };
-    let body = if enveloped {
-        to_json(&ErrorEnvelope {
-            status_code: status.as_u16(),
-            status_message: error.code.as_str().to_uppercase(),
-            data: serde_json::Map::new(),
-            error: object,
-        })
-    } else {
-        to_json(&BareError { error: object })
-    };
-    let mut response = json_response(status, body.unwrap_or_default());
-    error_headers(error, response.headers_mut());
-    response
+        details,
+    }
 }
 
 #[derive(Serialize)]

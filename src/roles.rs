@@ -160,11 +160,13 @@ pub enum ProjectAction {
     ManageApiKeys,
     /// View usage statistics.
     ViewUsage,
+    /// Call models in the project's name with an access token, without an API key.
+    CallModels,
 }
 
 impl ProjectAction {
     /// Every action, in the order of the document.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::View,
         Self::Modify,
         Self::Delete,
@@ -172,6 +174,7 @@ impl ProjectAction {
         Self::ViewMembers,
         Self::ManageApiKeys,
         Self::ViewUsage,
+        Self::CallModels,
     ];
 
     #[rustfmt::skip]
@@ -185,6 +188,9 @@ impl ProjectAction {
             Self::ViewMembers   => [YES, YES, YES, YES],
             Self::ManageApiKeys => [YES, YES, NO,  NO ],
             Self::ViewUsage     => [YES, YES, YES, YES],
+            // Section 5 is silent: a call spends the organization's money, so seeing the project is too little, and to
+            // build with it is what a developer is for.
+            Self::CallModels    => [YES, YES, YES, NO ],
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::access::{
     Access, AccessDoc, Anyone, Call, Key, Models, OneModel, Open, Org, OrgMember, Person, Project,
-    ProjectMember, Public, Service, Session,
+    ProjectMember, Proxy, Public, Service, Session,
 };
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
@@ -158,6 +158,7 @@ fn service_routes() -> Vec<Route> {
     let mut routes = vec![
         // Decisions, section 6
         post("/service/v1/authorize", Service, service::authorize),
+        get ("/service/v1/forward-auth", Proxy, service::forward_auth),
         post("/service/v1/usage",     Service, service::usage),
         get ("/metrics",              Service, service::metrics),
     ];

@@ -1,11 +1,14 @@
 //! The service listener: what inference servers ask and report (decisions, section 6). Its answers have no envelope.
 
 pub mod authorize;
+pub mod decision;
+pub mod forward_auth;
 pub mod health;
 pub mod metrics;
 pub mod usage;
 
 pub use authorize::authorize;
+pub use forward_auth::forward_auth;
 pub use health::{healthz, readyz};
 pub use metrics::metrics;
 pub use usage::usage;

@@ -15,6 +15,8 @@ pub const PORT_VARIABLE: &str = "BENCH_PORT";
 /// How many threads a tokio runtime has; without it, one a core.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
+/// The built-in models, measured with a rate that no run uses up.
+const CATALOG: &str = include_str!("../../catalog/default.toml");
 /// For throwaway databases only: nothing of value is ever sealed with it.
 const MASTER_KEY: &str = "YmVuY2htYXJrcyBzZWFsIG5vdGhpbmcgb2YgdmFsdWU=";
 
@@ -58,7 +60,7 @@ pub struct Tollkeeper {
 }
 
 impl Tollkeeper {
-    /// Starts it in its default configuration, but for addresses, folder and database.
+    /// Starts it in its default configuration, but for addresses, folder, database and the models' rates.
     pub async fn start(
         program: &Path,
         folder: &Path,
@@ -95,9 +97,13 @@ impl Tollkeeper {
         {
             command.env_remove(name);
         }
+        let catalog = folder.join("catalog.toml");
+        std::fs::write(&catalog, CATALOG.replace("_per_min = 60\n", "_per_min = 1000000\n"))
+            .map_err(|error| format!("{}: {error}", catalog.display()))?;
         command
             .arg("serve")
             .current_dir(folder)
+            .env("TOLLKEEPER_CATALOG_FILE", catalog)
             .env("TOLLKEEPER_DATA_DIR", folder)
             .env("TOLLKEEPER_LISTEN", public.to_string())
             .env("TOLLKEEPER_SERVICE_LISTEN", service.to_string())

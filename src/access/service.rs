@@ -26,3 +26,33 @@ impl Access for Service {
         AccessDoc::new(Some("serviceToken"), "service token")
     }
 }
+
+/// The header of the service token where `Authorization` is the user's (decisions, section 8).
+const SERVICE_TOKEN: &str = "x-tollkeeper-service-token";
+
+/// A reverse proxy with the service token in its own header.
+#[derive(Clone, Copy, Debug)]
+pub struct Proxy;
+
+/// The right to ask about a request that passes through the proxy.
+#[derive(Clone, Copy, Debug)]
+pub struct ProxyScope(());
+
+impl Access for Proxy {
+    type Scope = ProxyScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<ProxyScope, Error> {
+        let mut values = call.headers.get_all(SERVICE_TOKEN).iter();
+        let (Some(token), None) = (values.next(), values.next()) else {
+            let message = "Send the service token in one header `X-Tollkeeper-Service-Token`.";
+            return Err(Error::new(Code::MissingCredentials).message(message));
+        };
+        if !app.service_token.matches(token.to_str().unwrap_or_default()) {
+            return Err(Code::InvalidServiceToken.into());
+        }
+        "service".clone_into(&mut call.who);
+        Ok(ProxyScope(()))
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("proxyToken"), "service token in X-Tollkeeper-Service-Token")
+    }
+}

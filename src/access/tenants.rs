@@ -170,7 +170,7 @@ pub(super) struct Roles {
 }
 
 /// Finds organization and project (404, from the outside in), and what this person is in both.
-async fn roles(
+pub(super) async fn roles(
     tx: &mut Tx,
     organization_id: OrganizationId,
     project_id: Option<ProjectId>,

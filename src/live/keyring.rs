@@ -15,7 +15,7 @@ use crate::clock::Time;
 use crate::error::{Code, Error};
 use crate::live::epochs::Stamp;
 use crate::live::feed::Feed;
-use crate::live::limiter::{self, Who};
+use crate::live::limiter::{self, Allowed, Who};
 use crate::rules::restrictions::{self, Permission};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
@@ -46,13 +46,35 @@ impl LiveKey {
 
     /// Counts one request against the key's own rate. What is let through is a use of the key.
     pub fn admit_rate(&self, app: &App, now: Time) -> Result<(), Error> {
-        if let Some(per_minute) = self.rate_limit {
-            let meter = limiter::key_for("api_key", Who::Id(self.id.as_u128()));
-            let refused = |limit| Error { rate_limit: Some(limit), ..Error::new(Code::RateLimited) };
-            app.limiter.check(meter, per_minute, now).map_err(refused)?;
-        }
-        app.last_uses.note(&self.last_use, now);
+        self.take_rate(app, now)?;
+        self.note_use(app, now);
         Ok(())
+    }
+
+    /// Counts one request against the key's own rate: what is left of it, where there is one.
+    pub fn take_rate(&self, app: &App, now: Time) -> Result<Option<Left>, Error> {
+        let Some(limit) = self.rate_limit else { return Ok(None) };
+        let allowed = app
+            .limiter
+            .check(self.meter(), limit, now)
+            .map_err(|limit| Error { rate_limit: Some(limit), ..Error::new(Code::RateLimited) })?;
+        Ok(Some(Left { limit, allowed }))
+    }
+
+    /// Takes that request back, when something else refuses it.
+    pub fn give_rate_back(&self, app: &App, now: Time) {
+        if self.rate_limit.is_some() {
+            app.limiter.give_back(self.meter(), now);
+        }
+    }
+
+    /// What is let through is a use of the key.
+    pub fn note_use(&self, app: &App, now: Time) {
+        app.last_uses.note(&self.last_use, now);
+    }
+
+    fn meter(&self) -> u128 {
+        limiter::key_for("api_key", Who::Id(self.id.as_u128()))
     }
 
     /// Refuses what the key isn't for.
@@ -84,6 +106,15 @@ impl LiveKey {
             _ => Ok(()),
         }
     }
+}
+
+/// A rate, in requests a minute, and what is left of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// Requests a minute.
+    pub limit: u32,
+    /// After the request that was just let through.
+    pub allowed: Allowed,
 }
 
 /// A key, and when it was read.

@@ -92,6 +92,17 @@ impl Limiter {
         allowed
     }
 
+    /// Takes a request back that [`Limiter::check`] has let through and that came to nothing, for instance because
+    /// another limit refused it: the meter is then as if it had never come.
+    pub fn give_back(&self, key: u128, now: Time) {
+        let Some(mut shard) = self.shard(key) else { return };
+        if let Some(meter) = shard.meters.get_mut(&key) {
+            meter.drain(now.unix_ms());
+            // What time has taken of it meanwhile is gone already, so a meter at zero stays there.
+            meter.level = meter.level.saturating_sub(REQUEST);
+        }
+    }
+
     /// Forgets every key whose meter has run empty; [`Limiter::check`] does it in passing, a quiet server needs
     /// the call to give memory back.
     pub fn sweep(&self, now: Time) {
@@ -197,6 +208,8 @@ pub enum Who<'a> {
     Id(u128),
     /// Anything that is known by its text, for instance an e-mail address.
     Text(&'a str),
+    /// Something known by its text inside something with an id, for instance a model in an organization.
+    Within(u128, &'a str),
     /// A client. An IPv6 client counts by its /64, the smallest network that one customer gets: it could take
     /// a fresh address for each attempt.
     Address(IpAddr),
@@ -214,6 +227,11 @@ pub fn key_for(scope: &str, who: Who<'_>) -> u128 {
         }
         Who::Text(text) => {
             context.update(&[2]);
+            context.update(text.as_bytes());
+        }
+        Who::Within(id, text) => {
+            context.update(&[4]);
+            context.update(&id.to_be_bytes());
             context.update(text.as_bytes());
         }
         Who::Address(address) => {
@@ -337,6 +355,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_back_was_never_there() {
+        let (limiter, reference) = (Limiter::new(), Limiter::new());
+        limiter.give_back(1, at(0));
+        assert!(limiter.is_empty());
+        for ms in [0, 10, 400, 401, 30_000, 90_000] {
+            for _ in 0..7 {
+                if limiter.check(1, 60, at(ms)).is_ok() {
+                    limiter.give_back(1, at(ms));
+                }
+                let (taken, due) = (limiter.check(1, 60, at(ms)), reference.check(1, 60, at(ms)));
+                assert_eq!(taken, due, "{ms}");
+            }
+            // Given back later than it was taken, also when all of it has drained meanwhile.
+            limiter.check(2, 60, at(ms)).unwrap();
+            limiter.give_back(2, at(ms + 500));
+            assert_eq!(limiter.check(2, 60, at(ms + 500)).map(|allowed| allowed.remaining), Ok(59));
+            limiter.give_back(2, at(ms + 500));
+        }
+    }
+
+    #[test]
     fn only_active_keys_are_remembered() {
         let limiter = Limiter::new();
         for key in 0..200_000 {
@@ -375,13 +414,16 @@ mod tests {
             key_for("login", address("203.0.113.8")),
             key_for("login", Who::Text("203.0.113.7")),
             key_for("login", Who::Id(7)),
+            key_for("login", Who::Within(7, "")),
+            key_for("login", Who::Within(7, "203.0.113.7")),
+            key_for("login", Who::Within(8, "203.0.113.7")),
             key_for("login", address("2001:db8::1")),
             key_for("login", address("2001:db8:0:1::1")),
         ];
         let different: std::collections::HashSet<_> = keys.into_iter().collect();
         assert_eq!(different.len(), keys.len());
         assert_eq!(keys[0], key_for("login", address("::ffff:203.0.113.7")));
-        assert_eq!(keys[5], key_for("login", address("2001:db8::ffff:2")));
+        assert_eq!(keys[8], key_for("login", address("2001:db8::ffff:2")));
     }
 
     /// The textbook form: the theoretical arrival time, in 1/rate of a nanosecond so that nothing is rounded.

@@ -107,20 +107,32 @@ pub fn client_address<'a>(
     forwarded_for: impl Iterator<Item = &'a str>,
     trusted: &[IpNet],
 ) -> IpAddr {
-    let is_trusted = |address: IpAddr| trusted.iter().any(|range| range.contains(&address));
-    let mut client = peer.to_canonical();
-    if !is_trusted(client) {
-        return client;
+    let peer = peer.to_canonical();
+    if !is_trusted(peer, trusted) {
+        return peer;
     }
+    forwarded_address(forwarded_for, trusted).unwrap_or(peer)
+}
+
+/// The same of what a proxy says that is trusted already, for instance by its token; `None` when it doesn't say.
+pub fn forwarded_address<'a>(
+    forwarded_for: impl Iterator<Item = &'a str>,
+    trusted: &[IpNet],
+) -> Option<IpAddr> {
     let values: Vec<&str> = forwarded_for.collect();
+    let mut client = None;
     for hop in values.iter().rev().flat_map(|value| value.rsplit(',')) {
         let Some(address) = parse_hop(hop.trim_matches([' ', '\t'])) else { return client };
-        client = address;
-        if !is_trusted(client) {
+        client = Some(address);
+        if !is_trusted(address, trusted) {
             return client;
         }
     }
     client
+}
+
+fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|range| range.contains(&address))
 }
 
 /// One hop: an address, which some proxies put in brackets or write with a port.
@@ -345,6 +357,13 @@ mod tests {
             let found = client_address(peer.parse().unwrap(), headers.iter().copied(), &proxies);
             assert_eq!(found.to_string(), expected, "{peer} {headers:?}");
         }
+        let said = |headers: &[&str]| {
+            forwarded_address(headers.iter().copied(), &proxies).map(|address| address.to_string())
+        };
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&["garbage"]), None);
+        assert_eq!(said(&["1.1.1.1, 198.51.100.1"]).as_deref(), Some("198.51.100.1"));
+        assert_eq!(said(&["1.1.1.1", "198.51.100.1, 10.0.0.2"]).as_deref(), Some("198.51.100.1"));
         let nobody = client_address("10.0.0.1".parse().unwrap(), ["1.1.1.1"].into_iter(), &[]);
         assert_eq!(nobody.to_string(), "10.0.0.1");
     }

@@ -78,6 +78,12 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{member_id}", member)
         .replace("{*model_id}", "svc-1");
     assert!(!path.contains('{'), "{path}: say here what this parameter stands for");
+    let path = if route.path == scene::FORWARD_AUTH {
+        let (organization, project) = (&target.organization, &target.project);
+        format!("{path}?operation=files&organization_id={organization}&project_id={project}")
+    } else {
+        path
+    };
     let router = if route.listener == Listener::Service { &world.service } else { &world.public };
     // A session that logs out is gone: such calls get one of their own.
     let bearer = match (route.path, caller.bearer.matches('.').count()) {
@@ -87,6 +93,11 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
     // Each from an address of its own, because some limits go by it.
     let call =
         Call::new(router, route.method.clone(), &path).bearer(&bearer).from(&format!("10.0.0.{number}"));
+    let call = if route.path == scene::FORWARD_AUTH && target.title != scene::NO_SERVICE_TOKEN {
+        call.header("x-tollkeeper-service-token", world.app.service_token.expose())
+    } else {
+        call
+    };
     let call = match (&route.method, route.content_type) {
         (&Method::GET | &Method::DELETE, _) => call,
         // A patch that changes nothing still needs the role.

@@ -43,5 +43,6 @@ mod races;
 mod readme;
 mod sdk;
 mod serve;
+mod service;
 mod sessions_model;
 mod support;

@@ -5,6 +5,7 @@ pub mod http;
 pub mod node;
 pub mod postgres;
 pub mod process;
+pub mod proxy;
 pub mod python;
 pub mod replica;
 pub mod smtp;

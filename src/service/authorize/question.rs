@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::access::Call;
 use crate::app::App;
-use crate::catalog::Kind;
 use crate::error::Error;
 use crate::input::fields::{At, Field, Problems, accepted};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of, string};
 use crate::input::{self, Body, Description, Fields, Input, Record};
 use crate::rules::restrictions::Permission;
+use crate::service::decision::kind_of;
 
 type Tokens = Integer<0, 1_000_000_000>;
 
@@ -25,6 +25,9 @@ pub struct Authorize {
     pub(super) operation: Permission,
     pub(super) model: Option<Text<128>>,
     pub(super) max_tokens: Option<Tokens>,
+    /// For whom a person calls: an access token doesn't say.
+    pub(super) organization_id: Option<Text<64>>,
+    pub(super) project_id: Option<Text<64>>,
     /// For the reservation of the largest possible price; not looked at before there are reservations.
     _estimated_prompt_tokens: Option<Tokens>,
 }
@@ -37,6 +40,8 @@ impl Record for Authorize {
         let model = fields.optional("model");
         let max_tokens = fields.optional("max_tokens");
         let estimated_prompt_tokens = fields.optional("estimated_prompt_tokens");
+        let organization_id = fields.optional("organization_id");
+        let project_id = fields.optional("project_id");
         if let (Some(operation), Some(None)) = (operation, &model)
             && kind_of(operation).is_some()
         {
@@ -52,6 +57,8 @@ impl Record for Authorize {
             operation: operation?,
             model: model?,
             max_tokens: max_tokens?,
+            organization_id: organization_id?,
+            project_id: project_id?,
             _estimated_prompt_tokens: estimated_prompt_tokens?,
         })
     }
@@ -81,15 +88,6 @@ impl Field for IpAddr {
     }
 }
 
-/// Which kind of model an operation needs.
-pub(super) const fn kind_of(operation: Permission) -> Option<Kind> {
-    match operation {
-        Permission::Chat => Some(Kind::Chat),
-        Permission::Embeddings => Some(Kind::Embeddings),
-        Permission::Models | Permission::Files => None,
-    }
-}
-
 impl Input for Authorize {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
         let bytes = input::read_json(call).await?;
@@ -114,6 +112,8 @@ struct Plain<'a> {
     model: Option<&'a str>,
     max_tokens: Option<i64>,
     estimated_prompt_tokens: Option<i64>,
+    organization_id: Option<&'a str>,
+    project_id: Option<&'a str>,
 }
 
 /// Reads a body that has nothing unusual. `None` says nothing about it: the general reader finds what is wrong, or reads
@@ -132,6 +132,8 @@ fn quick(bytes: &[u8]) -> Option<Authorize> {
         operation,
         model: maybe(plain.model.map(text))?,
         max_tokens: maybe(plain.max_tokens.map(Json::Integer))?,
+        organization_id: maybe(plain.organization_id.map(text))?,
+        project_id: maybe(plain.project_id.map(text))?,
         _estimated_prompt_tokens: maybe(plain.estimated_prompt_tokens.map(Json::Integer))?,
     })
 }
@@ -166,6 +168,10 @@ mod tests {
             true,
         ),
         (r#" {"operation":"files" , "credential":"ключ"} "#, true),
+        (
+            r#"{"credential":"a.b.c","operation":"files","organization_id":"org_1","project_id":"proj_1"}"#,
+            true,
+        ),
         // Right, but not plain.
         (r#"{"credential":"a\u0062","operation":"files"}"#, false),
         (r#"{"credential":"a","operation":"files","max_tokens":3.0}"#, false),
@@ -183,7 +189,7 @@ mod tests {
         (r#"{"credential":"a","operation":"files","client_address":"1.2.3"}"#, false),
         (r#"{"credential":"a\u0000","operation":"files"}"#, false),
         (r#"{"credential":"a","operation":"files"} x"#, false),
-        (r#"["a", null, "files", null, null, null]"#, false),
+        (r#"["a", null, "files", null, null, null, null, null]"#, false),
         ("", false),
     ];
 

@@ -39,6 +39,12 @@ pub struct Target {
 /// Callers without an access token or API key.
 const STRANGE: [&str; 4] = ["non", "jnk", "ref", "srv"];
 
+/// Where the bearer is not the caller's own, but that of somebody whose request a proxy asks about.
+pub const FORWARD_AUTH: &str = "/service/v1/forward-auth";
+
+/// The same without the proxy's own token.
+pub const NO_SERVICE_TOKEN: &str = "private, no service token";
+
 /// Everybody, and the places.
 pub struct Scene {
     pub callers: Vec<Caller>,
@@ -163,6 +169,19 @@ impl Scene {
         };
         let member = |title, member: &Member| Target { member: member.clone(), ..target(title, own, own) };
         let other = |spot: &Spot| Member::Other(spot.member.clone());
+        if path == FORWARD_AUTH {
+            // It names both in the query.
+            return vec![
+                target("private", own, own),
+                target("sibling", own, &self.sibling),
+                target("public", own, &self.public),
+                target("foreign", foreign, foreign),
+                target("own/foreign", own, foreign),
+                target("own/unknown", own, nowhere),
+                target("unknown/own", nowhere, own),
+                target(NO_SERVICE_TOKEN, own, own),
+            ];
+        }
         if !path.contains("{organization_id}") {
             return vec![target("", nowhere, nowhere)];
         }

@@ -351,7 +351,8 @@ fn authorize_answers_with_a_decision() {
         )
         .await;
         let expected = json!({"allowed": true, "status": 200, "code": null, "message": null, "organization_id": place.organization,
-            "project_id": place.project, "api_key_id": id, "user_id": ada.id.to_string(), "model": "svc-1", "max_tokens": 4096, "retry_after_ms": null});
+            "project_id": place.project, "api_key_id": id, "user_id": ada.id.to_string(), "model": "svc-1", "max_tokens": 4096, "retry_after_ms": null,
+            "limits": {"api_key": null, "model": {"limit_requests": 60, "remaining_requests": 59, "reset_requests_ms": 1_000}}});
         assert_eq!(yes, expected);
 
         let call = json!({"credential": narrow, "client_address": "192.0.2.1", "operation": "chat", "model": "svc-1", "max_tokens": 100});

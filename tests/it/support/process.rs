@@ -183,8 +183,7 @@ impl Server {
 
     /// Asks it to end, as a supervisor does.
     pub fn terminate(&self) {
-        let order = format!("kill -TERM {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &order]).status().unwrap().success());
+        terminate(&self.child);
     }
 
     /// Asks it to end and waits for that.
@@ -451,13 +450,20 @@ pub fn skipped(what: &str, why: &str) {
 }
 
 /// Two addresses that nobody listens on right now.
-fn free_addresses() -> (SocketAddr, SocketAddr) {
+pub fn free_addresses() -> (SocketAddr, SocketAddr) {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (one, other) = (bind(), bind());
     (one.local_addr().unwrap(), other.local_addr().unwrap())
 }
 
-fn wait(child: &mut Child) -> Option<i32> {
+/// Asks a process to end, as a supervisor does.
+pub fn terminate(child: &Child) {
+    let order = format!("kill -TERM {}", child.id());
+    assert!(Command::new("sh").args(["-c", &order]).status().unwrap().success());
+}
+
+/// Waits until a process has ended; its exit code, unless a signal ended it.
+pub fn wait(child: &mut Child) -> Option<i32> {
     let mut status = None;
     let ended = until(|| {
         status = child.try_wait().unwrap();
@@ -471,24 +477,24 @@ fn wait(child: &mut Child) -> Option<i32> {
 }
 
 /// What a process writes, read by a thread so that it never blocks.
-struct Collected {
+pub struct Collected {
     text: Arc<Mutex<String>>,
     thread: JoinHandle<()>,
 }
 
 impl Collected {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.text.lock().unwrap().clone()
     }
 
     /// All of it, once the process has ended.
-    fn join(&self) -> String {
+    pub fn join(&self) -> String {
         assert!(until(|| self.thread.is_finished()), "somebody else holds the pipe:\n{}", self.text());
         self.text()
     }
 }
 
-fn collect(source: impl Read + Send + 'static) -> Collected {
+pub fn collect(source: impl Read + Send + 'static) -> Collected {
     let text = Arc::new(Mutex::new(String::new()));
     let shared = Arc::clone(&text);
     let thread = std::thread::spawn(move || {

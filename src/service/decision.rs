@@ -1,0 +1,275 @@
+//! May this credential make this model call? The one answer behind `authorize` and `forward-auth`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::access::{Calling, calling};
+use crate::app::App;
+use crate::catalog::{Kind, Model};
+use crate::clock::Time;
+use crate::error::{Code, Error};
+use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::live::keyring::Left;
+use crate::live::limiter::{self, Who};
+use crate::rules::restrictions::Permission;
+
+/// What is asked.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// An API key or an access token.
+    pub credential: &'a str,
+    /// From where the call comes, when that is known.
+    pub client_address: Option<IpAddr>,
+    /// What the call does.
+    pub operation: Permission,
+    /// Which model it is for; chat and embeddings always name one.
+    pub model: Option<&'a str>,
+    /// The most tokens that the call asks for.
+    pub max_tokens: Option<i64>,
+    /// The organization that a person calls for; a key's own, if it is named.
+    pub organization: Option<&'a str>,
+    /// The project in it, in the same way.
+    pub project: Option<&'a str>,
+}
+
+/// Yes, and for whom; or no, and why.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Decision {
+    /// Whether the call may be made.
+    pub allowed: bool,
+    /// The HTTP status to answer the client with when it is refused.
+    pub status: u16,
+    /// The code of a refusal.
+    pub code: Option<&'static str>,
+    /// The sentence of a refusal.
+    pub message: Option<String>,
+    /// The tenant.
+    pub organization_id: Option<OrganizationId>,
+    /// The project that the call is for.
+    pub project_id: Option<ProjectId>,
+    /// The key; null for an access token.
+    pub api_key_id: Option<ApiKeyId>,
+    /// Who made the key, or whose access token it is.
+    pub user_id: Option<UserId>,
+    /// The model that was asked about.
+    pub model: Option<String>,
+    /// The most tokens that the call may use: the least of what it asks for, the key's limit and the model's.
+    pub max_tokens: Option<i64>,
+    /// What is left of the rates that the call counted against.
+    pub limits: Limits,
+    /// Milliseconds to wait, when a rate is used up.
+    pub retry_after_ms: Option<i64>,
+}
+
+/// The rates that a call counted against; null where nothing limits, and for a call that was refused.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct Limits {
+    /// The key's own `rate_limit`.
+    pub api_key: Option<Remaining>,
+    /// The model's `max_requests_per_min`, for the whole organization.
+    pub model: Option<Remaining>,
+}
+
+/// One rate.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Remaining {
+    /// Requests a minute.
+    pub limit_requests: u32,
+    /// Requests that would still be let through now.
+    pub remaining_requests: u32,
+    /// Milliseconds until the whole limit is free again.
+    pub reset_requests_ms: i64,
+}
+
+impl From<Left> for Remaining {
+    fn from(left: Left) -> Self {
+        Self {
+            limit_requests: left.limit,
+            remaining_requests: left.allowed.remaining,
+            reset_requests_ms: left.allowed.reset_ms,
+        }
+    }
+}
+
+/// A call that may be made.
+#[derive(Debug)]
+pub struct Granted {
+    /// Who makes it.
+    pub calling: Calling,
+    max_tokens: Option<i64>,
+    limits: Limits,
+}
+
+/// A call that may not.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
+    pub error: Error,
+    /// Who wanted to make it, when that is known.
+    calling: Option<Calling>,
+}
+
+impl Granted {
+    /// As an answer.
+    pub fn decision(self, model: Option<String>) -> Decision {
+        let (max_tokens, limits) = (self.max_tokens, self.limits);
+        Decision { allowed: true, status: 200, model, max_tokens, limits, ..about(Some(&self.calling)) }
+    }
+}
+
+impl Refused {
+    /// As an answer; what is our own trouble stays an error.
+    pub fn decision(self, model: Option<String>) -> Result<Decision, Error> {
+        let Self { error, calling } = self;
+        if error.code.status().is_server_error() {
+            return Err(error);
+        }
+        let message = match (error.rate_limit, error.code) {
+            (None, _) => error.public_message(),
+            (Some(_), Code::ModelRateLimited) => {
+                "Too many requests of this organization for this model: wait as long as `retry_after_ms` says."
+            }
+            (Some(_), _) => "Too many requests: wait as long as `retry_after_ms` says.",
+        };
+        Ok(Decision {
+            status: error.code.status().as_u16(),
+            code: Some(error.code.as_str()),
+            message: Some(message.to_owned()),
+            model,
+            retry_after_ms: error.rate_limit.map(|limit| limit.retry_after_ms),
+            ..about(calling.as_ref())
+        })
+    }
+}
+
+fn about(calling: Option<&Calling>) -> Decision {
+    Decision {
+        allowed: false,
+        status: 0,
+        code: None,
+        message: None,
+        organization_id: calling.map(Calling::organization_id),
+        project_id: calling.map(Calling::project_id),
+        api_key_id: calling.and_then(Calling::key).map(|key| key.id),
+        user_id: calling.map(Calling::user_id),
+        model: None,
+        max_tokens: None,
+        limits: Limits::default(),
+        retry_after_ms: None,
+    }
+}
+
+/// Decides.
+///
+/// # Errors
+/// A refusal, or our own trouble.
+pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refused> {
+    let now = app.clock.now();
+    let who = calling(app, question.credential, question.organization, question.project, now).await;
+    let calling = who.map_err(|error| Refused { error, calling: None })?;
+    match admit(app, &question, &calling, now) {
+        Ok((max_tokens, limits)) => Ok(Granted { calling, max_tokens, limits }),
+        Err(error) => Err(Refused { error, calling: Some(calling) }),
+    }
+}
+
+/// The most tokens that the call may use, where something limits them, and what is left of the rates.
+fn admit(
+    app: &App,
+    question: &Question<'_>,
+    calling: &Calling,
+    now: Time,
+) -> Result<(Option<i64>, Limits), Error> {
+    let key = calling.key();
+    if let Some(key) = key {
+        key.admit_address(question.client_address)?;
+        key.admit_permission(question.operation)?;
+    }
+    let model = match question.model {
+        Some(id) => Some(usable(app, id, question.operation, now)?),
+        None => None,
+    };
+    if let (Some(key), Some(model)) = (key, &model) {
+        key.admit_model(&model.id)?;
+    }
+    let own_most = key.and_then(|key| key.max_tokens);
+    let model_most = model.as_ref().map(|model| model.max_tokens);
+    let max_tokens = match (question.max_tokens, own_most.into_iter().chain(model_most).min()) {
+        (Some(tokens), most) => {
+            if let Some(key) = key {
+                key.admit_tokens(tokens)?;
+            }
+            if let Some(most) = most.filter(|most| tokens > *most) {
+                let message = format!("This model allows at most {most} tokens for one request.");
+                return Err(Error::new(Code::MaxTokensExceeded).param("max_tokens").message(message));
+            }
+            Some(tokens)
+        }
+        (None, most) => most,
+    };
+    // Last, so that a refused call doesn't use a rate up.
+    Ok((max_tokens, take_rates(app, calling, model.as_deref(), now)?))
+}
+
+/// The model, when it can be used for this.
+fn usable(app: &App, id: &str, operation: Permission, now: Time) -> Result<Arc<Model>, Error> {
+    let catalog = app.catalog.now();
+    let model = catalog.get(id).ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?;
+    let right_kind = kind_of(operation).is_none_or(|kind| kind == model.kind);
+    if !right_kind || model.price_at(now).is_none() {
+        let message = format!("The model `{}` can't be used for {}.", model.id, operation.as_str());
+        return Err(Error::new(Code::ModelNotFound).param("model").message(message));
+    }
+    Ok(Arc::clone(model))
+}
+
+/// Which kind of model an operation needs.
+pub const fn kind_of(operation: Permission) -> Option<Kind> {
+    match operation {
+        Permission::Chat => Some(Kind::Chat),
+        Permission::Embeddings => Some(Kind::Embeddings),
+        Permission::Models | Permission::Files => None,
+    }
+}
+
+/// Counts the call against the key's rate and the model's; against neither when one refuses it. The key's comes first,
+/// so that a key beyond its own rate takes no place from its organization's other keys.
+fn take_rates(app: &App, calling: &Calling, model: Option<&Model>, now: Time) -> Result<Limits, Error> {
+    let key = calling.key();
+    let of_key = match key {
+        Some(key) => key.take_rate(app, now)?,
+        None => None,
+    };
+    let of_model = match model.map(|model| take_model_rate(app, calling.organization_id(), model, now)) {
+        Some(Err(error)) => {
+            if let Some(key) = key {
+                key.give_rate_back(app, now);
+            }
+            return Err(error);
+        }
+        Some(Ok(left)) => Some(left),
+        None => None,
+    };
+    if let Some(key) = key {
+        key.note_use(app, now);
+    }
+    Ok(Limits { api_key: of_key.map(Remaining::from), model: of_model.map(Remaining::from) })
+}
+
+/// A model's own rate holds for each organization (decisions, section 8).
+fn take_model_rate(
+    app: &App,
+    organization_id: OrganizationId,
+    model: &Model,
+    now: Time,
+) -> Result<Left, Error> {
+    let meter = limiter::key_for("model", Who::Within(organization_id.as_u128(), &model.id));
+    let limit = model.max_requests_per_min;
+    match app.limiter.check(meter, limit, now) {
+        Ok(allowed) => Ok(Left { limit, allowed }),
+        Err(limit) => Err(Error { rate_limit: Some(limit), ..Error::new(Code::ModelRateLimited) }),
+    }
+}

@@ -1,0 +1,126 @@
+//! What `forward-auth` is asked: what the call does by the query, who makes it by headers.
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use crate::access::Call;
+use crate::app::App;
+use crate::error::Error;
+use crate::input::fields::{At, Field, Problems};
+use crate::input::json::Json;
+use crate::input::types::{Integer, Text, one_of};
+use crate::input::{Description, Fields, Input, Query, Record};
+use crate::rules::restrictions::{Permission, forwarded_address};
+use crate::service::decision::kind_of;
+
+/// What is asked. It holds a credential, so it can't be printed.
+#[allow(missing_debug_implementations, reason = "see above")]
+pub struct ForwardAuth {
+    /// The user's, from `Authorization`; not having one is a refusal like any other.
+    pub(super) credential: Result<String, Error>,
+    /// What the proxy says in `X-Forwarded-For`: its token is why it is believed.
+    pub(super) client_address: Option<IpAddr>,
+    pub(super) operation: Permission,
+    pub(super) model: Option<String>,
+    pub(super) max_tokens: Option<i64>,
+    pub(super) organization_id: Option<String>,
+    pub(super) project_id: Option<String>,
+    pub(super) mode: Mode,
+}
+
+/// How a refusal is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// By its own status, as Caddy and Traefik send it on.
+    Plain,
+    /// By 401 or 403, as nginx understands it.
+    Nginx,
+}
+
+impl Mode {
+    const ALL: [Self; 2] = [Self::Plain, Self::Nginx];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Nginx => "nginx",
+        }
+    }
+}
+
+impl Field for Mode {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &Self::ALL, Self::as_str)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["plain", "nginx"], "examples": ["plain"]})
+    }
+}
+
+/// The query.
+struct Asked {
+    operation: Permission,
+    model: Option<Text<128>>,
+    max_tokens: Option<Integer<0, 1_000_000_000>>,
+    organization_id: Option<Text<64>>,
+    project_id: Option<Text<64>>,
+    mode: Mode,
+}
+
+impl Record for Asked {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let operation = fields.required("operation");
+        let model = fields.optional("model");
+        let max_tokens = fields.optional("max_tokens");
+        let organization_id = fields.optional("organization_id");
+        let project_id = fields.optional("project_id");
+        let mode = fields.or("mode", Mode::Plain);
+        if let (Some(operation), Some(None)) = (operation, &model)
+            && kind_of(operation).is_some()
+        {
+            let message = "`model` is required for the operations chat and embeddings.";
+            fields.problem::<()>("model", "required", message);
+        }
+        Some(Self {
+            operation: operation?,
+            model: model?,
+            max_tokens: max_tokens?,
+            organization_id: organization_id?,
+            project_id: project_id?,
+            mode: mode?,
+        })
+    }
+}
+
+impl Input for ForwardAuth {
+    async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
+        let Query(asked) = Query::<Asked>::read(app, call).await?;
+        let credential = call.bearer().map(str::to_owned);
+        // SDKs of OpenAI name both in these headers. They say for whom a person calls; a key has a project of its own.
+        let is_key = credential.as_ref().is_ok_and(|text| text.starts_with(&app.config.api_keys.prefix));
+        let by_header = |name: &str| {
+            let value = call.headers.get(name).filter(|_| !is_key)?;
+            value.to_str().ok().map(str::to_owned)
+        };
+        let hops = call.headers.get_all("x-forwarded-for").iter();
+        let hops = hops.filter_map(|value| value.to_str().ok());
+        Ok(Self {
+            client_address: forwarded_address(hops, &app.config.trusted_proxies),
+            operation: asked.operation,
+            model: asked.model.map(|text| text.0),
+            max_tokens: asked.max_tokens.map(|number| number.0),
+            organization_id: asked
+                .organization_id
+                .map(|text| text.0)
+                .or_else(|| by_header("openai-organization")),
+            project_id: asked.project_id.map(|text| text.0).or_else(|| by_header("openai-project")),
+            mode: asked.mode,
+            credential,
+        })
+    }
+
+    fn describe() -> Description {
+        Query::<Asked>::describe()
+    }
+}

@@ -1,0 +1,5 @@
+//! The service listener: what inference servers and proxies ask before a model call.
+
+mod authorize;
+mod forward_auth;
+mod proxies;

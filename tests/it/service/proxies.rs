@@ -1,0 +1,226 @@
+//! Real proxies with the very configurations of docs/operations.md, in front of a server that says what reached it.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::http::Answer;
+use crate::support::process::{Account, Place, Server, Start, Wire, free_addresses};
+use crate::support::proxy::{Proxy, Reached, Upstream, is_here};
+use crate::support::world::Folder;
+
+/// What a client may try to pass as.
+const EVIL: [(&str, &str); 12] = [
+    ("x-tollkeeper-organization-id", "org_evil"),
+    ("X-TOLLKEEPER-ORGANIZATION-ID", "org_evil"),
+    ("x-tollkeeper-project-id", "proj_evil"),
+    ("x-tollkeeper-api-key-id", "key_evil"),
+    ("x-tollkeeper-user-id", "user_evil"),
+    ("x-tollkeeper-model", "evil"),
+    ("x-tollkeeper-max-tokens", "evil"),
+    ("x-tollkeeper-service-token", "evil"),
+    ("x_tollkeeper_organization_id", "org_evil"),
+    ("X_Tollkeeper_User_Id", "user_evil"),
+    ("x-forwarded-for", "192.0.2.1"),
+    ("x-real-ip", "192.0.2.1"),
+];
+
+/// A service, a server for models, and the proxy between.
+struct Scene {
+    server: Server,
+    upstream: Upstream,
+    front: SocketAddr,
+    ada: Account,
+    place: Place,
+    _proxy: Proxy,
+    _folder: Folder,
+}
+
+/// The block of docs/operations.md in this language, with the addresses of this test.
+fn configuration(language: &str, front: SocketAddr, server: &Server, upstream: &Upstream) -> String {
+    let guide = std::fs::read_to_string("docs/operations.md").unwrap();
+    let block = guide.split(&format!("\n```{language}\n")).nth(1).unwrap().split("\n```").next().unwrap();
+    let places =
+        [("127.0.0.1:8000", front), ("127.0.0.1:8081", server.service), ("127.0.0.1:9000", upstream.address)];
+    places.iter().fold(block.to_owned(), |text, (documented, here)| {
+        assert!(text.contains(documented), "{documented} is not in the configuration of {language}");
+        text.replace(documented, &here.to_string())
+    })
+}
+
+impl Scene {
+    fn new(
+        proxy: impl Fn(&Folder, &str, &str, SocketAddr) -> Proxy,
+        language: &str,
+        token: Option<&str>,
+    ) -> Self {
+        let folder = Folder::new();
+        let server = Start::new(&folder.0).run();
+        let ada = server.sign_up("ada");
+        let place = server.settle(&ada);
+        let (upstream, (front, _)) = (Upstream::start(), free_addresses());
+        let text = configuration(language, front, &server, &upstream);
+        let token = token.map_or_else(|| server.service_token(), str::to_owned);
+        let proxy = proxy(&folder, &text, &token, front);
+        Self { server, upstream, front, ada, place, _proxy: proxy, _folder: folder }
+    }
+
+    fn key(&self, body: Value) -> String {
+        let path = format!("{}/api-keys", self.place.project_path);
+        let key = self.server.post(&path, &body).bearer(&self.ada.access_token).data();
+        key["key"].as_str().unwrap().to_owned()
+    }
+
+    fn call(&self) -> Wire {
+        Wire::new(self.front, "POST", "/svc-1/v1/chat/completions?stream=true")
+    }
+
+    /// The call passes: what reached the server behind.
+    fn passes(&self, call: Wire) -> Reached {
+        let answer = call.json(&json!({"messages": ["hello"]})).send();
+        assert_eq!((answer.status, answer.text.as_str()), (200, "hello"));
+        let [reached] = self.upstream.take().try_into().expect("one request");
+        reached
+    }
+
+    /// The call doesn't pass: what the client is told.
+    fn refused(&self, call: Wire, status: u16, code: &str) -> Answer {
+        let answer = call.json(&json!({})).send();
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text);
+        assert!(answer.json()["error"]["type"].is_string() && !answer.header("x-request-id").is_empty());
+        assert!(answer.header("content-type").starts_with("application/json"));
+        assert!(self.upstream.take().is_empty(), "{code}: the server behind was asked");
+        answer
+    }
+}
+
+/// Starts an nginx of its own, which reads nothing of the machine's configuration.
+fn nginx(folder: &Folder, text: &str, token: &str, front: SocketAddr) -> Proxy {
+    let path = folder.0.display();
+    let secret = format!("proxy_set_header X-Tollkeeper-Service-Token \"{token}\";\n");
+    std::fs::write(folder.0.join("tollkeeper-token.conf"), secret).unwrap();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("  {name}_temp_path {path}/nginx-{name};\n"))
+        .concat();
+    // Only root can choose another user, and must, because its workers face the clients.
+    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    let user = if is_root { "user nobody nogroup;\n" } else { "" };
+    let whole = format!(
+        "{user}daemon off;\npid {path}/nginx.pid;\nerror_log stderr warn;\nworker_processes 1;\nevents {{}}\n\
+         http {{\n  access_log off;\n{temporary}{text}\n}}\n"
+    );
+    let file = folder.0.join("nginx.conf");
+    std::fs::write(&file, whole).unwrap();
+    let mut command = Command::new("nginx");
+    command.args(["-e", "stderr", "-p"]).arg(&folder.0).arg("-c").arg(&file);
+    Proxy::start(command, &folder.0, front)
+}
+
+/// Starts a Caddy of its own, without its interface for administrators.
+fn caddy(folder: &Folder, text: &str, token: &str, front: SocketAddr) -> Proxy {
+    let file = folder.0.join("Caddyfile");
+    std::fs::write(&file, format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}\n")).unwrap();
+    // The environment is cleared, so the token comes by way of env(1).
+    let mut command = Command::new("env");
+    command.arg(format!("TOLLKEEPER_SERVICE_TOKEN={token}"));
+    command.args(["caddy", "run", "--adapter", "caddyfile", "--config"]).arg(&file);
+    Proxy::start(command, &folder.0, front)
+}
+
+#[test]
+fn nginx_lets_through_and_refuses_as_it_is_told() {
+    if is_here("nginx", "nginx-light", "forward-auth through nginx") {
+        let scene = Scene::new(nginx, "nginx", None);
+        calls_pass_with_our_identity_only(&scene);
+        refusals_reach_the_client_whole(&scene);
+        // Another location is another question.
+        let embed = |key: &str| Wire::new(scene.front, "GET", "/svc-embedding-1/x").bearer(key);
+        let chat = scene.key(json!({"name": "chat", "permissions": ["chat"]}));
+        scene.refused(embed(&chat), 403, "missing_permission");
+        assert_eq!(scene.passes(embed(&scene.place.key)).all("x-tollkeeper-model"), ["svc-embedding-1"]);
+        // Nobody asks the question from outside.
+        assert_eq!(Wire::new(scene.front, "GET", "/_tollkeeper").send().status, 404);
+    }
+}
+
+#[test]
+fn nginx_with_a_wrong_service_token_blames_nobody_s_key() {
+    if is_here("nginx", "nginx-light", "nginx with a wrong service token") {
+        let scene = Scene::new(nginx, "nginx", Some("svc_wrong"));
+        assert_eq!(scene.call().bearer(&scene.place.key).raw(b"").send().status, 502);
+        assert!(scene.upstream.take().is_empty());
+    }
+}
+
+#[test]
+fn caddy_lets_through_and_refuses_as_it_is_told() {
+    if is_here("caddy", "caddy", "forward-auth through Caddy") {
+        let scene = Scene::new(caddy, "caddy", None);
+        calls_pass_with_our_identity_only(&scene);
+        refusals_reach_the_client_whole(&scene);
+    }
+}
+
+fn calls_pass_with_our_identity_only(scene: &Scene) {
+    let reached = scene.passes(scene.call().bearer(&scene.place.key));
+    assert!(reached.line.starts_with("POST /v1/chat/completions?stream=true HTTP/1."), "{reached:?}");
+    assert_eq!(reached.body, r#"{"messages":["hello"]}"#);
+    let words: Vec<_> = scene.place.project_path.split('/').collect();
+    let (organization, project) = (words[3], words[5]);
+    let evil = EVIL
+        .iter()
+        .fold(scene.call().bearer(&scene.place.key), |call, (name, value)| call.header(name, value));
+    for reached in [reached, scene.passes(evil)] {
+        assert_eq!(reached.all("x-tollkeeper-organization-id"), [organization]);
+        assert_eq!(reached.all("x-tollkeeper-project-id"), [project]);
+        assert_eq!(reached.all("x-tollkeeper-api-key-id"), [scene.place.key_id.as_str()]);
+        assert_eq!(reached.all("x-tollkeeper-user-id").len(), 1);
+        assert_eq!(reached.all("x-tollkeeper-model"), ["svc-1"]);
+        assert_eq!(reached.all("x-tollkeeper-max-tokens"), ["4096"]);
+        for secret in ["authorization", "x-tollkeeper-service-token"] {
+            assert!(reached.all(secret).is_empty(), "{secret} came through");
+        }
+        let ours =
+            reached.headers.iter().filter(|(name, _)| name.replace('_', "-").starts_with("x-tollkeeper-"));
+        assert_eq!(ours.count(), 6, "{reached:?}");
+        assert!(!format!("{reached:?}").contains("evil"), "{reached:?}");
+    }
+    // A person has no key, and can't pass as one.
+    let person = scene.call().bearer(&scene.ada.access_token).header("x-tollkeeper-api-key-id", "key_evil");
+    let person = person.header("openai-organization", organization).header("openai-project", project);
+    let reached = scene.passes(person);
+    assert_eq!(reached.all("x-tollkeeper-project-id"), [project]);
+    assert!(reached.all("x-tollkeeper-api-key-id").concat().is_empty(), "{reached:?}");
+}
+
+fn refusals_reach_the_client_whole(scene: &Scene) {
+    let answer = scene.refused(scene.call(), 401, "missing_credentials");
+    assert_eq!(answer.headers.get_all("www-authenticate").iter().collect::<Vec<_>>(), ["Bearer"]);
+    let answer = scene.refused(scene.call().bearer("tk_x"), 401, "invalid_api_key");
+    assert_eq!(answer.header("www-authenticate"), "Bearer error=\"invalid_token\"");
+
+    let models = scene.key(json!({"name": "models", "permissions": ["models"]}));
+    let answer = scene.refused(scene.call().bearer(&models), 403, "missing_permission");
+    assert_eq!((answer.header("x-should-retry"), answer.header("retry-after")), ("false", ""));
+    // What the client writes into its own query is no part of the question.
+    let sly = Wire::new(scene.front, "POST", "/svc-1/x?operation=models&mode=plain&model=svc-1-pro");
+    scene.refused(sly.bearer(&models), 403, "missing_permission");
+    let pro = scene.key(json!({"name": "pro", "restrictions": {"models": ["svc-1-pro"]}}));
+    scene.refused(scene.call().bearer(&pro), 403, "model_not_allowed");
+    scene.refused(scene.call().bearer(&scene.ada.access_token), 400, "project_required");
+
+    // The client is where the proxy sees it, whatever it says of itself.
+    let near = scene.key(json!({"name": "near", "restrictions": {"allowed_ips": ["127.0.0.1"]}}));
+    scene.passes(scene.call().bearer(&near).header("x-forwarded-for", "192.0.2.1"));
+    let far = scene.key(json!({"name": "far", "restrictions": {"allowed_ips": ["192.0.2.1"]}}));
+    scene.refused(scene.call().bearer(&far).header("x-forwarded-for", "192.0.2.1"), 403, "ip_not_allowed");
+
+    let slow = scene.key(json!({"name": "slow", "restrictions": {"rate_limit": 1}}));
+    scene.passes(scene.call().bearer(&slow));
+    let answer = scene.refused(scene.call().bearer(&slow), 429, "rate_limited");
+    let number = |name: &str| answer.header(name).parse::<i64>().unwrap();
+    assert!((1..=60).contains(&number("retry-after")), "{}", answer.header("retry-after"));
+    assert!((1..=60_000).contains(&number("retry-after-ms")));
+    assert_eq!(answer.json()["error"]["type"], "rate_limit_error");
+}

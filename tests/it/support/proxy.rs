@@ -1,0 +1,122 @@
+//! Reverse proxies of others in front of a small server that says what reached it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use super::process::{Collected, collect, terminate, until, wait};
+use super::python::skip_for_want_of;
+
+/// Whether this program of Debian's is here; a printed reason when it isn't, and a failure when `TOLLKEEPER_TEST_REQUIRE`
+/// asks for it.
+pub fn is_here(program: &str, package: &str, what: &str) -> bool {
+    let mut probe = Command::new(program);
+    probe.arg(if program == "nginx" { "-v" } else { "version" }).stdout(Stdio::null()).stderr(Stdio::null());
+    let here = probe.status().is_ok_and(|status| status.success());
+    if !here {
+        skip_for_want_of(program, what, &format!("no {program}: `apt-get install {package}`"));
+    }
+    here
+}
+
+/// A running proxy. It is ended, with its workers, when this is dropped.
+pub struct Proxy {
+    child: Child,
+    log: Collected,
+}
+
+impl Proxy {
+    /// Starts it and waits until it listens at `address`, which its configuration names.
+    pub fn start(mut command: Command, folder: &Path, address: SocketAddr) -> Self {
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        // Caddy keeps its state below these.
+        for name in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+            command.env(name, folder);
+        }
+        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let log = collect(child.stderr.take().unwrap());
+        let mut proxy = Self { child, log };
+        let listens = || TcpStream::connect(address).is_ok() || proxy.child.try_wait().unwrap().is_some();
+        assert!(until(listens), "it doesn't listen:\n{}", proxy.log.text());
+        assert!(proxy.child.try_wait().unwrap().is_none(), "it has ended:\n{}", proxy.log.join());
+        proxy
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // Asked and not killed: nginx ends its workers then.
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            terminate(&self.child);
+            wait(&mut self.child);
+        }
+    }
+}
+
+/// What reached the server behind the proxy.
+#[derive(Clone, Debug, Default)]
+pub struct Reached {
+    pub line: String,
+    /// Names in lower case, as they came.
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Reached {
+    /// Every value of a header.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        self.headers.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// The server behind the proxy: answers everything with 200, and remembers what came.
+pub struct Upstream {
+    pub address: SocketAddr,
+    reached: Arc<Mutex<Vec<Reached>>>,
+}
+
+impl Upstream {
+    /// Its thread ends with the test's process.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (address, reached) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let shared = Arc::clone(&reached);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Who hangs up meanwhile has asked for nothing.
+                let _ = answer(stream, &shared);
+            }
+        });
+        Self { address, reached }
+    }
+
+    /// What has come since the last time this was asked.
+    pub fn take(&self) -> Vec<Reached> {
+        std::mem::take(&mut *self.reached.lock().unwrap())
+    }
+}
+
+/// One request, one answer; `None` when the peer hangs up before it has said anything.
+fn answer(stream: TcpStream, reached: &Mutex<Vec<Reached>>) -> Option<()> {
+    let mut stream = BufReader::new(stream);
+    let mut request = Reached::default();
+    stream.read_line(&mut request.line).ok().filter(|length| *length > 0)?;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
+        // An empty value is a header all the same.
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        request.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let length = request.all("content-length").first().map_or(0, |text| text.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    request.body = String::from_utf8(body).unwrap();
+    reached.lock().unwrap().push(request);
+    let answer =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello";
+    stream.get_mut().write_all(answer.as_bytes()).ok()
+}
