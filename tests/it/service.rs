@@ -3,3 +3,4 @@
 mod authorize;
 mod forward_auth;
 mod proxies;
+mod restrictions;
