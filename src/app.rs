@@ -100,6 +100,15 @@ impl App {
     /// A sentence for the operator.
     pub fn new(config: Config, clock: Clock) -> Result<Self, String> {
         let random = Random::system();
+        let hasher = Hasher::new(config.passwords.hash_threads, config.passwords.queue, random.clone());
+        Self::with_hasher(config, clock, random, hasher)
+    }
+
+    /// The same with a hasher of one's own.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn with_hasher(config: Config, clock: Clock, random: Random, hasher: Hasher) -> Result<Self, String> {
         make_data_dir(&config)?;
         let data = &config.data_dir;
         let master_key_file = config.master_key_file_or_default();
@@ -114,7 +123,7 @@ impl App {
         let parts = Parts {
             db: Db::open(&database(&config)).map_err(|error| error.to_string())?,
             catalog: catalog.map_err(|error| error.to_string())?,
-            hasher: Hasher::new(config.passwords.hash_threads, config.passwords.queue, random.clone()),
+            hasher,
             sealer: Sealer::new(master_key),
             mailer: Mailer::new(&config.mail, data)?,
             public_url: config.public_url(),

@@ -63,6 +63,8 @@ struct Shared {
     running: Arc<Semaphore>,
     /// Memory of finished hashes for the next ones: getting 19 MiB from the system each time costs 12 %.
     memory: Mutex<Vec<Vec<Block>>>,
+    /// The parameters of new hashes.
+    today: Params,
     random: Random,
 }
 
@@ -84,6 +86,11 @@ impl Drop for Shared {
 impl Hasher {
     /// A hasher that runs at most `threads` hashes at once (at least one) and lets `queue` more wait.
     pub fn new(threads: usize, queue: usize, random: Random) -> Self {
+        Self::with_parameters(threads, queue, random, today())
+    }
+
+    /// The same with other parameters for new hashes: for tests of what is done with passwords, by the ten thousand.
+    pub fn with_parameters(threads: usize, queue: usize, random: Random, today: Params) -> Self {
         let threads = threads.clamp(1, 1_024);
         let own = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(threads)
@@ -96,6 +103,7 @@ impl Hasher {
             admission: Arc::new(Semaphore::new(admitted)),
             running: Arc::new(Semaphore::new(threads)),
             memory: Mutex::new(Vec::new()),
+            today,
             random,
         };
         Self { shared: Arc::new(shared) }
@@ -111,8 +119,8 @@ impl Hasher {
             return Err(Error::internal("a password that is too long reached the hasher"));
         }
         let (password, salt) = (Secret::new(password), self.shared.random.bytes::<SALT_BYTES>());
+        let today = self.today(salt.to_vec(), vec![0; HASH_BYTES]);
         self.run(move |memory| {
-            let today = Stored::today(salt.to_vec(), vec![0; HASH_BYTES]);
             let hash = today.compute(&password, memory)?;
             Ok(Stored { hash, ..today }.to_phc())
         })
@@ -133,8 +141,8 @@ impl Hasher {
             None => None,
         };
         let possible = account.is_some() && password.len() <= LONGEST_PASSWORD_BYTES;
-        let needs_rehash = account.as_ref().is_some_and(|stored| !stored.is_of_today());
-        let stored = account.unwrap_or_else(|| Stored::today(vec![0; SALT_BYTES], vec![0; HASH_BYTES]));
+        let needs_rehash = account.as_ref().is_some_and(|stored| !stored.is_of(&self.shared.today));
+        let stored = account.unwrap_or_else(|| self.today(vec![0; SALT_BYTES], vec![0; HASH_BYTES]));
         let end = password.floor_char_boundary(LONGEST_PASSWORD_BYTES);
         let password = Secret::new(password.get(..end).unwrap_or_default());
         self.run(move |memory| {
@@ -143,6 +151,10 @@ impl Hasher {
             Ok(Verdict { matches: same & possible, needs_rehash })
         })
         .await
+    }
+
+    fn today(&self, salt: Vec<u8>, hash: Vec<u8>) -> Stored {
+        Stored { params: self.shared.today.clone(), salt, hash }
     }
 
     /// Runs one hash when its turn comes. Dropped while it waits, it leaves the queue; dropped later, the hash runs
@@ -174,7 +186,7 @@ impl Shared {
 
     /// Keeps memory of today's size; there are never more pieces than hashes that run at once.
     fn give_back(&self, memory: Vec<Block>) {
-        if memory.len() == today().block_count() {
+        if memory.len() == self.today.block_count() {
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
         }
     }
@@ -196,12 +208,8 @@ struct Stored {
 }
 
 impl Stored {
-    fn today(salt: Vec<u8>, hash: Vec<u8>) -> Self {
-        Self { params: today(), salt, hash }
-    }
-
-    fn is_of_today(&self) -> bool {
-        parameters(&self.params) == (MEMORY_KIB, PASSES, LANES)
+    fn is_of(&self, today: &Params) -> bool {
+        parameters(&self.params) == parameters(today)
             && (self.salt.len(), self.hash.len()) == (SALT_BYTES, HASH_BYTES)
     }
 

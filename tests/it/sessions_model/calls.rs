@@ -2,11 +2,10 @@
 
 use http::{HeaderMap, Method, Uri};
 use tollkeeper::access::{Access, Call, Session as Gate};
-use tollkeeper::clock::{DAY_MS, HOUR_MS};
+use tollkeeper::clock::HOUR_MS;
 use tollkeeper::error::Code;
-use tollkeeper::ids::{RequestId, SessionId, TokenId, UserId};
+use tollkeeper::ids::{RequestId, UserId};
 use tollkeeper::input::RequestBody;
-use tollkeeper::secrets::jwt::{Claims, TokenKind};
 use tollkeeper::secrets::token::MailToken;
 use tollkeeper::store;
 use tollkeeper::store::email_tokens::Purpose;
@@ -38,30 +37,6 @@ pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
         Err(error) if error.code == Code::InvalidRefreshToken => false,
         Err(error) => panic!("{error}"),
     }
-}
-
-/// A session and its tokens as a login makes them.
-pub async fn begin_session(server: &Twin, user_id: UserId) -> [String; 2] {
-    let app = &server.app;
-    let now = app.clock.now();
-    let session_id = SessionId::new(now, &app.random);
-    let mut tx = app.db.write().await.unwrap();
-    let ends_at = now.plus_ms(30 * DAY_MS);
-    store::sessions::insert(&mut tx, session_id, user_id, false, now, ends_at).await.unwrap();
-    tx.commit().await.unwrap();
-    let keyset = app.signing_keys.keyset(app).await.unwrap();
-    [(TokenKind::Access, HOUR_MS), (TokenKind::Refresh, 30 * DAY_MS)].map(|(kind, lives_ms)| {
-        let claims = Claims {
-            iss: app.public_url.clone(),
-            aud: app.public_url.clone(),
-            sub: user_id,
-            sid: session_id,
-            jti: TokenId::new(now, &app.random).to_string(),
-            iat: now.unix_seconds(),
-            exp: now.plus_ms(lives_ms).unix_seconds(),
-        };
-        keyset.sign(kind, &claims)
-    })
 }
 
 /// A token as the job that sends mail makes it.

@@ -4,7 +4,9 @@ use http::Method;
 use serde_json::Value;
 use tollkeeper::app::App;
 use tollkeeper::live::feed;
+use tollkeeper::random::Random;
 use tollkeeper::routes::Listener;
+use tollkeeper::secrets::password::Hasher;
 use tollkeeper::server::Entrance;
 
 use super::http::Call;
@@ -23,6 +25,22 @@ impl Twin {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
         [world.app.clone(), other].map(|app| Self { public: Entrance::new(&app, Listener::Public), app })
+    }
+
+    /// The same, but with passwords that cost next to nothing to hash; those that the world has hashed are hashed again
+    /// when they are first used.
+    pub async fn both_with_cheap_hashes(world: &World) -> [Self; 2] {
+        let mut twins = Vec::new();
+        for _ in 0..2 {
+            let random = Random::system();
+            let cheap = argon2::Params::new(8, 1, 1, None).unwrap();
+            let hasher = Hasher::with_parameters(2, 64, random.clone(), cheap);
+            let app =
+                App::with_hasher(world.app.config.clone(), world.clock.clone(), random, hasher).unwrap();
+            app.boot().await.unwrap();
+            twins.push(Self { public: Entrance::new(&app, Listener::Public), app });
+        }
+        twins.try_into().unwrap_or_else(|_| panic!("there are two"))
     }
 
     pub fn get(&self, path: &str) -> Call {
