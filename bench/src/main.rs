@@ -11,6 +11,7 @@
 
 mod bare;
 mod client;
+mod lists;
 mod logins;
 mod report;
 mod revocation;
@@ -68,6 +69,8 @@ enum Command {
     /// The bare servers (started by this program)
     #[command(hide = true)]
     Bare,
+    /// Measures pages and searches of lists in organizations of several sizes
+    Lists,
     /// Measures how long a deleted key goes on working, here and on another replica
     Revocation(revocation::Arguments),
     /// Compares how long an answer takes with and without an account behind an address
@@ -88,6 +91,10 @@ fn main() -> ExitCode {
         Some(Command::Bare) => {
             servers::end_with_parent();
             report::exit_code(bare::serve())
+        }
+        Some(Command::Lists) => {
+            let cores = Cores::share();
+            report::exit_code(block_on(lists::run(&arguments, cores)))
         }
         Some(Command::Timing { samples }) => {
             let cores = Cores::share();

@@ -116,6 +116,7 @@ pub fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}{unit}"))
 }
 
+/// The value that so many of a hundred stay below.
 pub fn percentile(sorted: &[u32], at: usize) -> Option<f64> {
     sorted.get(sorted.len() * at / 100).copied().map(f64::from)
 }

@@ -100,12 +100,7 @@ impl Keeper {
 /// Registers, logs in, and makes an organization and a project.
 pub async fn keeper(address: SocketAddr) -> Result<Keeper, String> {
     let name = new_name()?;
-    let email = format!("{name}@example.com");
-    let account = json!({"email": email, "password": PASSWORD, "username": name});
-    post(address, "/v1/auth/register", None, &account).await?;
-    let session =
-        post(address, "/v1/auth/login", None, &json!({"email": email, "password": PASSWORD})).await?;
-    let token = text(&session, "access_token")?;
+    let token = person(address, &name).await?;
     let organization = post(address, "/v1/organizations", Some(&token), &json!({"name": name})).await?;
     let projects = format!("/v1/organizations/{}/projects", text(&organization, "id")?);
     let project = post(address, &projects, Some(&token), &json!({"name": name})).await?;
@@ -119,6 +114,16 @@ fn new_name() -> Result<String, String> {
     Ok(format!("bench{}", since.as_millis()))
 }
 
+/// Registers and logs in; the access token.
+pub async fn person(address: SocketAddr, name: &str) -> Result<String, String> {
+    let email = format!("{name}@example.com");
+    let account = json!({"email": email, "password": PASSWORD, "username": name});
+    post(address, "/v1/auth/register", None, &account).await?;
+    let session =
+        post(address, "/v1/auth/login", None, &json!({"email": email, "password": PASSWORD})).await?;
+    text(&session, "access_token")
+}
+
 fn question(credential: String) -> Value {
     json!(Authorize {
         credential,
@@ -130,12 +135,19 @@ fn question(credential: String) -> Value {
     })
 }
 
-async fn post(address: SocketAddr, path: &str, token: Option<&str>, body: &Value) -> Result<Value, String> {
+/// Sends it; the `data` of a good answer.
+pub async fn post(
+    address: SocketAddr,
+    path: &str,
+    token: Option<&str>,
+    body: &Value,
+) -> Result<Value, String> {
     let reply = client::once(&Target::post(address, path, token, body, "\"SUCCESS\"")).await?;
     let mut reply: Value = serde_json::from_slice(&reply).map_err(|error| format!("{path}: {error}"))?;
     Ok(reply.get_mut("data").map(Value::take).unwrap_or_default())
 }
 
-fn text(data: &Value, name: &str) -> Result<String, String> {
+/// A text in `data`.
+pub fn text(data: &Value, name: &str) -> Result<String, String> {
     data.get(name).and_then(Value::as_str).map(str::to_owned).ok_or_else(|| format!("no `{name}` in {data}"))
 }

@@ -1,0 +1,195 @@
+//! Does the time of a page depend on how long the list is? Organizations of several sizes in one database, filled past the
+//! interface; the first page, the last one and a search of their lists, through HTTP against the running service.
+//!
+//! One request is under way at a time. Each kind of request is asked of every size in turn, so that a slow moment of the
+//! machine doesn't hit one size alone.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tollkeeper::db::{Db, Settings, sql};
+
+use crate::Arguments;
+use crate::client::{self, Load, Target};
+use crate::report;
+use crate::servers::{Cores, Folder, Tollkeeper};
+use crate::tenant;
+
+/// Members and projects.
+const SIZES: [(i64, i64); 3] = [(100, 100), (10_000, 1_000), (100_000, 10_000)];
+/// Rows in one transaction: each counts the organization's row up, and on PostgreSQL that leaves a dead row behind until
+/// the commit.
+const AT_ONCE: i64 = 1_000;
+const PAGE_SIZE: i64 = 20;
+const LIMITS: &str = "[limits]\nenabled = false\n";
+
+/// One kind of request.
+struct Case {
+    label: &'static str,
+    /// Its path below the organization's, for so many members and projects.
+    path: fn(i64, i64) -> String,
+    /// Whether a plain member asks, not the owner.
+    by_member: bool,
+}
+
+const CASES: [Case; 8] = [
+    Case { label: "members, first page", path: |_, _| "/members".into(), by_member: false },
+    Case {
+        label: "members, last page",
+        path: |members, _| format!("/members?page={}", members / PAGE_SIZE),
+        by_member: false,
+    },
+    Case {
+        label: "members, search for one",
+        path: |members, _| format!("/members?search=m{members}x"),
+        by_member: false,
+    },
+    Case { label: "projects, first page", path: |_, _| "/projects".into(), by_member: false },
+    Case {
+        label: "projects, last page",
+        path: |_, projects| format!("/projects?page={}", projects / PAGE_SIZE),
+        by_member: false,
+    },
+    Case {
+        label: "projects, search for one",
+        path: |_, projects| format!("/projects?search=p{projects}x"),
+        by_member: false,
+    },
+    Case { label: "projects of a member", path: |_, _| "/projects".into(), by_member: true },
+    Case { label: "organization, detail", path: |_, _| String::new(), by_member: false },
+];
+
+/// Fills, measures and prints.
+pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
+    let folder = Folder::new()?;
+    let place = folder.place(1)?;
+    std::fs::write(place.join("tollkeeper.toml"), LIMITS).map_err(|error| error.to_string())?;
+    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let service = Tollkeeper::start(&this, &place, &arguments.database, &arguments.log, cores.pinned).await?;
+    let settings = match arguments.database.as_str() {
+        "sqlite" => Settings::Sqlite { path: place.join("tollkeeper.db") },
+        url => Settings::Postgres { url: url.to_owned() },
+    };
+    let db = Db::open(&settings).map_err(|error| error.to_string())?;
+    let begin = Instant::now();
+    let mut tenants = Vec::new();
+    for (members, projects) in SIZES {
+        tenants.push(Tenant::fill(service.public, &db, members, projects).await?);
+    }
+    if db.is_postgres() {
+        // What autovacuum does within a minute.
+        write(&db, "ANALYZE").await?;
+    }
+    report::line(&[format!("filled in {:.0} s; p50 in µs", begin.elapsed().as_secs_f64())]);
+    let mut head = vec!["members / projects".to_owned()];
+    head.extend(SIZES.map(|(members, projects)| format!("{members}/{projects}")));
+    head.push("last / first".into());
+    report::line(&head);
+    let length = Duration::from_secs_f64(arguments.seconds);
+    let load = Load { connections: 1, length, never_sleep: cores.pinned };
+    for case in &CASES {
+        let mut rounds = vec![Vec::new(); tenants.len()];
+        for _ in 0..arguments.rounds {
+            for (tenant, medians) in tenants.iter().zip(&mut rounds) {
+                let target = tenant.target(service.public, case);
+                let sample = client::load(&target, service.server.id(), load).await?;
+                medians.extend(report::percentile(&sample.latencies_us, 50));
+            }
+        }
+        let medians: Vec<_> =
+            rounds.into_iter().map(|medians| report::median(medians).unwrap_or(f64::NAN)).collect();
+        let mut cells = vec![case.label.to_owned()];
+        cells.extend(medians.iter().map(|microseconds| format!("{microseconds:.0}")));
+        let ratio = medians.last().zip(medians.first()).map_or(f64::NAN, |(last, first)| last / first);
+        cells.push(format!("{ratio:.2}"));
+        report::line(&cells);
+    }
+    Ok(())
+}
+
+/// An organization of some size, its owner's token and that of a plain member.
+struct Tenant {
+    path: String,
+    members: i64,
+    projects: i64,
+    owner: String,
+    member: String,
+}
+
+impl Tenant {
+    /// The owner is one of the members; the plain member is another, in five projects. The last of the others and the last
+    /// project are what is searched for.
+    async fn fill(address: SocketAddr, db: &Db, members: i64, projects: i64) -> Result<Self, String> {
+        let (owner_name, member_name) = (format!("owner{members}"), format!("member{members}"));
+        let owner = tenant::person(address, &owner_name).await?;
+        let member = tenant::person(address, &member_name).await?;
+        let body = json!({"name": "Large", "settings": {"allow_public_projects": true}});
+        let organization = tenant::post(address, "/v1/organizations", Some(&owner), &body).await?;
+        let organization = tenant::text(&organization, "id")?;
+        let join = "INSERT INTO organization_members (organization_id, user_id, role, joined_at, updated_at)";
+        let plain = format!(
+            "{join} SELECT '{organization}', u.id, 'member', 0, 0 FROM users u WHERE u.username = '{member_name}'"
+        );
+        write(db, &plain).await?;
+        let (user, project) = (id("user_", members), id("proj_", members));
+        for (first, last) in stretches(members - 2) {
+            let series = series(first, last);
+            let name = format!("'m' || CAST(i + 2 AS TEXT) || 'x' || '{members}'");
+            let users = format!(
+                "{series} INSERT INTO users
+                     (id, email, email_folded, username, username_folded, password_hash, created_at)
+                 SELECT {user}, {name} || '@example.com', {name} || '@example.com', {name}, {name}, 'x', 0 FROM n"
+            );
+            write(db, &users).await?;
+            let join = format!("{series} {join} SELECT '{organization}', {user}, 'member', i, i FROM n");
+            write(db, &join).await?;
+        }
+        for (first, last) in stretches(projects) {
+            let series = series(first, last);
+            let add = format!(
+                "{series} INSERT INTO projects
+                     (id, organization_id, name, name_folded, visibility, created_by, created_at, updated_at)
+                 SELECT {project}, '{organization}', 'p' || CAST(i AS TEXT) || 'x', 'p' || CAST(i AS TEXT) || 'x',
+                        CASE WHEN i % 2 = 0 THEN 'public' ELSE 'private' END, u.id, i, i
+                 FROM n CROSS JOIN users u WHERE u.username = '{owner_name}'"
+            );
+            write(db, &add).await?;
+        }
+        let add = format!(
+            "{} INSERT INTO project_members (project_id, user_id, role, added_at, updated_at)
+             SELECT {project}, u.id, 'developer', i, i FROM n CROSS JOIN users u WHERE u.username = '{member_name}'",
+            series(1, 5)
+        );
+        write(db, &add).await?;
+        Ok(Self { path: format!("/v1/organizations/{organization}"), members, projects, owner, member })
+    }
+
+    fn target(&self, address: SocketAddr, case: &Case) -> Target {
+        let path = format!("{}{}", self.path, (case.path)(self.members, self.projects));
+        let token = if case.by_member { &self.member } else { &self.owner };
+        let expected = if path.contains("search=") { "\"total\":1," } else { "\"SUCCESS\"" };
+        Target::get(address, &path, Some(token), expected)
+    }
+}
+
+/// 1 to `last`, in parts for one transaction each.
+fn stretches(last: i64) -> impl Iterator<Item = (i64, i64)> {
+    (0..(last + AT_ONCE - 1) / AT_ONCE).map(move |part| (part * AT_ONCE + 1, last.min((part + 1) * AT_ONCE)))
+}
+
+fn series(first: i64, last: i64) -> String {
+    format!("WITH RECURSIVE n(i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {last})")
+}
+
+/// An id is a prefix and 26 digits; the tenant's size and `i` make it unique.
+fn id(prefix: &str, members: i64) -> String {
+    let number = format!("CAST({} + i AS TEXT)", members * 1_000_000);
+    format!("'{prefix}' || substr('{}' || {number}, length({number}) + 1)", "0".repeat(26))
+}
+
+async fn write(db: &Db, text: &str) -> Result<(), String> {
+    let mut tx = db.write().await.map_err(|error| error.to_string())?;
+    sql(text.to_owned()).execute(&mut tx).await.map_err(|error| format!("{error}: {text}"))?;
+    tx.commit().await.map_err(|error| error.to_string())
+}
