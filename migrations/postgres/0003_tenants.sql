@@ -4,11 +4,14 @@
 -- a cascade included, can forget them.
 ALTER TABLE organizations ADD COLUMN members_count BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE organizations ADD COLUMN projects_count BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE organizations ADD COLUMN public_projects_count BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE projects ADD COLUMN members_count BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE projects ADD COLUMN api_keys_count BIGINT NOT NULL DEFAULT 0;
 UPDATE organizations SET
     members_count = (SELECT COUNT(*) FROM organization_members m WHERE m.organization_id = organizations.id),
-    projects_count = (SELECT COUNT(*) FROM projects p WHERE p.organization_id = organizations.id);
+    projects_count = (SELECT COUNT(*) FROM projects p WHERE p.organization_id = organizations.id),
+    public_projects_count = (SELECT COUNT(*) FROM projects p
+                             WHERE p.organization_id = organizations.id AND p.visibility = 'public');
 UPDATE projects SET
     members_count = (SELECT COUNT(*) FROM project_members m WHERE m.project_id = projects.id),
     api_keys_count = (SELECT COUNT(*) FROM api_keys k WHERE k.project_id = projects.id);
@@ -27,14 +30,24 @@ CREATE TRIGGER organization_members_counted AFTER INSERT OR DELETE ON organizati
 CREATE FUNCTION count_projects() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        UPDATE organizations SET projects_count = projects_count + 1 WHERE id = NEW.organization_id;
-    ELSE
-        UPDATE organizations SET projects_count = projects_count - 1 WHERE id = OLD.organization_id;
+        UPDATE organizations
+        SET projects_count = projects_count + 1,
+            public_projects_count = public_projects_count + (NEW.visibility = 'public')::int
+        WHERE id = NEW.organization_id;
+    ELSIF TG_OP = 'DELETE' THEN
+        UPDATE organizations
+        SET projects_count = projects_count - 1,
+            public_projects_count = public_projects_count - (OLD.visibility = 'public')::int
+        WHERE id = OLD.organization_id;
+    ELSIF NEW.visibility <> OLD.visibility THEN
+        UPDATE organizations
+        SET public_projects_count = public_projects_count + (NEW.visibility = 'public')::int - (OLD.visibility = 'public')::int
+        WHERE id = NEW.organization_id;
     END IF;
     RETURN NULL;
 END;
 $$;
-CREATE TRIGGER projects_counted AFTER INSERT OR DELETE ON projects
+CREATE TRIGGER projects_counted AFTER INSERT OR DELETE OR UPDATE OF visibility ON projects
     FOR EACH ROW EXECUTE FUNCTION count_projects();
 CREATE FUNCTION count_project_members() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -65,7 +78,7 @@ CREATE TRIGGER api_keys_counted AFTER INSERT OR DELETE ON api_keys
 CREATE INDEX organization_members_list ON organization_members (organization_id, joined_at DESC, user_id);
 CREATE INDEX project_members_list ON project_members (project_id, added_at DESC, user_id);
 -- What members of an organization see besides their own projects.
-CREATE INDEX projects_public ON projects (organization_id) WHERE visibility = 'public';
+CREATE INDEX projects_public ON projects (organization_id, created_at DESC, id) WHERE visibility = 'public';
 
 -- An organization goes with its keys.
 CREATE INDEX api_keys_organization_id ON api_keys (organization_id);

@@ -4,11 +4,14 @@
 -- a cascade included, can forget them.
 ALTER TABLE organizations ADD COLUMN members_count INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE organizations ADD COLUMN projects_count INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE organizations ADD COLUMN public_projects_count INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE projects ADD COLUMN members_count INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE projects ADD COLUMN api_keys_count INTEGER NOT NULL DEFAULT 0;
 UPDATE organizations SET
     members_count = (SELECT COUNT(*) FROM organization_members m WHERE m.organization_id = organizations.id),
-    projects_count = (SELECT COUNT(*) FROM projects p WHERE p.organization_id = organizations.id);
+    projects_count = (SELECT COUNT(*) FROM projects p WHERE p.organization_id = organizations.id),
+    public_projects_count = (SELECT COUNT(*) FROM projects p
+                             WHERE p.organization_id = organizations.id AND p.visibility = 'public');
 UPDATE projects SET
     members_count = (SELECT COUNT(*) FROM project_members m WHERE m.project_id = projects.id),
     api_keys_count = (SELECT COUNT(*) FROM api_keys k WHERE k.project_id = projects.id);
@@ -22,11 +25,23 @@ BEGIN
 END;
 CREATE TRIGGER projects_count_more AFTER INSERT ON projects
 BEGIN
-    UPDATE organizations SET projects_count = projects_count + 1 WHERE id = NEW.organization_id;
+    UPDATE organizations
+    SET projects_count = projects_count + 1,
+        public_projects_count = public_projects_count + (NEW.visibility = 'public')
+    WHERE id = NEW.organization_id;
 END;
 CREATE TRIGGER projects_count_less AFTER DELETE ON projects
 BEGIN
-    UPDATE organizations SET projects_count = projects_count - 1 WHERE id = OLD.organization_id;
+    UPDATE organizations
+    SET projects_count = projects_count - 1,
+        public_projects_count = public_projects_count - (OLD.visibility = 'public')
+    WHERE id = OLD.organization_id;
+END;
+CREATE TRIGGER projects_count_public AFTER UPDATE OF visibility ON projects
+BEGIN
+    UPDATE organizations
+    SET public_projects_count = public_projects_count + (NEW.visibility = 'public') - (OLD.visibility = 'public')
+    WHERE id = NEW.organization_id;
 END;
 CREATE TRIGGER project_members_count_more AFTER INSERT ON project_members
 BEGIN
@@ -49,7 +64,7 @@ END;
 CREATE INDEX organization_members_list ON organization_members (organization_id, joined_at DESC, user_id);
 CREATE INDEX project_members_list ON project_members (project_id, added_at DESC, user_id);
 -- What members of an organization see besides their own projects.
-CREATE INDEX projects_public ON projects (organization_id) WHERE visibility = 'public';
+CREATE INDEX projects_public ON projects (organization_id, created_at DESC, id) WHERE visibility = 'public';
 
 -- An organization goes with its keys.
 CREATE INDEX api_keys_organization_id ON api_keys (organization_id);

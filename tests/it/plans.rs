@@ -189,9 +189,10 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
         let few = format!("proj_{:026}", STRANGERS + 1);
         let somebody = format!("user_{:026}", 7);
         let visible = listing::visible_page();
+        let [newest, oldest] = [false, true].map(listing::visible_stretch);
         let by_time = "projects_organization_id_created_at";
         let in_organization = "projects_organization_id_";
-        let cases: [(&str, &[&str], &[&str], usize); 10] = [
+        let cases: [(&str, &[&str], &[&str], usize); 13] = [
             // Statement, parameters, the indexes that it goes by, and how often it may sort: the page, or what was found.
             (listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
             (listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
@@ -203,6 +204,20 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
                 &["project_members_user_id", "projects_public"],
                 1,
             ),
+            // One's own are sorted, and what is left of both kinds; the public ones come in the index's order.
+            (
+                &newest,
+                &[&other, &somebody, "20", "20", "0"],
+                &["project_members_user_id", "projects_public"],
+                4,
+            ),
+            (
+                &oldest,
+                &[&other, &somebody, "20", "20", "0"],
+                &["project_members_user_id", "projects_public"],
+                4,
+            ),
+            (listing::VISIBLE_TOTAL, &[&other, &somebody], &["project_members_user_id"], 0),
             (project_members::FROM_START, &[&crowd, "20", "100"], &["project_members_list"], 1),
             (project_members::FROM_END, &[&crowd, "20", "100"], &["project_members_list"], 1),
             (project_members::FILTERED, &[&few, "", "%m6%", "20", "0"], &["project_members_|PRIMARY KEY"], 1),
@@ -216,9 +231,9 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
             for index in indexes {
                 assert!(index.split('|').any(|index| plan.contains(index)), "{index} {what}");
             }
-            // `page` and `p` are the rows that were found already.
+            // These are the rows that were found already.
             let scans = |line: &&str| line.contains("Seq Scan") || line.starts_with("SCAN ");
-            let found = ["SCAN page", "SCAN p"];
+            let found = ["SCAN page", "SCAN p", "SCAN own", "SCAN others"];
             let scanned: Vec<_> = plan.lines().filter(scans).filter(|line| !found.contains(line)).collect();
             assert!(scanned.is_empty(), "{what}");
             let found = plan.matches("Sort Key").count() + plan.matches("TEMP B-TREE").count();

@@ -87,6 +87,35 @@ const VISIBLE: &str = "FROM (SELECT a.*, m.role AS role, 0 AS open_to_organizati
              AND NOT EXISTS (SELECT 1 FROM project_members n WHERE n.project_id = b.id AND n.user_id = $2)) p
      WHERE p.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR COALESCE(p.role, 'viewer') = $4)";
 
+/// How many that is, without a look at the public ones: their count stands beside the organization.
+pub const VISIBLE_TOTAL: &str = "SELECT
+     (SELECT COUNT(*) FROM project_members m CROSS JOIN projects a
+      WHERE m.user_id = $2 AND a.id = m.project_id AND a.organization_id = $1
+        AND (o.allow_public_projects = 0 OR a.visibility <> 'public'))
+     + CASE WHEN o.allow_public_projects = 1 THEN o.public_projects_count ELSE 0 END AS total
+     FROM organizations o WHERE o.id = $1";
+
+/// A stretch of them, as `window` has it: of either kind no more is read than the stretch could need.
+pub fn visible_stretch(from_end: bool) -> String {
+    let order = if from_end { "created_at, id DESC" } else { "created_at DESC, id" };
+    format!(
+        "SELECT p.*, page.role AS role, page.is_open AS open_to_organization
+         FROM (SELECT * FROM
+                   (SELECT a.id, a.created_at, m.role AS role, 0 AS is_open FROM project_members m CROSS JOIN projects a
+                    WHERE m.user_id = $2 AND a.id = m.project_id AND a.organization_id = $1
+                    ORDER BY {order} LIMIT $3) own
+               UNION ALL
+               SELECT * FROM
+                   (SELECT b.id, b.created_at, CAST(NULL AS TEXT) AS role, 1 AS is_open FROM projects b
+                    WHERE b.organization_id = $1 AND b.visibility = 'public'
+                      AND (SELECT o.allow_public_projects FROM organizations o WHERE o.id = $1) = 1
+                      AND NOT EXISTS (SELECT 1 FROM project_members n WHERE n.project_id = b.id AND n.user_id = $2)
+                    ORDER BY {order} LIMIT $3) others
+               ORDER BY {order} LIMIT $4 OFFSET $5) page
+         CROSS JOIN projects p WHERE p.id = page.id ORDER BY p.created_at DESC, p.id"
+    )
+}
+
 /// One project, if the caller can view it.
 const ONE: &str = "FROM projects p JOIN organizations o ON o.id = p.organization_id
      LEFT JOIN project_members m ON m.project_id = p.id AND m.user_id = $2
@@ -143,6 +172,22 @@ pub fn visible_page() -> String {
 }
 
 async fn visible(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ListedProject>), db::Error> {
+    if filter.search_folded.is_empty() && filter.role.is_none() {
+        let (organization_id, user_id) = (filter.organization_id, filter.user_id);
+        let total: Option<(i64,)> =
+            sql(VISIBLE_TOTAL).bind(organization_id).bind(user_id).optional(tx).await?;
+        let total = total.map_or(0, |(total,)| total);
+        let Some(window) = page.window(total) else {
+            return Ok((total, Vec::new()));
+        };
+        let rows = sql(visible_stretch(window.from_end))
+            .bind(organization_id)
+            .bind(user_id)
+            .bind(window.offset.saturating_add(window.limit))
+            .bind(window.limit)
+            .bind(window.offset);
+        return Ok((total, rows.heavy().all(tx).await?));
+    }
     let count = bind(sql(format!("SELECT COUNT(*) {VISIBLE}")), filter);
     let (total,): (i64,) = count.heavy().one(tx).await?;
     let rows = bind(sql(visible_page()), filter).bind(page.page_size).bind(page.offset());

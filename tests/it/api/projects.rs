@@ -471,6 +471,27 @@ fn lists_hold_what_the_caller_can_view() {
         for (who, query, due) in cases {
             assert_eq!(list(&who.access_token, query).await, due, "{query}");
         }
+        // What is public is counted beside the organization: the count follows each change.
+        let path = format!("{}/projects?search=open+1", place.organization_path());
+        let open = world.get(&path).bearer(&ada.access_token).data().await;
+        let open = format!("{}/projects/{}", place.organization_path(), id(&open["projects"][0]));
+        for (path, patch, due) in [
+            (&open, json!({"visibility": "private"}), "Shut 100%=viewer, Shut 2=developer of 3"),
+            (&open, json!({"visibility": "public"}), "Shut 100%=viewer, Shut 2=developer of 4"),
+            (
+                &place.organization_path(),
+                json!({"settings": {"allow_public_projects": false}}),
+                "Shut 100%=viewer, Shut 2=developer of 3",
+            ),
+            (
+                &place.organization_path(),
+                json!({"settings": {"allow_public_projects": true}}),
+                "Shut 100%=viewer, Shut 2=developer of 4",
+            ),
+        ] {
+            world.call(Method::PUT, path).bearer(&ada.access_token).json(&patch).data().await;
+            assert_eq!(list(&member.access_token, "?page_size=2").await, due, "{patch}");
+        }
         // A key sees its own project, as whoever made it does.
         let (_, key) = world.key(&ada, &mine, &json!({"name": "k"})).await;
         for (query, due) in [
