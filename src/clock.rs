@@ -160,6 +160,12 @@ impl Day {
         Some(Self(days_of(date)))
     }
 
+    /// The calendar month that the day lies in.
+    pub fn month(self) -> Month {
+        let (year, month, _) = self.civil();
+        Month((year - 1970) * 12 + month - 1)
+    }
+
     /// Year, month (1 to 12) and day of the month (1 to 31) in the proleptic Gregorian calendar.
     fn civil(self) -> (i64, i64, i64) {
         // Counted in eras of 400 years (146,097 days) that begin on 0000-03-01, so that a leap day ends its year.
@@ -204,6 +210,50 @@ impl JsonSchema for Day {
     }
 }
 
+/// A calendar month in UTC, counted from 1970-01. Written as `YYYY-MM`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Month(i64);
+
+impl Month {
+    /// The month this many months after 1970-01.
+    pub const fn from_unix_months(unix_months: i64) -> Self {
+        Self(unix_months)
+    }
+
+    /// Months since 1970-01.
+    pub const fn unix_months(self) -> i64 {
+        self.0
+    }
+
+    /// This month moved by `months` (negative: earlier).
+    pub const fn plus(self, months: i64) -> Self {
+        Self(self.0.saturating_add(months))
+    }
+
+    /// The first day.
+    pub fn first_day(self) -> Day {
+        // The average month has 30.436875 days: the sixteenth of this one is never further than that from the guess.
+        Day(self.0.saturating_mul(30_436_875).div_euclid(1_000_000).saturating_add(15)).month_start()
+    }
+
+    /// The first instant.
+    pub fn start(self) -> Time {
+        self.first_day().start()
+    }
+
+    /// The first instant of the next month.
+    pub fn end(self) -> Time {
+        self.plus(1).start()
+    }
+}
+
+impl fmt::Display for Month {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month) = (self.0.div_euclid(12) + 1970, self.0.rem_euclid(12) + 1);
+        write!(f, "{year:04}-{month:02}")
+    }
+}
+
 /// Where the time comes from: the machine, or a hand that tests move.
 #[derive(Clone, Debug)]
 pub enum Clock {
@@ -239,6 +289,18 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_day_lies_in_its_month() {
+        for days in -800_000..2_900_000 {
+            let day = Day::from_unix_days(days);
+            assert_eq!(day.month().first_day(), day.month_start(), "{day}");
+        }
+        let month = Day::parse("2026-02-28").unwrap().month();
+        assert_eq!((month.unix_months(), month.to_string().as_str()), (673, "2026-02"));
+        assert_eq!(month.end(), Time::parse("2026-03-01T00:00:00Z").unwrap());
+        assert_eq!(month.plus(-2).to_string(), "2025-12");
+    }
 
     #[test]
     fn times_are_read_with_any_offset_and_written_in_utc() {

@@ -449,7 +449,10 @@ impl From<db::Error> for Error {
                 | db::Constraint::ProjectName
                 | db::Constraint::ApiKeyName => (Code::NameTaken, Some("name")),
                 db::Constraint::OpenInvitation => (Code::AlreadyInvited, Some("email")),
-                db::Constraint::Other(_) => (Code::Internal, None),
+                // Whoever writes these looks at the outcome itself.
+                db::Constraint::LedgerKey | db::Constraint::CreditReference | db::Constraint::Other(_) => {
+                    (Code::Internal, None)
+                }
             },
             db::Error::Missing(reference) => match reference {
                 db::Reference::Organization => (Code::OrganizationNotFound, None),

@@ -43,6 +43,14 @@ pub mod kind {
     pub enum Mail {}
     /// An entry of the audit trail.
     pub enum Audit {}
+    /// A movement of money.
+    pub enum LedgerTransaction {}
+    /// A credit of an organization.
+    pub enum Credit {}
+    /// Money set aside for a call.
+    pub enum Reservation {}
+    /// An invoice.
+    pub enum Invoice {}
 
     impl Kind for User {
         const PREFIX: &'static str = "user";
@@ -74,6 +82,18 @@ pub mod kind {
     impl Kind for Audit {
         const PREFIX: &'static str = "audit";
     }
+    impl Kind for LedgerTransaction {
+        const PREFIX: &'static str = "ltx";
+    }
+    impl Kind for Credit {
+        const PREFIX: &'static str = "credit";
+    }
+    impl Kind for Reservation {
+        const PREFIX: &'static str = "res";
+    }
+    impl Kind for Invoice {
+        const PREFIX: &'static str = "invoice";
+    }
 }
 
 /// The id of a person's account, `user_…`.
@@ -97,6 +117,14 @@ pub type TokenId = Id<kind::Token>;
 pub type MailId = Id<kind::Mail>;
 /// The id of an entry of the audit trail, `audit_…`.
 pub type AuditId = Id<kind::Audit>;
+/// The id of a movement of money, `ltx_…`.
+pub type LedgerTransactionId = Id<kind::LedgerTransaction>;
+/// The id of a credit, `credit_…`.
+pub type CreditId = Id<kind::Credit>;
+/// The id of money set aside for a call, `res_…`.
+pub type ReservationId = Id<kind::Reservation>;
+/// The id of an invoice, `invoice_…`; its number is another thing.
+pub type InvoiceId = Id<kind::Invoice>;
 
 /// An identifier of kind `K`.
 pub struct Id<K> {

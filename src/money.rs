@@ -45,6 +45,11 @@ impl<const SCALE: u32> Decimal<SCALE> {
         self.0.checked_add(other.0).map(Self)
     }
 
+    /// The difference; `None` past 128 bits.
+    pub fn checked_sub(self, other: Self) -> Option<Self> {
+        self.0.checked_sub(other.0).map(Self)
+    }
+
     /// This many times; `None` past 128 bits.
     pub fn checked_mul(self, times: i64) -> Option<Self> {
         self.0.checked_mul(i128::from(times)).map(Self)
@@ -69,6 +74,28 @@ impl<const SCALE: u32> Decimal<SCALE> {
         }
         let units: i128 = format!("{whole}{fraction:0<scale$}").parse().ok()?;
         Some(Self(if negative { -units } else { units }))
+    }
+}
+
+/// Pico in a nano.
+const PICO_PER_NANO: i128 = 1_000;
+
+impl Pico {
+    /// The whole nanos of it; a part of one is left out (of what is negative, one is added for it).
+    pub fn floor_nano(self) -> Nano {
+        Decimal(self.0.div_euclid(PICO_PER_NANO))
+    }
+
+    /// The nanos of it, with a part of one counted as a whole one.
+    pub fn ceil_nano(self) -> Nano {
+        Decimal(-(-self.0).div_euclid(PICO_PER_NANO))
+    }
+}
+
+impl Nano {
+    /// The same amount in pico; `None` past 128 bits.
+    pub fn to_pico(self) -> Option<Pico> {
+        self.0.checked_mul(PICO_PER_NANO).map(Decimal)
     }
 }
 

@@ -4,8 +4,11 @@
 pub mod api_keys;
 pub mod audit_log;
 pub mod changes;
+pub mod credits;
 pub mod email_tokens;
 pub mod invitations;
+pub mod invoices;
+pub mod ledger;
 pub mod organization_members;
 pub mod organizations;
 pub mod outbox;
@@ -16,6 +19,7 @@ pub mod signing_keys;
 pub mod throttles;
 pub mod usage;
 pub mod users;
+pub mod wallets;
 pub mod window;
 
 /// One page of a list, as every list of the interface has it.

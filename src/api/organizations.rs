@@ -14,6 +14,7 @@ use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
 use crate::clock::Time;
+use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{MailId, OrganizationId, UserId};
 use crate::input::{Body, Nothing, Query};
@@ -245,9 +246,9 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     let (id, now) = (scope.organization_id(), app.clock.now());
     let mut tx = app.db.write().await?;
     scope.hold_whole(&mut tx).await?;
-    settlement::may_delete(settlement::balance(store::usage::amount(&mut tx, id).await?))?;
     let row =
         store::organizations::detail(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?.organization;
+    settle(&mut tx, id, &row.name, now).await?;
     let by = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
     let about = About { organization: Some(row.name), by: Some(by.username), ..About::default() };
     let addresses = store::organization_members::addresses(&mut tx, id, scope.user_id()).await?;
@@ -261,4 +262,13 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     tx.commit().await?;
     app.outbox.notify_one();
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
+}
+
+/// Makes sure that nothing is owed on either side, and keeps the name for the last invoice.
+async fn settle(tx: &mut Tx, id: OrganizationId, name: &str, now: Time) -> Result<(), Error> {
+    let wallet = store::wallets::lock(tx, id, now).await?;
+    let wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
+    settlement::may_delete(wallet.posted, store::invoices::open_count(tx, id).await?)?;
+    store::wallets::keep_name(tx, id, name).await?;
+    Ok(())
 }

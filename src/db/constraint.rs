@@ -15,6 +15,10 @@ pub enum Constraint {
     ProjectName,
     /// One API key a name, within its project.
     ApiKeyName,
+    /// One movement of money a key, within its organization.
+    LedgerKey,
+    /// One credit a reference, within its organization.
+    CreditReference,
     /// One that no caller can meet by a well-formed request; the driver's words.
     Other(String),
 }
@@ -60,6 +64,16 @@ const NAMES: &[(&str, &str, Constraint)] = &[
         Constraint::ProjectName,
     ),
     ("api_keys_project_id_name_folded", "api_keys.project_id, api_keys.name_folded", Constraint::ApiKeyName),
+    (
+        "ledger_transactions_organization_id_idempotency_key",
+        "ledger_transactions.organization_id, ledger_transactions.idempotency_key",
+        Constraint::LedgerKey,
+    ),
+    (
+        "credits_organization_id_reference",
+        "credits.organization_id, credits.reference",
+        Constraint::CreditReference,
+    ),
 ];
 
 impl Constraint {

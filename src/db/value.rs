@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Error;
-use crate::clock::{Day, Time};
+use crate::clock::{Day, Month, Time};
 use crate::ids::{Id, Kind};
+use crate::money::Nano;
 
 /// A value that both databases can hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
     /// No value.
     Null,
-    /// BIGINT; also booleans (0 and 1), times (unix milliseconds) and days (since 1970-01-01).
+    /// BIGINT; also booleans (0 and 1), times (unix milliseconds), days (since 1970-01-01), months (since 1970-01) and nano.
     Int(i64),
     /// TEXT; also ids.
     Text(String),
@@ -38,6 +39,7 @@ into_value! {
     bool: v => Self::Int(i64::from(v));
     Time: v => Self::Int(v.unix_ms());
     Day: v => Self::Int(v.unix_days());
+    Month: v => Self::Int(v.unix_months());
     String: v => Self::Text(v);
     &String: v => Self::Text(v.clone());
     &str: v => Self::Text(v.to_owned());
@@ -86,6 +88,8 @@ from_value! {
     bool: Value::Int(v @ (0 | 1)) => Some(*v == 1);
     Time: Value::Int(v) => Some(Self::from_unix_ms(*v));
     Day: Value::Int(v) => Some(Self::from_unix_days(*v));
+    Month: Value::Int(v) => Some(Self::from_unix_months(*v));
+    Nano: Value::Int(v) => Some(Self::from_units(i128::from(*v)));
     String: Value::Text(v) => Some(v.clone());
     Vec<u8>: Value::Blob(v) => Some(v.clone());
     [u8; 32]: Value::Blob(v) => Self::try_from(v.as_slice()).ok();

@@ -5,7 +5,7 @@ use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
 use crate::money::Nano;
 use crate::roles::OrganizationRole;
-use crate::store::{Page, contains_pattern};
+use crate::store::{self, Page, contains_pattern};
 
 /// A row of `organizations`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,29 +70,25 @@ pub struct NewOrganization<'a> {
     pub created_by: UserId,
 }
 
-/// Adds an organization on the plan `pay_as_you_go`.
+/// Adds an organization on the plan `pay_as_you_go`, with a wallet.
 ///
 /// # Errors
 /// `Unique` with `OrganizationName`.
 pub async fn insert(tx: &mut Tx, new: &NewOrganization<'_>, now: Time) -> Result<(), db::Error> {
-    let credit_limit_nano =
-        new.credit_limit.to_i64().ok_or_else(|| db::Error::Internal("credit limit".into()))?;
     sql("INSERT INTO organizations (id, name, name_folded, description, default_role, allow_public_projects, plan,
-                                    currency, credit_limit_nano, created_by, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, 'pay_as_you_go', $7, $8, $9, $10, $10)")
+                                    created_by, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, 'pay_as_you_go', $7, $8, $8)")
     .bind(new.id)
     .bind(new.name)
     .bind(new.name_folded)
     .bind(new.description)
     .bind(new.default_role.as_str())
     .bind(new.allow_public_projects)
-    .bind(new.currency)
-    .bind(credit_limit_nano)
     .bind(new.created_by)
     .bind(now)
     .execute(tx)
     .await?;
-    Ok(())
+    store::wallets::insert(tx, new.id, new.currency, new.credit_limit, now).await
 }
 
 /// What a change writes.

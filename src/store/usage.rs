@@ -174,10 +174,10 @@ impl DailySums {
 pub async fn add_to_day(tx: &mut Tx, key: &DailyKey, sums: &DailySums) -> Result<(), db::Error> {
     let amount_pico =
         sums.amount.to_i64().ok_or_else(|| db::Error::Internal("amount past 64 bits".into()))?;
-    sql("INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day,
-                                  requests, prompt_tokens, completion_tokens, amount_pico)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-         ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind) DO UPDATE
+    sql("INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+                                  requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $12, $8, $9, $10, $11, 0)
+         ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
          SET requests = usage_daily.requests + excluded.requests,
              prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
              completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
@@ -193,6 +193,7 @@ pub async fn add_to_day(tx: &mut Tx, key: &DailyKey, sums: &DailySums) -> Result
     .bind(sums.prompt_tokens)
     .bind(sums.completion_tokens)
     .bind(amount_pico)
+    .bind(key.day.month())
     .execute(tx)
     .await?;
     Ok(())
@@ -239,18 +240,6 @@ const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
      CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
      CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
-
-/// The price of everything that an organization ever used.
-pub async fn amount(tx: &mut Tx, organization_id: OrganizationId) -> Result<Pico, db::Error> {
-    let (whole, rest_pico): (i64, i64) =
-        sql("SELECT CAST(COALESCE(SUM(amount_pico / 1000000000000), 0) AS BIGINT),
-                CAST(COALESCE(SUM(amount_pico % 1000000000000), 0) AS BIGINT)
-         FROM usage_daily WHERE organization_id = $1")
-        .bind(organization_id)
-        .one(tx)
-        .await?;
-    Ok(Pico::from_units(i128::from(whole) * PICO_PER_PART + i128::from(rest_pico)))
-}
 
 /// The days of an organization on which something was used, oldest first.
 pub async fn by_day(

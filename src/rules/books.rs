@@ -1,0 +1,180 @@
+//! What movements do to a wallet and its credits: the arithmetic of money, without input or output.
+//!
+//! What a wallet has lies in its credits. What it owes is what is left of them less what is posted. So a charge takes from
+//! credits first and is owed otherwise, and what comes in covers what is owed first and is left as a credit otherwise.
+
+use std::cmp::Ordering;
+
+use crate::clock::Time;
+use crate::ids::CreditId;
+use crate::money::Nano;
+
+/// Where a credit comes from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Source {
+    /// Given.
+    Grant,
+    /// Usage was corrected after it had been paid.
+    Correction,
+    /// A month's volume discount.
+    Discount,
+    /// A void invoice.
+    Void,
+    /// Bought.
+    Purchase,
+    /// A payment of an invoice.
+    Payment,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Grant, Self::Correction, Self::Discount, Self::Void, Self::Purchase, Self::Payment];
+
+    /// The word in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Grant => "grant",
+            Self::Correction => "correction",
+            Self::Discount => "discount",
+            Self::Void => "void",
+            Self::Purchase => "purchase",
+            Self::Payment => "payment",
+        }
+    }
+}
+
+/// A credit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Credit {
+    /// Its id.
+    pub id: CreditId,
+    /// Where it comes from.
+    pub source: Source,
+    /// Unique within the organization.
+    pub reference: String,
+    /// What it was.
+    pub amount: Nano,
+    /// What is left of it.
+    pub remaining: Nano,
+    /// Since when.
+    pub created_at: Time,
+    /// Until when; then what is left of it is gone.
+    pub expires_at: Option<Time>,
+}
+
+/// The order in which credits are used up: what expires first goes first, then what was given before what was bought, then
+/// the oldest.
+pub fn in_order_of_use(a: &Credit, b: &Credit) -> Ordering {
+    let until = |credit: &Credit| credit.expires_at.map_or(i64::MAX, Time::unix_ms);
+    let key =
+        |credit: &Credit| (until(credit), credit.source, credit.created_at.unix_ms(), credit.id.as_u128());
+    key(a).cmp(&key(b))
+}
+
+/// What is left of each credit that a charge takes from. Credits whose time is over give nothing, also before they are
+/// ended.
+pub fn charge(credits: &[Credit], amount: Nano, now: Time) -> Vec<(CreditId, Nano)> {
+    let over = |credit: &&Credit| credit.expires_at.is_none_or(|until| until > now);
+    let mut usable: Vec<&Credit> = credits.iter().filter(over).collect();
+    usable.sort_by(|a, b| in_order_of_use(a, b));
+    let mut due = amount.units();
+    let mut changed = Vec::new();
+    for credit in usable {
+        let taken = due.min(credit.remaining.units());
+        if taken <= 0 {
+            break;
+        }
+        due -= taken;
+        changed.push((credit.id, Nano::from_units(credit.remaining.units() - taken)));
+    }
+    changed
+}
+
+/// What a wallet owes.
+pub fn owed(posted: Nano, credits: &[Credit]) -> Nano {
+    let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
+    Nano::from_units((left - posted.units()).max(0))
+}
+
+/// What is left of an amount that comes in, once what is owed is covered.
+pub fn left_after_debts(owed: Nano, amount: Nano) -> Nano {
+    Nano::from_units((amount.units() - owed.units()).max(0))
+}
+
+/// Whether this much more may be reserved.
+pub fn may_reserve(posted: Nano, reserved: Nano, credit_limit: Nano, amount: Nano) -> bool {
+    posted.units() - reserved.units() - amount.units() >= -credit_limit.units()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn credit(number: u128, source: Source, remaining: i128, expires_at: Option<i64>) -> Credit {
+        Credit {
+            id: CreditId::from_parts(Time::from_unix_ms(0), number),
+            source,
+            reference: number.to_string(),
+            amount: Nano::from_units(remaining),
+            remaining: Nano::from_units(remaining),
+            created_at: Time::from_unix_ms(i64::try_from(number).unwrap()),
+            expires_at: expires_at.map(Time::from_unix_ms),
+        }
+    }
+
+    #[test]
+    fn what_expires_first_is_used_first() {
+        let credits = [
+            credit(1, Source::Purchase, 10, None),
+            credit(2, Source::Grant, 10, None),
+            credit(3, Source::Purchase, 10, Some(2_000)),
+            credit(4, Source::Grant, 10, Some(3_000)),
+            credit(5, Source::Grant, 10, Some(1_000)),
+        ];
+        let used = |amount, now| -> Vec<(u128, i128)> {
+            let changed = charge(&credits, Nano::from_units(amount), Time::from_unix_ms(now));
+            let number = |id| credits.iter().find(|c| c.id == id).unwrap().reference.parse().unwrap();
+            changed.into_iter().map(|(id, left)| (number(id), left.units())).collect()
+        };
+        assert_eq!(used(0, 0), []);
+        assert_eq!(used(3, 0), [(5, 7)]);
+        assert_eq!(used(25, 0), [(5, 0), (3, 0), (4, 5)]);
+        assert_eq!(used(25, 1_000), [(3, 0), (4, 0), (2, 5)]);
+        assert_eq!(used(100, 5_000), [(2, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn the_last_nano_can_be_reserved_and_none_more() {
+        let may = |posted, reserved, limit, amount| {
+            let nano = Nano::from_units;
+            may_reserve(nano(posted), nano(reserved), nano(limit), nano(amount))
+        };
+        assert!(may(10, 4, 0, 6) && !may(10, 4, 0, 7));
+        assert!(may(-10, 4, 20, 6) && !may(-10, 4, 20, 7));
+        assert!(may(0, 0, 0, 0) && !may(-1, 0, 0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_between_credits_and_debts(moves in prop::collection::vec(-100_i128..100, 0..60)) {
+            let (now, mut posted, mut credits) = (Time::from_unix_ms(0), 0_i128, Vec::<Credit>::new());
+            for (number, amount) in moves.into_iter().enumerate() {
+                if amount < 0 {
+                    for (id, left) in charge(&credits, Nano::from_units(-amount), now) {
+                        credits.iter_mut().find(|c| c.id == id).unwrap().remaining = left;
+                    }
+                } else {
+                    let owed = owed(Nano::from_units(posted), &credits);
+                    let left = left_after_debts(owed, Nano::from_units(amount));
+                    credits.push(credit(number as u128, Source::Grant, left.units(), None));
+                }
+                posted += amount;
+                let left: i128 = credits.iter().map(|c| c.remaining.units()).sum();
+                prop_assert_eq!(left, posted.max(0));
+                prop_assert_eq!(owed(Nano::from_units(posted), &credits).units(), (-posted).max(0));
+            }
+        }
+    }
+}

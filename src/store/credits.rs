@@ -1,0 +1,88 @@
+//! Credits: grants and purchases with what is left of them.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{CreditId, OrganizationId};
+use crate::money::Nano;
+use crate::rules::books::{Credit, Source};
+use crate::store::wallets::nano;
+
+impl FromRow for Credit {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let kind: String = row.get("kind")?;
+        let source = Source::ALL.into_iter().find(|source| source.as_str() == kind);
+        Ok(Self {
+            id: row.get("id")?,
+            source: source.ok_or_else(|| db::Error::Internal(format!("a credit's kind is {kind:?}")))?,
+            reference: row.get("reference")?,
+            amount: row.get("amount_nano")?,
+            remaining: row.get("remaining_nano")?,
+            created_at: row.get("created_at")?,
+            expires_at: row.get("expires_at")?,
+        })
+    }
+}
+
+const COLUMNS: &str = "id, kind, reference, amount_nano, remaining_nano, created_at, expires_at";
+
+/// The credits of an organization of which something is left, also those whose time is over but that no job has ended yet.
+/// The wallet must be locked when they are about to change.
+pub async fn left(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Credit>, db::Error> {
+    sql(format!("SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND remaining_nano > 0"))
+        .bind(organization_id)
+        .all(tx)
+        .await
+}
+
+/// The credit with this reference.
+pub async fn by_reference(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    reference: &str,
+) -> Result<Option<Credit>, db::Error> {
+    sql(format!("SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND reference = $2"))
+        .bind(organization_id)
+        .bind(reference)
+        .optional(tx)
+        .await
+}
+
+/// Adds a credit.
+///
+/// # Errors
+/// `Unique` with `CreditReference`.
+pub async fn insert(tx: &mut Tx, organization_id: OrganizationId, credit: &Credit) -> Result<(), db::Error> {
+    sql("INSERT INTO credits (id, organization_id, kind, reference, amount_nano, remaining_nano, created_at, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
+    .bind(credit.id)
+    .bind(organization_id)
+    .bind(credit.source.as_str())
+    .bind(credit.reference.as_str())
+    .bind(nano(credit.amount)?)
+    .bind(nano(credit.remaining)?)
+    .bind(credit.created_at)
+    .bind(credit.expires_at)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Writes what is left of a credit.
+pub async fn set_remaining(tx: &mut Tx, id: CreditId, remaining: Nano) -> Result<(), db::Error> {
+    sql("UPDATE credits SET remaining_nano = $2 WHERE id = $1")
+        .bind(id)
+        .bind(nano(remaining)?)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Ends a credit: nothing is left of it.
+pub async fn expire(tx: &mut Tx, id: CreditId, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE credits SET remaining_nano = 0, expired_at = $2 WHERE id = $1")
+        .bind(id)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

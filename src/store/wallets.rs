@@ -1,0 +1,120 @@
+//! Wallets: what organizations have, what of it is reserved, and their first month that isn't closed.
+
+use crate::clock::{Month, Time};
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::OrganizationId;
+use crate::money::Nano;
+
+/// What an organization has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wallet {
+    /// Whose it is.
+    pub organization_id: OrganizationId,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// How far it may go below zero.
+    pub credit_limit: Nano,
+    /// The sum of its ledger entries; negative when money is owed.
+    pub posted: Nano,
+    /// The sum of its reservations.
+    pub reserved: Nano,
+    /// The first month that isn't closed.
+    pub open_month: Month,
+}
+
+impl FromRow for Wallet {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            organization_id: row.get("organization_id")?,
+            currency: row.get("currency")?,
+            credit_limit: row.get("credit_limit_nano")?,
+            posted: row.get("posted_nano")?,
+            reserved: row.get("reserved_nano")?,
+            open_month: row.get("open_month")?,
+        })
+    }
+}
+
+impl Wallet {
+    /// What can still be spent without credit: what is posted less what is reserved.
+    pub fn available(&self) -> Nano {
+        Nano::from_units(self.posted.units() - self.reserved.units())
+    }
+}
+
+const COLUMNS: &str = "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month";
+
+/// Gives a new organization its wallet, with nothing in it.
+pub async fn insert(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    currency: &str,
+    credit_limit: Nano,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO wallets (organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month,
+                              created_at, updated_at)
+         VALUES ($1, $2, $3, 0, 0, $4, $5, $5)")
+    .bind(organization_id)
+    .bind(currency)
+    .bind(nano(credit_limit)?)
+    .bind(now.day().month())
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The wallet as it is.
+pub async fn get(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Wallet>, db::Error> {
+    sql(format!("SELECT {COLUMNS} FROM wallets WHERE organization_id = $1"))
+        .bind(organization_id)
+        .optional(tx)
+        .await
+}
+
+/// The wallet, which nobody else changes until this transaction ends. Whoever needs several locks them in the order of
+/// their organizations' ids, after every other row that it writes except credits, reservations and the ledger.
+pub async fn lock(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    now: Time,
+) -> Result<Option<Wallet>, db::Error> {
+    sql(format!("UPDATE wallets SET updated_at = $2 WHERE organization_id = $1 RETURNING {COLUMNS}"))
+        .bind(organization_id)
+        .bind(now)
+        .optional(tx)
+        .await
+}
+
+/// Writes what a locked wallet is to be: what is posted, what is reserved, and the first open month.
+pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
+    let changed = sql(
+        "UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4 WHERE organization_id = $1",
+    )
+    .bind(wallet.organization_id)
+    .bind(nano(wallet.posted)?)
+    .bind(nano(wallet.reserved)?)
+    .bind(wallet.open_month)
+    .execute(tx)
+    .await?;
+    if changed == 1 { Ok(()) } else { Err(db::Error::Internal("a locked wallet is gone".to_owned())) }
+}
+
+/// Keeps the name of an organization that goes, for the invoices that are still to come.
+pub async fn keep_name(tx: &mut Tx, organization_id: OrganizationId, name: &str) -> Result<(), db::Error> {
+    sql("UPDATE wallets SET former_name = $2 WHERE organization_id = $1")
+        .bind(organization_id)
+        .bind(name)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// An amount as the databases hold it.
+///
+/// # Errors
+/// It is past 64 bits.
+pub fn nano(amount: Nano) -> Result<i64, db::Error> {
+    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of nano")))
+}
