@@ -164,7 +164,8 @@ pub async fn wait_for(address: SocketAddr, path: &str) -> Result<(), String> {
     }
 }
 
-struct Connection {
+/// A connection that stays open.
+pub struct Connection {
     stream: TcpStream,
     target: Target,
     read: Vec<u8>,
@@ -173,10 +174,11 @@ struct Connection {
 }
 
 impl Connection {
-    async fn connect(target: &Target) -> Result<Self, String> {
+    /// Opens it to where the target is.
+    pub async fn connect(target: &Target) -> Result<Self, String> {
         let stream = TcpStream::connect(target.address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        Ok(Self { stream, target: target.clone(), read: vec![0; 64 * 1024], head: 0 })
+        Ok(Self { stream, target: target.clone(), read: vec![0; 256 * 1024], head: 0 })
     }
 
     /// With one answer checked whole; of the others only the status.
@@ -193,6 +195,14 @@ impl Connection {
             return Ok(());
         }
         Err(format!("unexpected answer: {}", answer.trim_end_matches('\0')))
+    }
+
+    /// Sends this; the body of a good answer.
+    pub async fn send(&mut self, target: Target) -> Result<String, String> {
+        self.target = target;
+        let length = self.exchange().await?;
+        let body = self.read.get(self.head..length).unwrap_or_default();
+        Ok(String::from_utf8_lossy(body).into_owned())
     }
 
     async fn run(mut self, from: Instant, until: Instant) -> Result<Vec<u32>, String> {
@@ -217,7 +227,7 @@ impl Connection {
         loop {
             let free = self.read.get_mut(filled..).unwrap_or_default();
             match self.stream.read(free).await.map_err(|error| error.to_string())? {
-                0 => return Err("the server hung up, or sent more than 64 KiB".to_owned()),
+                0 => return Err("the server hung up, or sent more than 256 KiB".to_owned()),
                 count => filled += count,
             }
             let answer = self.read.get(..filled).unwrap_or_default();

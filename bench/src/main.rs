@@ -10,10 +10,13 @@
 )]
 
 mod bare;
+mod bare_rows;
 mod client;
 mod lists;
 mod logins;
+mod money;
 mod report;
+mod reports;
 mod revocation;
 mod servers;
 mod tenant;
@@ -69,8 +72,15 @@ enum Command {
     /// The bare servers (started by this program)
     #[command(hide = true)]
     Bare,
+    /// Rows by the database's driver alone (started by this program)
+    #[command(hide = true)]
+    BareRows(bare_rows::Arguments),
+    /// Measures how fast usage and reservations become durable, beside the database's own driver
+    Money(money::Arguments),
     /// Measures pages and searches of lists in organizations of several sizes
     Lists,
+    /// Measures whether reports take longer the more events there were
+    Reports(reports::Arguments),
     /// Measures how long a deleted key goes on working, here and on another replica
     Revocation(revocation::Arguments),
     /// Compares how long an answer takes with and without an account behind an address
@@ -92,6 +102,12 @@ fn main() -> ExitCode {
             servers::end_with_parent();
             report::exit_code(bare::serve())
         }
+        Some(Command::BareRows(arguments)) => report::exit_code(bare_rows::run(arguments)),
+        Some(Command::Reports(arguments)) => {
+            let cores = Cores::share();
+            report::exit_code(block_on(reports::run(arguments, cores)))
+        }
+        Some(Command::Money(arguments)) => report::exit_code(money::run(arguments)),
         Some(Command::Lists) => {
             let cores = Cores::share();
             report::exit_code(block_on(lists::run(&arguments, cores)))
@@ -111,7 +127,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     block_on(measure(arguments, cores))
 }
 
-fn block_on(work: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+fn block_on<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(work)
 }

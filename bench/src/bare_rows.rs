@@ -1,0 +1,206 @@
+//! The floor of durable usage: the drivers alone. Prepared inserts of events and upserts of their daily rows into tables
+//! like the service's, so many events in a transaction; on SQLite as the service sets it up, on PostgreSQL over one
+//! connection with the statements of a transaction pipelined.
+
+#![allow(clippy::disallowed_types, reason = "the bare drivers are what is measured here")]
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use futures_util::future::try_join_all;
+use rusqlite::{Connection, params};
+use tokio_postgres::types::ToSql;
+use tollkeeper::db::Settings;
+
+use crate::money::KEYS;
+use crate::report;
+
+/// What the process that measures is told.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// A file, or the URL of a PostgreSQL database
+    database: String,
+    at_once: u64,
+    milliseconds: u64,
+}
+
+const EVENTS: &str = "organization_id TEXT NOT NULL, source TEXT NOT NULL, event_id TEXT NOT NULL, payload_hash BYTES NOT NULL,
+    project_id TEXT NOT NULL, api_key_id TEXT NOT NULL, model TEXT NOT NULL, kind TEXT NOT NULL,
+    occurred_at BIGINT NOT NULL, received_at BIGINT NOT NULL, prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL,
+    price_version BIGINT NOT NULL, amount_pico BIGINT NOT NULL, PRIMARY KEY (organization_id, source, event_id)";
+const DAYS: &str = "organization_id TEXT NOT NULL, project_id TEXT NOT NULL, api_key_id TEXT NOT NULL, model TEXT NOT NULL,
+    price_version BIGINT NOT NULL, kind TEXT NOT NULL, day BIGINT NOT NULL, month BIGINT NOT NULL, requests BIGINT NOT NULL,
+    prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL, amount_pico BIGINT NOT NULL, posted_nano BIGINT NOT NULL,
+    PRIMARY KEY (organization_id, project_id, day, api_key_id, model, price_version, kind, month)";
+const INSERT: &str = "INSERT INTO bare_events VALUES ($1, 'bench', $2, $3, $4, $5, 'svc-1', 'chat',
+    1764000000000, 1764000000000, 120, 240, 1704067200000, 1680000000)";
+const UPSERT: &str = "INSERT INTO bare_days VALUES ($1, $2, $3, 'svc-1', 1704067200000, 'chat', 20416, 670, $4, $5, $6, $7, $8)
+    ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
+    SET requests = bare_days.requests + excluded.requests, prompt_tokens = bare_days.prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = bare_days.completion_tokens + excluded.completion_tokens,
+        amount_pico = bare_days.amount_pico + excluded.amount_pico, posted_nano = bare_days.posted_nano + excluded.posted_nano";
+const ORGANIZATION: &str = "org_01kfz3v9xee8tb2m6h0q5w7r4n";
+const PROJECT: &str = "proj_01kfz3v9xee8tb2m6h0q5w7r4n";
+
+/// Rows a second, measured by a process on the server's core.
+pub fn in_process_of_its_own(
+    program: &Path,
+    settings: &Settings,
+    at_once: u64,
+    length: Duration,
+    pinned: bool,
+) -> Result<f64, String> {
+    let mut command = if pinned { Command::new("taskset") } else { Command::new(program) };
+    if pinned {
+        command.args(["-c", "0"]).arg(program);
+    }
+    let database = match settings {
+        Settings::Sqlite { path } => path.display().to_string(),
+        Settings::Postgres { url } => url.clone(),
+    };
+    command.args(["bare-rows", &database, &at_once.to_string(), &length.as_millis().to_string()]);
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().map_err(|_| format!("the bare rows say {text:?}"))
+}
+
+/// Measures, and prints the rate.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let length = Duration::from_millis(arguments.milliseconds);
+    let rate = if arguments.database.contains("://") {
+        crate::block_on(postgres(&arguments.database, arguments.at_once, length))
+    } else {
+        sqlite(&arguments.database, arguments.at_once, length).map_err(|error| error.to_string())
+    }?;
+    report::print(format_args!("{rate}"));
+    Ok(())
+}
+
+/// What one transaction writes.
+struct Rows {
+    next: u64,
+    prefix: u128,
+    at_once: u64,
+}
+
+impl Rows {
+    fn new(at_once: u64) -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Self { next: 0, prefix: since.unwrap_or_default().as_micros(), at_once }
+    }
+
+    /// Ids of events and the keys that they are of.
+    fn events(&mut self) -> Vec<(String, String)> {
+        let mut events = Vec::new();
+        for _ in 0..self.at_once {
+            self.next += 1;
+            let mut id = String::new();
+            // A string takes whatever is written to it.
+            write!(id, "{}-{:012}", self.prefix, self.next).ok();
+            events.push((id, key(self.next)));
+        }
+        events
+    }
+
+    fn days(&self) -> Vec<(String, i64)> {
+        let keys = self.at_once.min(KEYS as u64);
+        let each = i64::try_from(self.at_once / keys).unwrap_or(0);
+        (0..keys).map(|number| (key(self.next + number), each)).collect()
+    }
+}
+
+fn key(number: u64) -> String {
+    format!("key_01kfz3v9xee8tb2m6h0q5w7r{:02}", number % KEYS as u64)
+}
+
+/// Runs transactions for that long, the first fifth not counted; rows a second.
+struct Watch {
+    from: Instant,
+    until: Instant,
+    rows: u64,
+}
+
+impl Watch {
+    fn new(length: Duration) -> Self {
+        let begin = Instant::now();
+        Self { from: begin + length / 5, until: begin + length, rows: 0 }
+    }
+
+    fn count(&mut self, rows: u64) -> bool {
+        let now = Instant::now();
+        if now >= self.from && now < self.until {
+            self.rows += rows;
+        }
+        now < self.until
+    }
+
+    fn rate(&self) -> f64 {
+        let rows = u32::try_from(self.rows).map_or(f64::INFINITY, f64::from);
+        rows / (self.until - self.from).as_secs_f64()
+    }
+}
+
+fn sqlite(path: &str, at_once: u64, length: Duration) -> rusqlite::Result<f64> {
+    let connection = Connection::open(path)?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    for (name, columns) in [("bare_events", EVENTS), ("bare_days", DAYS)] {
+        let columns = columns.replace("BYTES", "BLOB").replace("BIGINT", "INTEGER");
+        connection.execute_batch(&format!("CREATE TABLE {name} ({columns}) STRICT, WITHOUT ROWID"))?;
+    }
+    let (numbered, hash) = (|text: &str| text.replace('$', "?"), [7_u8; 32]);
+    let mut insert = connection.prepare(&numbered(INSERT))?;
+    let mut upsert = connection.prepare(&numbered(UPSERT))?;
+    let (mut rows, mut watch) = (Rows::new(at_once), Watch::new(length));
+    loop {
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        for (id, key) in rows.events() {
+            insert.execute(params![ORGANIZATION, id, hash, PROJECT, key])?;
+        }
+        for (key, each) in rows.days() {
+            upsert.execute(params![ORGANIZATION, PROJECT, key, each, each * 120, each * 240, each, each])?;
+        }
+        connection.execute_batch("COMMIT")?;
+        if !watch.count(at_once) {
+            return Ok(watch.rate());
+        }
+    }
+}
+
+async fn postgres(url: &str, at_once: u64, length: Duration) -> Result<f64, String> {
+    let fail = |error: tokio_postgres::Error| error.to_string();
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.map_err(fail)?;
+    tokio::spawn(connection);
+    for (name, columns) in [("bare_events", EVENTS), ("bare_days", DAYS)] {
+        let columns = columns.replace("BYTES", "BYTEA").replace("TEXT", "TEXT COLLATE \"C\"");
+        let text = format!("CREATE TABLE IF NOT EXISTS {name} ({columns})");
+        client.batch_execute(&text).await.map_err(fail)?;
+    }
+    let insert = client.prepare(INSERT).await.map_err(fail)?;
+    let upsert = client.prepare(UPSERT).await.map_err(fail)?;
+    let (mut rows, mut watch, hash) = (Rows::new(at_once), Watch::new(length), vec![7_u8; 32]);
+    loop {
+        let (events, days) = (rows.events(), rows.days());
+        let events: Vec<[&(dyn ToSql + Sync); 5]> = events
+            .iter()
+            .map(|(id, key)| -> [&(dyn ToSql + Sync); 5] { [&ORGANIZATION, id, &hash, &PROJECT, key] })
+            .collect();
+        let sums: Vec<_> = days.iter().map(|(key, each)| (key, *each, each * 120, each * 240)).collect();
+        let days: Vec<[&(dyn ToSql + Sync); 8]> = sums
+            .iter()
+            .map(|(key, each, prompt, completion)| -> [&(dyn ToSql + Sync); 8] {
+                [&ORGANIZATION, &PROJECT, *key, each, prompt, completion, each, each]
+            })
+            .collect();
+        client.batch_execute("BEGIN").await.map_err(fail)?;
+        try_join_all(events.iter().map(|row| client.execute(&insert, row))).await.map_err(fail)?;
+        try_join_all(days.iter().map(|row| client.execute(&upsert, row))).await.map_err(fail)?;
+        client.batch_execute("COMMIT").await.map_err(fail)?;
+        if !watch.count(at_once) {
+            return Ok(watch.rate());
+        }
+    }
+}

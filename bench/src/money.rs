@@ -1,0 +1,159 @@
+//! How fast usage and reservations become durable, beside what the database's own driver does with the same rows.
+//!
+//! - Batches of 1,000 events against bare prepared inserts of the same rows and upserts of the same daily rows, in
+//!   transactions of 1,000.
+//! - Requests with a single event from many connections against a bare row a commit.
+//! - Pairs of a reservation and its capture, all of one organization.
+//!
+//! What is bare runs in a process of its own on the server's core, like the service.
+
+mod load;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tollkeeper::db::Settings;
+
+use crate::money::load::{Job, drive};
+use crate::report;
+use crate::servers::{Cores, Folder, Tollkeeper};
+use crate::{bare_rows, tenant};
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// How long one measurement takes; the first fifth of it only warms up
+    #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = crate::seconds)]
+    seconds: f64,
+    /// How often each is measured, in turn with the others
+    #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Connections of single events and of pairs
+    #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+    /// Connections of batches
+    #[arg(long, default_value_t = 4, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    batch_connections: u16,
+    /// `sqlite`, or the URL of an empty PostgreSQL database
+    #[arg(long, default_value = "sqlite", value_name = "URL")]
+    database: String,
+    /// Where the service's log goes
+    #[arg(long, default_value = "/dev/null", value_name = "FILE")]
+    log: PathBuf,
+}
+
+/// Events a batch, and rows a transaction.
+pub const BATCH: u64 = 1_000;
+/// Keys that events are spread over: so many daily rows a batch.
+pub const KEYS: usize = 10;
+
+const SETTINGS: &str = "[limits]\nenabled = false\n[billing]\ncredit_limit = \"1000000000\"\n";
+
+/// What the calls need.
+#[derive(Clone)]
+pub struct Tenant {
+    pub service: SocketAddr,
+    pub token: String,
+    /// Ids and secrets.
+    pub keys: Vec<(String, String)>,
+}
+
+/// Measures and prints.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let cores = Cores::share();
+    crate::block_on(measure(arguments, cores))
+}
+
+async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
+    let folder = Folder::new()?;
+    let place = folder.place(1)?;
+    std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
+    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let service = Tollkeeper::start(&this, &place, &arguments.database, &arguments.log, cores.pinned).await?;
+    let keeper = tenant::keeper(service.public).await?;
+    let mut keys = Vec::new();
+    for number in 0..KEYS {
+        keys.push(keeper.key(&format!("key {number}")).await?);
+    }
+    let tenant = Tenant { service: service.service, token: service.token.clone(), keys };
+    let length = Duration::from_secs_f64(arguments.seconds);
+    let bare = Bare { program: &this, folder: &folder, database: &arguments.database, length, cores };
+    let mut rounds: Vec<[f64; 5]> = Vec::new();
+    for round in 0..arguments.rounds {
+        let number = u64::from(round);
+        let jobs = [
+            (Job::Batches, arguments.batch_connections),
+            (Job::Singles, arguments.connections),
+            (Job::Pairs, arguments.connections),
+        ];
+        let [mut batches, mut singles, mut pairs] = [0.0; 3];
+        for (job, connections) in jobs {
+            let rate = drive(&tenant, job, connections, length, number).await?;
+            match job {
+                Job::Batches => batches = rate,
+                Job::Singles => singles = rate,
+                Job::Pairs => pairs = rate,
+            }
+        }
+        let bare_batches = bare.rate(BATCH, round)?;
+        let bare_singles = bare.rate(1, round)?;
+        rounds.push([bare_batches, batches, bare_singles, singles, pairs]);
+    }
+    print(arguments, &rounds);
+    Ok(())
+}
+
+struct Bare<'a> {
+    program: &'a Path,
+    folder: &'a Folder,
+    database: &'a str,
+    length: Duration,
+    cores: Cores,
+}
+
+impl Bare<'_> {
+    /// Rows a second by the driver alone, so many in a transaction.
+    fn rate(&self, at_once: u64, round: u32) -> Result<f64, String> {
+        let settings = match self.database {
+            "sqlite" => {
+                let place = self
+                    .folder
+                    .place(usize::try_from(at_once).unwrap_or(0) + 1_000 * (2 + round as usize))?;
+                Settings::Sqlite { path: place.join("bare.db") }
+            }
+            url => Settings::Postgres { url: url.to_owned() },
+        };
+        bare_rows::in_process_of_its_own(self.program, &settings, at_once, self.length, self.cores.pinned)
+    }
+}
+
+fn print(arguments: &Arguments, rounds: &[[f64; 5]]) {
+    let database = if arguments.database == "sqlite" { "SQLite" } else { "PostgreSQL" };
+    report::print(format_args!(
+        "{database}; {} rounds of {:.1} s each; one tokio worker on one core; batches of {BATCH} from {} connections, \
+         the rest from {};\nmedians over the rounds, of each round's own ratio.\n",
+        arguments.rounds, arguments.seconds, arguments.batch_connections, arguments.connections
+    ));
+    let column =
+        |at: usize| report::median(rounds.iter().filter_map(|round| round.get(at).copied()).collect());
+    let ratio = |at: usize, of: usize| {
+        report::median(rounds.iter().filter_map(|round| Some(round.get(at)? / round.get(of)?)).collect())
+    };
+    let row = |label: &str, rate: Option<f64>, ratio: Option<String>| {
+        report::line(&[label.to_owned(), report::shown(rate, 0, " /s"), ratio.unwrap_or_default()]);
+    };
+    row("bare rows, 1,000 a commit", column(0), None);
+    row("events in batches of 1,000", column(1), ratio(1, 0).map(|r| format!("{:.1} %", r * 100.0)));
+    row("bare rows, 1 a commit", column(2), None);
+    row("requests with one event", column(3), ratio(3, 2).map(|r| format!("{r:.2} x")));
+    row("reserve + capture pairs", column(4), ratio(4, 2).map(|r| format!("{r:.2} x")));
+}
+
+/// One event of this key.
+pub fn event(key: &str, id: &str, time: &str) -> Value {
+    json!({"id": id, "source": "bench", "time": time, "api_key_id": key, "model": "svc-1", "kind": "chat",
+           "prompt_tokens": 120, "completion_tokens": 240})
+}

@@ -1,0 +1,129 @@
+//! The load on the service listener: connections with one request under way each, every request another one.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{BATCH, Tenant, event};
+use crate::client::{Connection, Target};
+
+/// What is asked again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Job {
+    /// A thousand events at a time.
+    Batches,
+    /// One event at a time.
+    Singles,
+    /// A reservation, and the event that captures it.
+    Pairs,
+}
+
+/// Events or pairs a second.
+pub async fn drive(
+    tenant: &Tenant,
+    job: Job,
+    connections: u16,
+    length: Duration,
+    round: u64,
+) -> Result<f64, String> {
+    let begin = Instant::now();
+    let (from, until) = (begin + length / 5, begin + length);
+    let mut tasks = JoinSet::new();
+    for number in 0..connections {
+        let worker = Worker::new(tenant.clone(), job, round, number);
+        tasks.spawn(worker.run(from, until));
+    }
+    let mut count: u64 = 0;
+    while let Some(outcome) = tasks.join_next().await {
+        count += outcome.map_err(|error| error.to_string())??;
+    }
+    let count = u32::try_from(count).map_or(f64::INFINITY, f64::from);
+    Ok(count / (until - from).as_secs_f64())
+}
+
+struct Worker {
+    tenant: Tenant,
+    job: Job,
+    /// Unique to this worker, round and run.
+    prefix: String,
+    number: u64,
+}
+
+impl Worker {
+    fn new(tenant: Tenant, job: Job, round: u64, number: u16) -> Self {
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        Self { tenant, job, prefix: format!("{run}-{job:?}-{round}-{number}"), number: 0 }
+    }
+
+    async fn run(mut self, from: Instant, until: Instant) -> Result<u64, String> {
+        let first = Target::post(self.tenant.service, "/healthz", None, &Value::Null, "");
+        let mut connection = Connection::connect(&first).await?;
+        let mut count = 0;
+        loop {
+            let each = match self.job {
+                Job::Batches => self.report(&mut connection, BATCH, None).await?,
+                Job::Singles => self.report(&mut connection, 1, None).await?,
+                Job::Pairs => {
+                    let reservation = self.reserve(&mut connection).await?;
+                    self.report(&mut connection, 1, Some(&reservation)).await?
+                }
+            };
+            let now = Instant::now();
+            if now >= until {
+                return Ok(count);
+            }
+            if now >= from {
+                count += each;
+            }
+        }
+    }
+
+    async fn report(
+        &mut self,
+        connection: &mut Connection,
+        events: u64,
+        reservation: Option<&str>,
+    ) -> Result<u64, String> {
+        let time = now()?;
+        let mut list = Vec::new();
+        for _ in 0..events {
+            self.number += 1;
+            let at = usize::try_from(self.number).unwrap_or(0) % self.tenant.keys.len();
+            let (key, _) = self.tenant.keys.get(at).ok_or("no keys")?;
+            let mut event = event(key, &format!("{}-{}", self.prefix, self.number), &time);
+            if let (Some(reservation), Some(fields)) = (reservation, event.as_object_mut()) {
+                fields.insert("reservation_id".to_owned(), json!(reservation));
+            }
+            list.push(event);
+        }
+        let answer = self.post(connection, "/service/v1/usage", &json!({ "events": list })).await?;
+        if !answer.contains("\"accepted\"") || answer.contains("\"refused\"") {
+            return Err(format!("an event doesn't count: {answer}"));
+        }
+        Ok(events)
+    }
+
+    async fn reserve(&mut self, connection: &mut Connection) -> Result<String, String> {
+        let at = usize::try_from(self.number).unwrap_or(0) % self.tenant.keys.len();
+        let (_, key) = self.tenant.keys.get(at).ok_or("no keys")?;
+        let question = json!({"credential": key, "operation": "chat", "model": "svc-1", "max_tokens": 256,
+                              "estimated_prompt_tokens": 120});
+        let answer = self.post(connection, "/service/v1/authorize", &question).await?;
+        let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+        let id = answer.pointer("/reservation/id").and_then(Value::as_str);
+        id.map(str::to_owned).ok_or_else(|| format!("no reservation: {answer}"))
+    }
+
+    async fn post(&self, connection: &mut Connection, path: &str, body: &Value) -> Result<String, String> {
+        let target = Target::post(self.tenant.service, path, Some(&self.tenant.token), body, "");
+        connection.send(target).await
+    }
+}
+
+/// RFC 3339, by the seconds since 1970.
+fn now() -> Result<String, String> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
+    let ms = i64::try_from(since.as_millis()).map_err(|error| error.to_string())?;
+    Ok(tollkeeper::clock::Time::from_unix_ms(ms).to_string())
+}
