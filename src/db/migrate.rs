@@ -38,6 +38,7 @@ const STEPS: &[Step] = &[
     step!(2, "accounts", "0002_accounts.sql"),
     step!(3, "tenants", "0003_tenants.sql"),
     step!(4, "old_sessions", "0004_old_sessions.sql"),
+    step!(5, "money", "0005_money.sql"),
 ];
 
 /// Any number, the same for all replicas.

@@ -20,8 +20,6 @@ pub struct Organization {
     pub default_role: OrganizationRole,
     /// Whether projects may be public.
     pub allow_public_projects: bool,
-    /// What its money is counted in.
-    pub currency: String,
     /// Creation.
     pub created_at: Time,
     /// Last change.
@@ -36,7 +34,6 @@ impl FromRow for Organization {
             description: row.get("description")?,
             default_role: role(row, "default_role")?,
             allow_public_projects: row.get("allow_public_projects")?,
-            currency: row.get("currency")?,
             created_at: row.get("created_at")?,
             updated_at: row.get("updated_at")?,
         })

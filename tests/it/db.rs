@@ -173,8 +173,8 @@ async fn unique_indexes_have_their_names() {
     each_db(async |db| {
         let organization = |id: &'static str, name: &'static str| {
             sql("INSERT INTO organizations (id, name, name_folded, default_role, allow_public_projects, plan,
-                     currency, credit_limit_nano, created_by, created_at, updated_at)
-                 VALUES ($1, $2, $2, 'member', 0, 'free', 'USD', 0, 'user_1', 1, 1)")
+                     created_by, created_at, updated_at)
+                 VALUES ($1, $2, $2, 'member', 0, 'free', 'user_1', 1, 1)")
             .bind(id)
             .bind(name)
         };
