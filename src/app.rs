@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::config::{Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
+use crate::live::books::Books;
 use crate::live::feed::{self, Feed};
 use crate::live::keyring::Keyring;
 use crate::live::last_uses::LastUses;
@@ -65,6 +66,8 @@ pub struct Parts {
     pub sessions: Sessions,
     /// Request rates in memory.
     pub limiter: Limiter,
+    /// The queue to the books.
+    pub books: Books,
     /// Wakes the job that sends mail.
     pub outbox: Notify,
     /// What is counted.
@@ -133,6 +136,7 @@ impl App {
             last_uses: LastUses::default(),
             sessions: Sessions::new(),
             limiter: Limiter::new(),
+            books: Books::new(),
             outbox: Notify::new(),
             metrics: Metrics::default(),
             signing_keys: SigningKeys::new(),

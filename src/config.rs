@@ -114,6 +114,8 @@ pub struct Billing {
     pub credit_limit: Nano,
     /// The currency of new organizations, an ISO 4217 code.
     pub currency: String,
+    /// How long money stays set aside for a call that isn't heard of, in minutes.
+    pub reservation_minutes: i64,
 }
 
 /// Table `api_keys`.
@@ -167,7 +169,11 @@ impl Default for Config {
                 password_resets_per_hour: 5,
                 login_failures: 10,
             },
-            billing: Billing { credit_limit: Nano::from_units(100_000_000_000), currency: "USD".to_owned() },
+            billing: Billing {
+                credit_limit: Nano::from_units(100_000_000_000),
+                currency: "USD".to_owned(),
+                reservation_minutes: 10,
+            },
             api_keys: ApiKeys {
                 management: Management::Full,
                 prefix: "tk_".to_owned(),

@@ -22,6 +22,8 @@ pub enum Type {
     Permission,
     /// 429.
     RateLimit,
+    /// 429 for want of money: waiting doesn't help.
+    InsufficientQuota,
     /// 5xx.
     Api,
 }
@@ -34,6 +36,7 @@ impl Type {
             Self::Authentication => "authentication_error",
             Self::Permission => "permission_error",
             Self::RateLimit => "rate_limit_error",
+            Self::InsufficientQuota => "insufficient_quota",
             Self::Api => "api_error",
         }
     }
@@ -128,8 +131,16 @@ pub enum Code {
     TooManyAttempts,
     /// Too many logins wait for their password to be checked.
     PasswordQueueFull,
+    /// The organization has no money left for the call.
+    InsufficientQuota,
+    /// As many calls of one organization to one model are under way as the model takes.
+    ModelConcurrencyLimited,
+    /// There is no such reservation any more.
+    ReservationNotFound,
     /// Our own mistake.
     Internal,
+    /// Too many calls wait to be booked.
+    BooksQueueFull,
     /// The database can't be reached.
     DatabaseUnavailable,
     /// The disk is full.
@@ -184,7 +195,11 @@ impl Code {
         Self::ModelRateLimited,
         Self::TooManyAttempts,
         Self::PasswordQueueFull,
+        Self::InsufficientQuota,
+        Self::ModelConcurrencyLimited,
+        Self::ReservationNotFound,
         Self::Internal,
+        Self::BooksQueueFull,
         Self::DatabaseUnavailable,
         Self::StorageFull,
         Self::StorageReadOnly,
@@ -299,6 +314,24 @@ impl Code {
             Self::PasswordQueueFull => {
                 (429, "password_queue_full", "Too many logins are waiting: try again in a moment.")
             }
+            Self::InsufficientQuota => (
+                429,
+                "insufficient_quota",
+                "The organization's balance and credit limit don't cover this call: add credit.",
+            ),
+            Self::ModelConcurrencyLimited => (
+                429,
+                "model_concurrency_limited",
+                "As many calls of this organization to this model are under way as it takes: try again in a moment.",
+            ),
+            Self::ReservationNotFound => (
+                404,
+                "reservation_not_found",
+                "There is no such reservation: it was captured, released or has expired.",
+            ),
+            Self::BooksQueueFull => {
+                (503, "books_queue_full", "Too many calls wait to be booked: try again in a moment.")
+            }
             Self::Internal => {
                 (500, "internal_error", "Something went wrong on our side; the request id helps to find it.")
             }
@@ -326,6 +359,9 @@ impl Code {
 
     /// The `type` that belongs to the status.
     pub const fn error_type(self) -> Type {
+        if matches!(self, Self::InsufficientQuota) {
+            return Type::InsufficientQuota;
+        }
         match self.row().0 {
             401 => Type::Authentication,
             403 => Type::Permission,

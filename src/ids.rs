@@ -4,6 +4,7 @@
 //! it is an id that nobody has.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -219,6 +220,17 @@ impl<K> PartialEq for Id<K> {
     }
 }
 impl<K> Eq for Id<K> {}
+/// By age, as their texts are ordered too.
+impl<K> Ord for Id<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.uuid.cmp(&other.uuid)
+    }
+}
+impl<K> PartialOrd for Id<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 impl<K> std::hash::Hash for Id<K> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.uuid.hash(state);

@@ -192,7 +192,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
 }
 
 /// The content type without parameters, in lower case.
-fn essence(headers: &HeaderMap) -> String {
+pub fn essence(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

@@ -2,6 +2,7 @@
 //! cleaned away.
 
 pub mod outbox;
+pub mod reservations;
 pub mod sweep;
 
 use std::time::Duration;
@@ -15,9 +16,19 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 /// How often the last uses of keys are written.
 const NOTE_EVERY: Duration = Duration::from_secs(3);
 
+/// How often reservations are ended whose time is over.
+const EXPIRE_EVERY: Duration = Duration::from_secs(3);
+
 /// Runs every job until it is dropped. A job that fails says so in the log and goes on at its next turn.
 pub async fn run(app: App) {
-    tokio::join!(follow_changes(&app), send_mail(&app), note_uses(&app), clean(&app), reload_catalog(&app));
+    tokio::join!(
+        follow_changes(&app),
+        send_mail(&app),
+        note_uses(&app),
+        expire_reservations(&app),
+        clean(&app),
+        reload_catalog(&app)
+    );
 }
 
 /// Learns what other replicas have changed: at once where the database can call, and by looking.
@@ -64,6 +75,18 @@ async fn note_uses(app: &App) {
         tokio::time::sleep(NOTE_EVERY).await;
         if let Err(error) = last_uses::flush(app).await {
             tracing::warn!("last uses of keys: {error}");
+        }
+    }
+}
+
+/// Ends reservations that nobody captured, released or extended.
+async fn expire_reservations(app: &App) {
+    loop {
+        tokio::time::sleep(EXPIRE_EVERY).await;
+        if app.is_ready()
+            && let Err(error) = reservations::expire_due(app).await
+        {
+            tracing::warn!("reservations: {error}");
         }
     }
 }

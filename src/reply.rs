@@ -237,8 +237,12 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         let challenge = if no_token { "Bearer" } else { "Bearer error=\"invalid_token\"" };
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
-    if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT {
+    let no_money = error.code == Code::InsufficientQuota;
+    if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT || no_money {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
+    }
+    if no_money {
+        return;
     }
     if let Some(limit) = error.rate_limit {
         let seconds = limit.retry_after_ms.saturating_add(999).div_euclid(1000).max(1);

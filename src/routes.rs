@@ -12,8 +12,8 @@ use schemars::SchemaGenerator;
 use serde_json::Value;
 
 use crate::access::{
-    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, Open, Org, OrgMember, Person, Project,
-    ProjectMember, Proxy, Public, Service, Session,
+    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, OneReservation, Open, Org, OrgMember, Person,
+    Project, ProjectMember, Proxy, Public, Service, Session,
 };
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
@@ -160,6 +160,8 @@ fn service_routes() -> Vec<Route> {
         post("/service/v1/authorize", Service, service::authorize),
         get ("/service/v1/forward-auth", Proxy, service::forward_auth),
         post("/service/v1/usage",     Service, service::usage),
+        post("/service/v1/reservations/{reservation_id}/extend", OneReservation, service::reservations::extend),
+        delete("/service/v1/reservations/{reservation_id}", OneReservation, service::reservations::delete),
         get ("/metrics",              Service, service::metrics),
     ];
     for route in &mut routes {

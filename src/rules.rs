@@ -11,6 +11,7 @@ pub mod phones;
 pub mod project_membership;
 pub mod projects;
 pub mod rating;
+pub mod reserving;
 pub mod restrictions;
 pub mod rotation;
 pub mod settlement;

@@ -5,6 +5,7 @@ pub mod decision;
 pub mod forward_auth;
 pub mod health;
 pub mod metrics;
+pub mod reservations;
 pub mod usage;
 
 pub use authorize::authorize;

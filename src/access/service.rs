@@ -2,6 +2,7 @@
 
 use crate::app::App;
 use crate::error::{Code, Error};
+use crate::ids::ReservationId;
 
 use super::{Access, AccessDoc, Call};
 
@@ -24,6 +25,35 @@ impl Access for Service {
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("serviceToken"), "service token")
+    }
+}
+
+/// An inference server with the service token, about one reservation.
+#[derive(Clone, Copy, Debug)]
+pub struct OneReservation;
+
+/// The right to end or extend this reservation; whether it is there is another question.
+#[derive(Clone, Copy, Debug)]
+pub struct ReservationScope {
+    id: ReservationId,
+}
+
+impl ReservationScope {
+    /// Which one.
+    pub fn id(&self) -> ReservationId {
+        self.id
+    }
+}
+
+impl Access for OneReservation {
+    type Scope = ReservationScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<ReservationScope, Error> {
+        Service.admit(app, call).await?;
+        let id = ReservationId::parse(call.path("reservation_id")).ok_or(Code::ReservationNotFound)?;
+        Ok(ReservationScope { id })
+    }
+    fn describe(&self) -> AccessDoc {
+        Service.describe()
     }
 }
 

@@ -126,6 +126,11 @@ pub const KEYS: &[Key] = &[
         |c| text(&c.billing.currency),
     ),
     key(
+        "billing.reservation_minutes",
+        |c, v| put(&mut c.billing.reservation_minutes, read::whole(v, 1..=1_440)),
+        |c| number(c.billing.reservation_minutes),
+    ),
+    key(
         "api_keys.management",
         |c, v| put(&mut c.api_keys.management, read::management(v)),
         |c| text(c.api_keys.management.as_str()),

@@ -42,6 +42,12 @@ impl Statement {
         self
     }
 
+    /// Makes room for so many values at once.
+    pub fn expecting(mut self, values: usize) -> Self {
+        self.values.reserve_exact(values);
+        self
+    }
+
     /// Says that it may read many rows: it then runs where it keeps nobody else waiting.
     pub fn heavy(mut self) -> Self {
         self.heavy = true;

@@ -45,6 +45,8 @@ impl Field for bool {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
         match value {
             Json::Bool(value) => Some(value),
+            Json::Text(text) if at.origin == super::fields::Origin::Query && text == "true" => Some(true),
+            Json::Text(text) if at.origin == super::fields::Origin::Query && text == "false" => Some(false),
             other => problems.wrong_type(at, "true or false", &other),
         }
     }

@@ -54,6 +54,63 @@ pub fn too_expensive() -> Refusal {
     refusal("amount_out_of_range", format!("One event may cost at most {MOST_EXPENSIVE} of the currency."))
 }
 
+/// There is nothing to correct.
+pub fn unknown_event(event_id: &str) -> Refusal {
+    refusal(
+        "unknown_event",
+        format!("This source has reported no event `{event_id}`: there is nothing to correct."),
+    )
+}
+
+/// It says something else than what it corrects.
+pub fn correction_mismatch(event_id: &str) -> Refusal {
+    refusal(
+        "correction_mismatch",
+        format!(
+            "A correction names the `api_key_id`, `model` and `kind` of what it corrects: `{event_id}` has others."
+        ),
+    )
+}
+
+/// It corrects a correction.
+pub fn corrects_a_correction(event_id: &str) -> Refusal {
+    refusal(
+        "invalid_correction",
+        format!("`{event_id}` is a correction itself: correct the event that it corrects."),
+    )
+}
+
+/// All corrections together take more than there was.
+pub fn correction_too_large(prompt_tokens: i64, completion_tokens: i64) -> Refusal {
+    refusal(
+        "correction_too_large",
+        format!(
+            "Corrections can't take more than is left of the event: {prompt_tokens} prompt tokens and {completion_tokens} \
+             completion tokens."
+        ),
+    )
+}
+
+/// Its price isn't known any more.
+pub fn price_is_gone(event_id: &str) -> Refusal {
+    refusal(
+        "model_without_price",
+        format!(
+            "The catalog no longer has the price that `{event_id}` was counted at: it can only be corrected as a whole."
+        ),
+    )
+}
+
+/// Tokens are counted by events, and taken back by corrections.
+pub fn check_tokens(is_correction: bool, prompt_tokens: i64, completion_tokens: i64) -> Result<(), Refusal> {
+    let counts = [prompt_tokens, completion_tokens];
+    if is_correction && (counts.iter().any(|count| *count > 0) || counts == [0, 0]) {
+        let message = "A correction takes tokens back: `prompt_tokens` and `completion_tokens` are 0 or less, and not both 0.";
+        return Err(refusal("invalid_correction", message));
+    }
+    Ok(())
+}
+
 /// Neither from the future nor from the distant past.
 pub fn check_time(time: Time, now: Time) -> Result<(), Refusal> {
     if time > now.plus_ms(FUTURE_MS) {

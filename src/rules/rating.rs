@@ -17,6 +17,37 @@ pub fn rate(price: &Price, prompt_tokens: i64, completion_tokens: i64) -> Option
     amount.to_i64().map(|_| amount)
 }
 
+/// Tokens and their price.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rated {
+    /// Tokens in.
+    pub prompt_tokens: i64,
+    /// Tokens out.
+    pub completion_tokens: i64,
+    /// What they cost.
+    pub amount: Pico,
+}
+
+/// What a correction gives back, as a negative amount: at the price of what it corrects, of which so much is `left`. What
+/// takes all that is left gives all of it back, whether that price is still known or not; `None` where it has to be.
+pub fn correct(
+    original: Rated,
+    left: Rated,
+    prompt_tokens: i64,
+    completion_tokens: i64,
+    price: Option<&Price>,
+) -> Option<Pico> {
+    if (prompt_tokens, completion_tokens) == (-left.prompt_tokens, -left.completion_tokens) {
+        return Some(Pico::from_units(-left.amount.units()));
+    }
+    // A price that was changed since doesn't give back what was taken.
+    let price = price.filter(|price| {
+        rate(price, original.prompt_tokens, original.completion_tokens) == Some(original.amount)
+    })?;
+    let back = rate(price, prompt_tokens.checked_neg()?, completion_tokens.checked_neg()?)?;
+    Some(Pico::from_units(-back.units()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +81,25 @@ mod tests {
             let amount = rate(&price(prompt, completion), prompt_tokens, completion_tokens);
             assert_eq!(amount.map(Pico::units), expected, "{prompt} {completion} {prompt_tokens}");
         }
+    }
+
+    #[test]
+    fn what_is_corrected_is_given_back_exactly() {
+        let price = price(3, 5);
+        let rated = |prompt_tokens, completion_tokens| Rated {
+            prompt_tokens,
+            completion_tokens,
+            amount: rate(&price, prompt_tokens, completion_tokens).unwrap(),
+        };
+        let back = |left: Rated, p, c, price: Option<&Price>| {
+            correct(rated(10, 20), left, p, c, price).map(Pico::units)
+        };
+        assert_eq!(back(rated(10, 20), -1, -2, Some(&price)), Some(-13));
+        assert_eq!(back(rated(9, 18), -9, -18, Some(&price)), Some(-117));
+        assert_eq!(back(rated(9, 18), -9, -18, None), Some(-117));
+        assert_eq!(back(rated(9, 18), -9, -17, None), None);
+        let dearer = self::price(4, 5);
+        assert_eq!(back(rated(10, 20), -1, 0, Some(&dearer)), None);
     }
 
     proptest! {

@@ -23,6 +23,8 @@ pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bar
         max_tokens: body.max_tokens.map(|tokens| tokens.0),
         organization: body.organization_id.as_ref().map(|id| id.0.as_str()),
         project: body.project_id.as_ref().map(|id| id.0.as_str()),
+        estimated_prompt_tokens: body.estimated_prompt_tokens.map(|tokens| tokens.0),
+        reserve: body.reserve,
     };
     let decided = decide(&app, question).await;
     let model = body.model.map(|model| model.0);

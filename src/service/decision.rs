@@ -1,5 +1,7 @@
 //! May this credential make this model call? The one answer behind `authorize` and `forward-auth`.
 
+mod reserving;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use crate::catalog::{Kind, Model};
 use crate::clock::Time;
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::live::books::Reservation;
 use crate::live::keyring::Left;
 use crate::live::limiter::{self, Who};
 use crate::rules::restrictions::Permission;
@@ -33,6 +36,10 @@ pub struct Question<'a> {
     pub organization: Option<&'a str>,
     /// The project in it, in the same way.
     pub project: Option<&'a str>,
+    /// Tokens of its prompt, about; the model's most when nobody says.
+    pub estimated_prompt_tokens: Option<i64>,
+    /// Whether money is to be set aside for it; it has no meaning for what costs nothing.
+    pub reserve: bool,
 }
 
 /// Yes, and for whom; or no, and why.
@@ -60,6 +67,8 @@ pub struct Decision {
     pub max_tokens: Option<i64>,
     /// What is left of the rates that the call counted against.
     pub limits: Limits,
+    /// The money that was set aside for the call; null when none was to be.
+    pub reservation: Option<Reservation>,
     /// Milliseconds to wait, when a rate is used up.
     pub retry_after_ms: Option<i64>,
 }
@@ -101,6 +110,7 @@ pub struct Granted {
     pub calling: Calling,
     max_tokens: Option<i64>,
     limits: Limits,
+    reservation: Option<Reservation>,
 }
 
 /// A call that may not.
@@ -115,8 +125,16 @@ pub struct Refused {
 impl Granted {
     /// As an answer.
     pub fn decision(self, model: Option<String>) -> Decision {
-        let (max_tokens, limits) = (self.max_tokens, self.limits);
-        Decision { allowed: true, status: 200, model, max_tokens, limits, ..about(Some(&self.calling)) }
+        let Self { calling, max_tokens, limits, reservation } = self;
+        Decision {
+            allowed: true,
+            status: 200,
+            model,
+            max_tokens,
+            limits,
+            reservation,
+            ..about(Some(&calling))
+        }
     }
 }
 
@@ -139,7 +157,10 @@ impl Refused {
             code: Some(error.code.as_str()),
             message: Some(message.to_owned()),
             model,
-            retry_after_ms: error.rate_limit.map(|limit| limit.retry_after_ms),
+            retry_after_ms: match error.code {
+                Code::ModelConcurrencyLimited => Some(reserving::CONCURRENCY_RETRY_MS),
+                _ => error.rate_limit.map(|limit| limit.retry_after_ms),
+            },
             ..about(calling.as_ref())
         })
     }
@@ -158,6 +179,7 @@ fn about(calling: Option<&Calling>) -> Decision {
         model: None,
         max_tokens: None,
         limits: Limits::default(),
+        reservation: None,
         retry_after_ms: None,
     }
 }
@@ -170,19 +192,34 @@ pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refuse
     let now = app.clock.now();
     let who = calling(app, question.credential, question.organization, question.project, now).await;
     let calling = who.map_err(|error| Refused { error, calling: None })?;
-    match admit(app, &question, &calling, now) {
-        Ok((max_tokens, limits)) => Ok(Granted { calling, max_tokens, limits }),
-        Err(error) => Err(Refused { error, calling: Some(calling) }),
+    let Admitted { max_tokens, limits, model } = match admit(app, &question, &calling, now) {
+        Ok(admitted) => admitted,
+        Err(error) => return Err(Refused { error, calling: Some(calling) }),
+    };
+    let mut reservation = None;
+    if let Some(model) = model.filter(|_| question.reserve && kind_of(question.operation).is_some()) {
+        // Boxed: a call that reserves nothing, the fast one, is not made to carry what this needs.
+        match Box::pin(reserving::reserve(app, &question, &calling, &model, max_tokens, now)).await {
+            Ok(reserved) => reservation = Some(reserved),
+            Err(error) => {
+                give_rates_back(app, &calling, &model, now);
+                return Err(Refused { error, calling: Some(calling) });
+            }
+        }
     }
+    Ok(Granted { calling, max_tokens, limits, reservation })
 }
 
-/// The most tokens that the call may use, where something limits them, and what is left of the rates.
-fn admit(
-    app: &App,
-    question: &Question<'_>,
-    calling: &Calling,
-    now: Time,
-) -> Result<(Option<i64>, Limits), Error> {
+/// What was found out about a call that may be made, as far as money doesn't decide.
+struct Admitted {
+    /// The most tokens that it may use, where something limits them.
+    max_tokens: Option<i64>,
+    /// What is left of the rates.
+    limits: Limits,
+    model: Option<Arc<Model>>,
+}
+
+fn admit(app: &App, question: &Question<'_>, calling: &Calling, now: Time) -> Result<Admitted, Error> {
     let key = calling.key();
     if let Some(key) = key {
         key.admit_address(question.client_address)?;
@@ -211,7 +248,8 @@ fn admit(
         (None, most) => most,
     };
     // Last, so that a refused call doesn't use a rate up.
-    Ok((max_tokens, take_rates(app, calling, model.as_deref(), now)?))
+    let limits = take_rates(app, calling, model.as_deref(), now)?;
+    Ok(Admitted { max_tokens, limits, model })
 }
 
 /// The model, when it can be used for this.
@@ -266,10 +304,22 @@ fn take_model_rate(
     model: &Model,
     now: Time,
 ) -> Result<Left, Error> {
-    let meter = limiter::key_for("model", Who::Within(organization_id.as_u128(), &model.id));
+    let meter = model_meter(organization_id, model);
     let limit = model.max_requests_per_min;
     match app.limiter.check(meter, limit, now) {
         Ok(allowed) => Ok(Left { limit, allowed }),
         Err(limit) => Err(Error { rate_limit: Some(limit), ..Error::new(Code::ModelRateLimited) }),
     }
+}
+
+/// What a call took that isn't made after all.
+fn give_rates_back(app: &App, calling: &Calling, model: &Model, now: Time) {
+    if let Some(key) = calling.key() {
+        key.give_rate_back(app, now);
+    }
+    app.limiter.give_back(model_meter(calling.organization_id(), model), now);
+}
+
+fn model_meter(organization_id: OrganizationId, model: &Model) -> u128 {
+    limiter::key_for("model", Who::Within(organization_id.as_u128(), &model.id))
 }

@@ -22,7 +22,7 @@ use crate::reply::{self, Bare, Body, Reply};
 pub async fn forward_auth(app: App, _: ProxyScope, asked: ForwardAuth) -> Result<Verdict, Error> {
     let mode = asked.mode;
     match allowed(&app, asked).await {
-        Ok(decision) => Ok(Verdict::Allowed(decision)),
+        Ok(decision) => Ok(Verdict::Allowed(Box::new(decision))),
         Err(error) if mode == Mode::Nginx && !error.code.status().is_server_error() => {
             Ok(Verdict::DeniedForNginx(error))
         }
@@ -40,6 +40,8 @@ async fn allowed(app: &App, asked: ForwardAuth) -> Result<Decision, Error> {
         max_tokens: asked.max_tokens,
         organization: asked.organization_id.as_deref(),
         project: asked.project_id.as_deref(),
+        estimated_prompt_tokens: None,
+        reserve: asked.reserve,
     };
     let granted = decide(app, question).await.map_err(|refused| refused.error)?;
     Ok(granted.decision(asked.model))
@@ -49,7 +51,7 @@ async fn allowed(app: &App, asked: ForwardAuth) -> Result<Decision, Error> {
 #[derive(Debug)]
 pub enum Verdict {
     /// 200: pass the request on, with these headers.
-    Allowed(Decision),
+    Allowed(Box<Decision>),
     /// nginx knows no other refusals than 401 and 403, so the true one is in headers.
     DeniedForNginx(Error),
 }
@@ -59,7 +61,7 @@ impl Reply for Verdict {
         match self {
             Self::Allowed(decision) => {
                 let headers = identity(&decision);
-                let mut response = Bare(decision).into_response()?;
+                let mut response = Bare(*decision).into_response()?;
                 response.headers_mut().extend(headers);
                 Ok(response)
             }
@@ -82,6 +84,7 @@ fn identity(decision: &Decision) -> HeaderMap {
         ("x-tollkeeper-user-id", decision.user_id.map(|id| id.to_string())),
         ("x-tollkeeper-model", decision.model.clone()),
         ("x-tollkeeper-max-tokens", decision.max_tokens.map(|tokens| tokens.to_string())),
+        ("x-tollkeeper-reservation-id", decision.reservation.map(|reservation| reservation.id.to_string())),
     ];
     let mut headers = HeaderMap::with_capacity(rows.len());
     for (name, value) in rows {

@@ -194,9 +194,9 @@ fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: 
     call("POST", "/v1/auth/verify-email", "", 200, verify(mail_token));
     call("POST", "/v1/auth/verify-email", "", 400, verify(mail_token));
     // The service listener.
-    let asked = json!({"credential": key, "operation": "chat", "model": "svc-1"});
+    let asked = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1"});
     call("POST", "/service/v1/authorize", "service", 200, server.ask("/service/v1/authorize", &asked));
-    let asked = json!({"credential": access, "operation": "chat", "model": key});
+    let asked = json!({"credential": access, "operation": "chat", "reserve": false, "model": key});
     call("POST", "/service/v1/authorize", "service", 200, server.ask("/service/v1/authorize", &asked));
     call(
         "POST",

@@ -45,7 +45,7 @@ fn everything_is_there_after_a_stop_and_a_start() {
             .collect();
         assert_eq!(names, ["Late", "Acme"]);
         assert_eq!(server.get("/v1/models").bearer(&place.key).bare()["object"], "list");
-        let asked = json!({"credential": place.key, "operation": "chat", "model": "svc-1"});
+        let asked = json!({"credential": place.key, "operation": "chat", "reserve": false, "model": "svc-1"});
         assert_eq!(server.ask("/service/v1/authorize", &asked).bare()["allowed"], true);
         assert_eq!(server.requests(&place, &ada), 1);
         assert_eq!(server.report(&place, "e1"), "duplicate");

@@ -3,4 +3,6 @@
 mod authorize;
 mod forward_auth;
 mod proxies;
+mod recording;
+mod reservations;
 mod restrictions;

@@ -28,8 +28,10 @@ pub struct Authorize {
     /// For whom a person calls: an access token doesn't say.
     pub(super) organization_id: Option<Text<64>>,
     pub(super) project_id: Option<Text<64>>,
-    /// For the reservation of the largest possible price; not looked at before there are reservations.
-    _estimated_prompt_tokens: Option<Tokens>,
+    /// For the reservation of the largest possible price.
+    pub(super) estimated_prompt_tokens: Option<Tokens>,
+    /// Whether money is to be set aside.
+    pub(super) reserve: bool,
 }
 
 impl Record for Authorize {
@@ -42,6 +44,7 @@ impl Record for Authorize {
         let estimated_prompt_tokens = fields.optional("estimated_prompt_tokens");
         let organization_id = fields.optional("organization_id");
         let project_id = fields.optional("project_id");
+        let reserve = fields.or("reserve", true);
         if let (Some(operation), Some(None)) = (operation, &model)
             && kind_of(operation).is_some()
         {
@@ -59,7 +62,8 @@ impl Record for Authorize {
             max_tokens: max_tokens?,
             organization_id: organization_id?,
             project_id: project_id?,
-            _estimated_prompt_tokens: estimated_prompt_tokens?,
+            estimated_prompt_tokens: estimated_prompt_tokens?,
+            reserve: reserve?,
         })
     }
 }
@@ -114,6 +118,7 @@ struct Plain<'a> {
     estimated_prompt_tokens: Option<i64>,
     organization_id: Option<&'a str>,
     project_id: Option<&'a str>,
+    reserve: Option<bool>,
 }
 
 /// Reads a body that has nothing unusual. `None` says nothing about it: the general reader finds what is wrong, or reads
@@ -134,7 +139,8 @@ fn quick(bytes: &[u8]) -> Option<Authorize> {
         max_tokens: maybe(plain.max_tokens.map(Json::Integer))?,
         organization_id: maybe(plain.organization_id.map(text))?,
         project_id: maybe(plain.project_id.map(text))?,
-        _estimated_prompt_tokens: maybe(plain.estimated_prompt_tokens.map(Json::Integer))?,
+        estimated_prompt_tokens: maybe(plain.estimated_prompt_tokens.map(Json::Integer))?,
+        reserve: plain.reserve.unwrap_or(true),
     })
 }
 
@@ -172,6 +178,8 @@ mod tests {
             r#"{"credential":"a.b.c","operation":"files","organization_id":"org_1","project_id":"proj_1"}"#,
             true,
         ),
+        (r#"{"credential":"a","operation":"chat","model":"m","reserve":false}"#, true),
+        (r#"{"credential":"a","operation":"chat","model":"m","reserve":null}"#, true),
         // Right, but not plain.
         (r#"{"credential":"a\u0062","operation":"files"}"#, false),
         (r#"{"credential":"a","operation":"files","max_tokens":3.0}"#, false),
@@ -189,7 +197,8 @@ mod tests {
         (r#"{"credential":"a","operation":"files","client_address":"1.2.3"}"#, false),
         (r#"{"credential":"a\u0000","operation":"files"}"#, false),
         (r#"{"credential":"a","operation":"files"} x"#, false),
-        (r#"["a", null, "files", null, null, null, null, null]"#, false),
+        (r#"{"credential":"a","operation":"files","reserve":"true"}"#, false),
+        (r#"["a", null, "files", null, null, null, null, null, null]"#, false),
         ("", false),
     ];
 

@@ -26,6 +26,7 @@ pub struct ForwardAuth {
     pub(super) max_tokens: Option<i64>,
     pub(super) organization_id: Option<String>,
     pub(super) project_id: Option<String>,
+    pub(super) reserve: bool,
     pub(super) mode: Mode,
 }
 
@@ -65,6 +66,7 @@ struct Asked {
     max_tokens: Option<Integer<0, 1_000_000_000>>,
     organization_id: Option<Text<64>>,
     project_id: Option<Text<64>>,
+    reserve: bool,
     mode: Mode,
 }
 
@@ -75,6 +77,7 @@ impl Record for Asked {
         let max_tokens = fields.optional("max_tokens");
         let organization_id = fields.optional("organization_id");
         let project_id = fields.optional("project_id");
+        let reserve = fields.or("reserve", true);
         let mode = fields.or("mode", Mode::Plain);
         if let (Some(operation), Some(None)) = (operation, &model)
             && kind_of(operation).is_some()
@@ -88,6 +91,7 @@ impl Record for Asked {
             max_tokens: max_tokens?,
             organization_id: organization_id?,
             project_id: project_id?,
+            reserve: reserve?,
             mode: mode?,
         })
     }
@@ -115,6 +119,7 @@ impl Input for ForwardAuth {
                 .map(|text| text.0)
                 .or_else(|| by_header("openai-organization")),
             project_id: asked.project_id.map(|text| text.0).or_else(|| by_header("openai-project")),
+            reserve: asked.reserve,
             mode: asked.mode,
             credential,
         })

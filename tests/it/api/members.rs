@@ -304,7 +304,7 @@ fn who_is_removed_loses_everything_but_the_keys_model_calls() {
         let list = by_key("/v1/organizations".into()).data().await;
         assert_eq!(list["total"], 0, "{list}");
         by_key("/v1/models".into()).bare().await;
-        let ask = json!({"credential": secret, "operation": "chat", "model": "svc-1", "max_tokens": 5});
+        let ask = json!({"credential": secret, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 5});
         assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], true);
         // The key is still there, and its maker is named.
         let path = format!("{}/api-keys/{key_id}", place.project_path());

@@ -363,7 +363,7 @@ fn an_organization_that_owes_money_stays() {
             world.call(Method::DELETE, &place.organization_path()).bearer(&ada.access_token).send().await;
         assert_eq!((delete.status, delete.code().as_str()), (409, "unsettled_balance"), "{}", delete.text);
         assert_eq!(delete.header("x-should-retry"), "false");
-        let body = json!({"credential": secret, "operation": "chat", "model": "svc-1"});
+        let body = json!({"credential": secret, "operation": "chat", "reserve": false, "model": "svc-1"});
         assert_eq!(world.ask("/service/v1/authorize", &body).bare().await["allowed"], true);
         world.get(&place.project_path()).bearer(&ada.access_token).data().await;
     });
@@ -389,7 +389,7 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
         let used = world.ask("/service/v1/usage", &event("1")).bare().await;
         assert_eq!(used["results"][0]["status"], "accepted", "{used}");
         let ask = |secret: &str| {
-            let body = json!({"credential": secret, "operation": "chat", "model": "svc-1", "max_tokens": 5});
+            let body = json!({"credential": secret, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 5});
             world.ask("/service/v1/authorize", &body)
         };
         assert_eq!(ask(&secret).bare().await["allowed"], true);

@@ -57,7 +57,7 @@ async fn report(world: &World, event: &str, key: &str) -> Value {
 }
 
 fn ask(world: &World, secret: &str) -> Call {
-    let body = json!({"credential": secret, "operation": "chat", "model": "svc-1", "max_tokens": 5});
+    let body = json!({"credential": secret, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 5});
     world.ask("/service/v1/authorize", &body)
 }
 

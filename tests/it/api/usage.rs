@@ -346,16 +346,16 @@ fn authorize_answers_with_a_decision() {
         let (_, narrow) = world.key(&ada, &place, &narrow).await;
         let ask = async |body: Value| world.ask("/service/v1/authorize", &body).bare().await;
         let yes = ask(
-            json!({"credential": key, "client_address": "198.51.100.7", "operation": "chat", "model": "svc-1",
+            json!({"credential": key, "client_address": "198.51.100.7", "operation": "chat", "reserve": false, "model": "svc-1",
             "max_tokens": 4096, "estimated_prompt_tokens": 10}),
         )
         .await;
         let expected = json!({"allowed": true, "status": 200, "code": null, "message": null, "organization_id": place.organization,
             "project_id": place.project, "api_key_id": id, "user_id": ada.id.to_string(), "model": "svc-1", "max_tokens": 4096, "retry_after_ms": null,
-            "limits": {"api_key": null, "model": {"limit_requests": 60, "remaining_requests": 59, "reset_requests_ms": 1_000}}});
+            "reservation": null, "limits": {"api_key": null, "model": {"limit_requests": 60, "remaining_requests": 59, "reset_requests_ms": 1_000}}});
         assert_eq!(yes, expected);
 
-        let call = json!({"credential": narrow, "client_address": "192.0.2.1", "operation": "chat", "model": "svc-1", "max_tokens": 100});
+        let call = json!({"credential": narrow, "client_address": "192.0.2.1", "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 100});
         let with = |field: &str, value: Value| {
             let mut call = call.clone();
             call[field] = value;
@@ -380,7 +380,7 @@ fn authorize_answers_with_a_decision() {
                 "{body}"
             );
         }
-        let all = |tokens: Value| json!({"credential": key, "operation": "chat", "model": "svc-1", "max_tokens": tokens});
+        let all = |tokens: Value| json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": tokens});
         assert_eq!(ask(all(json!(4_097))).await["code"], "max_tokens_exceeded", "the model's own limit");
         assert_eq!(ask(all(json!(null))).await["max_tokens"], 4_096);
         assert_eq!(ask(all(json!(7))).await["max_tokens"], 7);

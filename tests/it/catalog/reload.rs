@@ -74,7 +74,7 @@ fn models_come_and_go_without_a_restart() {
             assert_eq!(gone, (404, "model_not_found".to_owned()));
         }
         let ask = async |model: &str| {
-            let call = json!({"credential": key, "operation": "chat", "model": model});
+            let call = json!({"credential": key, "operation": "chat", "reserve": false, "model": model});
             world.ask("/service/v1/authorize", &call).bare().await
         };
         assert_eq!(ask("stays").await["max_tokens"], 50);

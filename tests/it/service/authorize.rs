@@ -9,7 +9,7 @@ use crate::support::world::{Place, World, on_each_database};
 const AUTHORIZE: &str = "/service/v1/authorize";
 
 async fn ask(world: &World, credential: &str, model: &str) -> Value {
-    let body = json!({"credential": credential, "operation": "chat", "model": model});
+    let body = json!({"credential": credential, "operation": "chat", "reserve": false, "model": model});
     world.ask(AUTHORIZE, &body).bare().await
 }
 
@@ -125,7 +125,7 @@ fn a_person_calls_models_by_their_role_in_the_project() {
             if let Some(role) = in_project {
                 world.join_project(&place, &who, role).await;
             }
-            let body = json!({"credential": who.access_token, "operation": "chat", "model": "svc-1", "max_tokens": 7,
+            let body = json!({"credential": who.access_token, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 7,
                 "organization_id": place.organization, "project_id": place.project});
             let decision = world.ask(AUTHORIZE, &body).bare().await;
             let due = if allowed { (200, "") } else { (403, "insufficient_role") };
@@ -149,7 +149,7 @@ fn what_an_access_token_needs() {
         let ada = world.somebody("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let stranger = world.somebody("eve").await;
-        let call = json!({"credential": ada.access_token, "operation": "chat", "model": "svc-1",
+        let call = json!({"credential": ada.access_token, "operation": "chat", "reserve": false, "model": "svc-1",
             "organization_id": place.organization, "project_id": place.project});
         let with = |fields: &[(&str, Value)]| {
             let mut call = call.clone();
@@ -204,7 +204,7 @@ fn a_key_is_for_its_own_project() {
             (json!("acme"), json!(null), outside),
         ];
         for (organization, project, due) in cases {
-            let body = json!({"credential": key, "operation": "chat", "model": "svc-1",
+            let body = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1",
                 "organization_id": organization, "project_id": project});
             let decision = world.ask(AUTHORIZE, &body).bare().await;
             assert_eq!(code(&decision), due, "{body}");

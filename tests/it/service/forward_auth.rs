@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::http::{Answer, Call};
 use crate::support::world::{Somebody, World, on_each_database, on_each_database_with};
 
-const CHAT: &str = "/service/v1/forward-auth?operation=chat&model=svc-1";
+const CHAT: &str = "/service/v1/forward-auth?operation=chat&model=svc-1&reserve=false";
 
 /// A question with the service token.
 fn ask(world: &World, url: &str) -> Call {
@@ -41,6 +41,7 @@ fn a_call_that_may_be_made_says_for_whom() {
             ("model", "svc-1"),
             ("organization-id", &place.organization),
             ("project-id", &place.project),
+            ("reservation-id", ""),
             ("user-id", &user),
         ]);
         let answer = ask(&world, CHAT).bearer(&key).send().await;

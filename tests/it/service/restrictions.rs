@@ -197,12 +197,12 @@ fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Entran
     let address = address.then(|| attempt.from.as_deref().unwrap_or("203.0.113.7"));
     match entrance {
         Entrance::Authorize => {
-            let body = json!({"credential": key, "client_address": address, "operation": operation, "model": used,
+            let body = json!({"credential": key, "client_address": address, "operation": operation, "reserve": false, "model": used,
                 "max_tokens": attempt.tokens});
             world.ask("/service/v1/authorize", &body)
         }
         Entrance::ForwardAuth => {
-            let mut url = format!("/service/v1/forward-auth?operation={operation}");
+            let mut url = format!("/service/v1/forward-auth?operation={operation}&reserve=false");
             url.extend(used.map(|model| format!("&model={model}")));
             url.extend(attempt.tokens.map(|tokens| format!("&max_tokens={tokens}")));
             let call = Call::new(&world.service, Method::GET, &url).bearer(key);

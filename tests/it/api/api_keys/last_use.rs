@@ -42,7 +42,7 @@ fn the_last_use_is_written_behind() {
         assert_eq!((last_uses::flush(&world.app).await.unwrap(), world.app.last_uses.len()), (0, 0));
 
         world.clock.advance_ms(1_500);
-        let ask = json!({"credential": key, "operation": "chat", "model": "svc-1", "client_address": "2001:db8::7"});
+        let ask = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1", "client_address": "2001:db8::7"});
         assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], true);
         last_uses::flush(&world.app).await.unwrap();
         let later = json!(world.clock.now().to_string());
@@ -53,7 +53,7 @@ fn the_last_use_is_written_behind() {
 
         // From where isn't always told.
         world.clock.advance_ms(1);
-        let ask = json!({"credential": key, "operation": "chat", "model": "svc-1"});
+        let ask = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1"});
         world.ask("/service/v1/authorize", &ask).bare().await;
         last_uses::flush(&world.app).await.unwrap();
         assert_eq!(shown(&world, &ada, &place, &id).await.2, null);
@@ -68,7 +68,7 @@ fn what_is_refused_is_no_use() {
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.1"], "rate_limit": 1, "models": ["svc-1"]}});
         let (_, key) = world.key(&ada, &place, &body).await;
         assert_eq!(world.get("/v1/models").bearer(&key).send().await.status, 403);
-        let ask = json!({"credential": key, "operation": "chat", "model": "svc-1-pro", "client_address": "192.0.2.1"});
+        let ask = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1-pro", "client_address": "192.0.2.1"});
         assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], false);
         assert!(world.app.last_uses.is_empty());
         world.get("/v1/models").bearer(&key).from("192.0.2.1").bare().await;

@@ -1,0 +1,62 @@
+//! Ends reservations that nobody captured, released or extended in their time.
+
+use std::collections::BTreeMap;
+
+use crate::app::App;
+use crate::clock::Time;
+use crate::db;
+use crate::error::Error;
+use crate::ids::{OrganizationId, ReservationId};
+use crate::money::Nano;
+use crate::store;
+
+/// The most that one transaction ends: calls wait for the same wallets.
+const AT_ONCE: i64 = 200;
+
+/// Ends what is due, and frees its money; how many. Many replicas may do it at once: each counts what it ended itself.
+///
+/// # Errors
+/// The database can't be written.
+pub async fn expire_due(app: &App) -> Result<u64, Error> {
+    let now = app.clock.now();
+    let mut ended = 0;
+    loop {
+        let due = store::reservations::due(&mut app.db.read().await?, now, AT_ONCE).await?;
+        if due.is_empty() {
+            return Ok(ended);
+        }
+        let mut theirs: BTreeMap<OrganizationId, Vec<ReservationId>> = BTreeMap::new();
+        for reserved in due {
+            theirs.entry(reserved.organization_id).or_default().push(reserved.id);
+        }
+        ended += expire(app, &theirs, now).await?;
+    }
+}
+
+/// Ends these, wallet by wallet in the order of their organizations.
+async fn expire(
+    app: &App,
+    theirs: &BTreeMap<OrganizationId, Vec<ReservationId>>,
+    now: Time,
+) -> Result<u64, Error> {
+    let mut ended = 0;
+    let mut tx = app.db.write().await?;
+    for (organization_id, ids) in theirs {
+        let wallet = store::wallets::lock(&mut tx, *organization_id, now).await?;
+        let missing = || db::Error::Internal(format!("{organization_id} has no wallet"));
+        let mut wallet = wallet.ok_or_else(missing)?;
+        let mut free = 0;
+        for id in ids {
+            if let Some(reserved) = store::reservations::expire(&mut tx, *id, now).await? {
+                free += reserved.amount.units();
+                ended += 1;
+            }
+        }
+        if free > 0 {
+            wallet.reserved = Nano::from_units(wallet.reserved.units() - free);
+            store::wallets::write(&mut tx, &wallet).await?;
+        }
+    }
+    tx.commit().await?;
+    Ok(ended)
+}

@@ -1,0 +1,203 @@
+//! The way to the books: reservations, captures, usage, extensions and releases of all connections go through one queue, and
+//! into the database many at a time.
+//!
+//! While one transaction commits, the next requests gather. Whoever comes while nobody writes starts the one that does (the
+//! leader), which goes on until the queue is empty. An answer leaves after the commit that it depends on; a caller that
+//! goes away changes nothing about its work.
+
+mod assumptions;
+mod corrections;
+mod events;
+mod purses;
+mod round;
+mod work;
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use quick_cache::sync::Cache;
+use tokio::sync::oneshot;
+
+pub use work::{Answer, Outcome, Refused, Reservation, UsageEvent, Work};
+
+use crate::app::App;
+use crate::clock::Month;
+use crate::db;
+use crate::error::{Code, Error};
+use crate::ids::ApiKeyId;
+use crate::store::usage::recording::{self, Payer};
+
+/// Pieces of work that may wait.
+const CAPACITY: usize = 10_000;
+/// What they may take in memory, in bytes; one piece always finds its place.
+const CAPACITY_BYTES: usize = 64 << 20;
+/// Pieces of work of one transaction.
+const MOST_PIECES: usize = 1_000;
+/// Usage events of one transaction, unless a single piece has more.
+const MOST_EVENTS: usize = 2_000;
+/// Keys whose payer is remembered, and organizations whose first open month is; about 100 bytes each.
+const REMEMBERED: usize = 1 << 18;
+
+/// The queue, and what is remembered of those whose books they are.
+pub struct Books {
+    queue: Mutex<Queue>,
+    /// A key never changes its project, nor a project its organization.
+    payers: Cache<u128, Payer>,
+    /// Only a hint: what was open when somebody looked may be closed now.
+    open_months: Cache<u128, Month>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Piece>,
+    bytes: usize,
+    /// Whether somebody writes.
+    led: bool,
+}
+
+/// A piece of work, and who waits for it.
+struct Piece {
+    work: Work,
+    bytes: usize,
+    answer: oneshot::Sender<Result<Answer, db::Error>>,
+}
+
+impl Books {
+    /// Nothing waits.
+    pub fn new() -> Self {
+        Self { queue: Mutex::default(), payers: Cache::new(REMEMBERED), open_months: Cache::new(REMEMBERED) }
+    }
+
+    /// Does a piece of work; what came of it is durable when this returns.
+    ///
+    /// # Errors
+    /// 503 when too much waits already or the database is away; then the work was not done, unless the database went
+    /// away within its commit.
+    pub async fn submit(&self, app: &App, work: Work) -> Result<Answer, Error> {
+        let (answer, answered) = oneshot::channel();
+        if self.push(work, answer)? {
+            drop(tokio::spawn(lead(app.clone())));
+        }
+        let answered = answered.await.map_err(|_| Error::internal("the task that writes the books ended"))?;
+        Ok(answered?)
+    }
+
+    /// Who pays for what is used with this key. A known key costs no query.
+    ///
+    /// # Errors
+    /// The database can't say.
+    pub async fn payer(&self, app: &App, api_key_id: ApiKeyId) -> Result<Option<Payer>, Error> {
+        if let Some(payer) = self.payers.get(&api_key_id.as_u128()) {
+            return Ok(Some(payer));
+        }
+        let payer = recording::payer(&mut app.db.read().await?, api_key_id).await?;
+        if let Some(payer) = payer {
+            self.payers.insert(api_key_id.as_u128(), payer);
+        }
+        Ok(payer)
+    }
+
+    /// How many pieces of work wait.
+    pub fn len(&self) -> usize {
+        self.queue().waiting.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the caller has to find somebody to lead.
+    fn push(&self, work: Work, answer: oneshot::Sender<Result<Answer, db::Error>>) -> Result<bool, Error> {
+        let bytes = work.memory();
+        let mut queue = self.queue();
+        let full = queue.waiting.len() >= CAPACITY || queue.bytes.saturating_add(bytes) > CAPACITY_BYTES;
+        if full && !queue.waiting.is_empty() {
+            return Err(Code::BooksQueueFull.into());
+        }
+        queue.bytes += bytes;
+        queue.waiting.push_back(Piece { work, bytes, answer });
+        Ok(!std::mem::replace(&mut queue.led, true))
+    }
+
+    /// What the next transaction is for; `None`, and nobody leads any more, when nothing waits.
+    fn next_pieces(&self) -> Option<Vec<Piece>> {
+        let mut queue = self.queue();
+        let (mut pieces, mut events) = (Vec::new(), 0);
+        while let Some(next) = queue.waiting.front() {
+            events += next.work.events().len();
+            if pieces.len() >= MOST_PIECES || (events > MOST_EVENTS && !pieces.is_empty()) {
+                break;
+            }
+            queue.bytes = queue.bytes.saturating_sub(next.bytes);
+            pieces.extend(queue.waiting.pop_front());
+        }
+        queue.led = !pieces.is_empty();
+        queue.led.then_some(pieces)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // A panic between whole operations of a queue leaves nothing half done.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Books {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+async fn lead(app: App) {
+    let leading = Leading(&app.books);
+    while let Some(pieces) = app.books.next_pieces() {
+        write(&app, pieces).await;
+    }
+    // Somebody else may lead by now.
+    std::mem::forget(leading);
+}
+
+/// Lets somebody else lead when the leader ends before its time; those who wait are told.
+struct Leading<'a>(&'a Books);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        *self.0.queue() = Queue::default();
+    }
+}
+
+/// Does these pieces of work in one transaction; when that can't be, each by itself, so that one that can't be done keeps
+/// no other from being done.
+async fn write(app: &App, pieces: Vec<Piece>) {
+    let works: Vec<&Work> = pieces.iter().map(|piece| &piece.work).collect();
+    match round::run(app, &works).await {
+        Ok(answers) => {
+            for (piece, answer) in pieces.into_iter().zip(answers) {
+                tell(piece, Ok(answer));
+            }
+        }
+        Err(error) if pieces.len() == 1 || is_outage(&error) => {
+            for piece in pieces {
+                tell(piece, Err(error.clone()));
+            }
+        }
+        Err(error) => {
+            tracing::warn!(pieces = pieces.len(), "the books are written one by one: {error}");
+            for piece in pieces {
+                let answers = round::run(app, &[&piece.work]).await;
+                let none = || db::Error::Internal("a piece of work has no answer".to_owned());
+                tell(piece, answers.and_then(|mut answers| answers.pop().ok_or_else(none)));
+            }
+        }
+    }
+}
+
+/// Whether every piece of work would meet this.
+fn is_outage(error: &db::Error) -> bool {
+    matches!(error, db::Error::Unavailable(_) | db::Error::StorageFull(_) | db::Error::ReadOnly(_))
+}
+
+fn tell(piece: Piece, answer: Result<Answer, db::Error>) {
+    // Who has gone away isn't told.
+    drop(piece.answer.send(answer));
+}

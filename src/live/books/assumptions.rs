@@ -1,0 +1,37 @@
+//! The first open month of each organization, as far as it is known before its wallet is locked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::events::Counted;
+use crate::app::App;
+use crate::clock::Month;
+use crate::db::{self, Tx};
+use crate::ids::OrganizationId;
+use crate::store;
+
+/// Of those whose usage is new. What is remembered costs no query; whether it still holds is seen at the lock.
+pub(super) async fn open_months(
+    app: &App,
+    tx: &mut Tx,
+    counted: &[Counted<'_>],
+) -> Result<BTreeMap<OrganizationId, Month>, db::Error> {
+    let organizations: BTreeSet<_> =
+        counted.iter().map(|counted| counted.event.payer.organization_id).collect();
+    let mut months = BTreeMap::new();
+    for organization_id in organizations {
+        let open = match app.books.open_months.get(&organization_id.as_u128()) {
+            Some(open) => open,
+            None => {
+                let wallet = store::wallets::get(tx, organization_id).await?;
+                wallet.ok_or_else(|| missing(organization_id))?.open_month
+            }
+        };
+        months.insert(organization_id, open);
+    }
+    Ok(months)
+}
+
+/// Everybody has a wallet, from the first day on and after the last.
+pub(super) fn missing(organization_id: OrganizationId) -> db::Error {
+    db::Error::Internal(format!("{organization_id} has no wallet"))
+}

@@ -1,0 +1,129 @@
+//! Events that take back what others of their source have counted.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use super::events::{Counted, Verdict};
+use super::work::UsageEvent;
+use crate::app::App;
+use crate::clock::Time;
+use crate::db::{self, Tx};
+use crate::rules::events::{self, Refusal};
+use crate::rules::rating::{self, Rated};
+use crate::store::usage::recording::{self, Corrected, RatedEvent, StoredEvent};
+
+/// Records the corrections among these, in the order of arrival: one verdict each, in the order in which they are given.
+/// They are few, so each is looked up by itself; what one takes back, the next one no longer can.
+pub(super) async fn record<'a>(
+    app: &App,
+    tx: &mut Tx,
+    events: &[(usize, &'a UsageEvent)],
+    now: Time,
+) -> Result<Vec<Verdict<'a>>, db::Error> {
+    let given = events.iter().filter_map(|(place, event)| {
+        event.event.corrects.as_deref().map(|corrects| (*place, &event.event, corrects))
+    });
+    let mut in_order: Vec<_> = given.enumerate().collect();
+    in_order.sort_unstable_by_key(|(_, (place, _, _))| *place);
+    let mut verdicts = Vec::with_capacity(in_order.len());
+    for (position, (_, event, corrects)) in in_order {
+        verdicts.push((position, correct(app, tx, event, corrects, now).await?));
+    }
+    verdicts.sort_unstable_by_key(|(position, _)| *position);
+    Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
+}
+
+async fn correct<'a>(
+    app: &App,
+    tx: &mut Tx,
+    event: &'a RatedEvent,
+    corrects: &str,
+    now: Time,
+) -> Result<Verdict<'a>, db::Error> {
+    // Before anything is held against it: what counts already would seem too much by now.
+    if let Some(stored) = recording::stored(tx, event.key()).await? {
+        return Ok(Verdict::Stored(stored.payload_hash));
+    }
+    let original_key = (event.payer.organization_id, event.source.as_str(), corrects);
+    let Some(original) = recording::stored(tx, original_key).await? else {
+        return Ok(Verdict::Refused(events::unknown_event(corrects)));
+    };
+    let corrected = recording::corrected(tx, original_key).await?;
+    let amount = match give_back(app, event, corrects, &original, corrected) {
+        Ok(amount) => amount,
+        Err(refusal) => return Ok(Verdict::Refused(refusal)),
+    };
+    let complete = RatedEvent {
+        occurred_at: original.occurred_at,
+        price_version: original.price_version,
+        amount,
+        ..event.clone()
+    };
+    if recording::insert(tx, &[&complete], now).await? == [true] {
+        return Ok(Verdict::New(Cow::Owned(complete)));
+    }
+    // Another replica was faster by a moment.
+    let stored = recording::stored(tx, event.key()).await?;
+    let stored =
+        stored.ok_or_else(|| db::Error::Internal("a correction is neither new nor stored".to_owned()))?;
+    Ok(Verdict::Stored(stored.payload_hash))
+}
+
+/// The price of what a correction takes back, as a negative amount.
+fn give_back(
+    app: &App,
+    event: &RatedEvent,
+    corrects: &str,
+    original: &StoredEvent,
+    corrected: Corrected,
+) -> Result<crate::money::Pico, Refusal> {
+    if original.is_correction {
+        return Err(events::corrects_a_correction(corrects));
+    }
+    if (event.api_key_id, &event.model, event.kind.as_str())
+        != (original.api_key_id, &original.model, original.kind.as_str())
+    {
+        return Err(events::correction_mismatch(corrects));
+    }
+    let left = Rated {
+        prompt_tokens: original.prompt_tokens + corrected.prompt_tokens,
+        completion_tokens: original.completion_tokens + corrected.completion_tokens,
+        amount: crate::money::Pico::from_units(original.amount.units() + corrected.amount.units()),
+    };
+    if left.prompt_tokens + event.prompt_tokens < 0 || left.completion_tokens + event.completion_tokens < 0 {
+        return Err(events::correction_too_large(left.prompt_tokens, left.completion_tokens));
+    }
+    let counted = Rated {
+        prompt_tokens: original.prompt_tokens,
+        completion_tokens: original.completion_tokens,
+        amount: original.amount,
+    };
+    let catalog = app.catalog.now();
+    let price = catalog.get_even_retired(&original.model).and_then(|model| {
+        model.prices.iter().find(|price| price.effective_at.unix_ms() == original.price_version)
+    });
+    rating::correct(counted, left, event.prompt_tokens, event.completion_tokens, price)
+        .ok_or_else(|| events::price_is_gone(corrects))
+}
+
+/// Whether what is corrected still is enough for all of its corrections: other replicas may have made some that weren't to
+/// be seen before the wallet was locked.
+pub(super) async fn hold(tx: &mut Tx, counted: &[Counted<'_>]) -> Result<bool, db::Error> {
+    let corrected: BTreeSet<_> = counted
+        .iter()
+        .filter_map(|Counted { event, .. }| {
+            event.corrects.as_deref().map(|id| (event.payer.organization_id, event.source.as_str(), id))
+        })
+        .collect();
+    for key in corrected {
+        let sum = recording::corrected(tx, key).await?;
+        let Some(original) = recording::stored(tx, key).await? else { return Ok(false) };
+        if original.prompt_tokens + sum.prompt_tokens < 0
+            || original.completion_tokens + sum.completion_tokens < 0
+            || original.amount.units() + sum.amount.units() < 0
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

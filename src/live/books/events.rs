@@ -1,0 +1,125 @@
+//! Which of the events are new.
+
+use std::borrow::Cow;
+
+use super::corrections;
+use super::work::{Outcome, UsageEvent};
+use crate::app::App;
+use crate::clock::Time;
+use crate::db::{self, Tx};
+use crate::ids::ReservationId;
+use crate::rules::events::Refusal;
+use crate::store::usage::recording::{self, RatedEvent};
+
+/// What became of each event, in their order, and those that count from now on.
+pub(super) struct Recorded<'a> {
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) counted: Vec<Counted<'a>>,
+}
+
+/// An event that counts from now on.
+pub(super) struct Counted<'a> {
+    /// A correction was completed by what it corrects.
+    pub(super) event: Cow<'a, RatedEvent>,
+    pub(super) reservation_id: Option<ReservationId>,
+}
+
+/// What became of the first event of its key.
+pub(super) enum Verdict<'a> {
+    New(Cow<'a, RatedEvent>),
+    /// One that says this was there.
+    Stored([u8; 32]),
+    Refused(Refusal),
+}
+
+/// An event and its place in the order of arrival.
+type Placed<'a> = (usize, &'a UsageEvent);
+
+/// Records the events that aren't there. Of several with one key the first in the order of arrival is held against what is
+/// stored, and the others against that. Events come before corrections, so that one can correct what came with it.
+pub(super) async fn record<'a>(
+    app: &App,
+    tx: &mut Tx,
+    events: &[&'a UsageEvent],
+    now: Time,
+) -> Result<Recorded<'a>, db::Error> {
+    let mut waiting: Vec<Placed<'a>> = events.iter().copied().enumerate().collect();
+    waiting.sort_unstable_by(|(i, a), (j, b)| a.event.key().cmp(&b.event.key()).then(i.cmp(j)));
+    let mut decided: Vec<(usize, Outcome)> = Vec::with_capacity(events.len());
+    let mut counted = Vec::with_capacity(events.len());
+    while !waiting.is_empty() {
+        let groups: Vec<&[Placed<'a>]> =
+            waiting.chunk_by(|(_, a), (_, b)| a.event.key() == b.event.key()).collect();
+        let verdicts = verdicts(app, tx, &groups, now).await?;
+        let mut later = Vec::new();
+        for (group, verdict) in groups.iter().zip(verdicts) {
+            decide(group, verdict, &mut decided, &mut counted, &mut later);
+        }
+        waiting = later;
+    }
+    decided.sort_unstable_by_key(|(place, _)| *place);
+    counted.sort_unstable_by(|a, b| a.event.key().cmp(&b.event.key()));
+    Ok(Recorded { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted })
+}
+
+/// One verdict for each group, on its first event.
+async fn verdicts<'a>(
+    app: &App,
+    tx: &mut Tx,
+    groups: &[&[Placed<'a>]],
+    now: Time,
+) -> Result<Vec<Verdict<'a>>, db::Error> {
+    let firsts: Vec<Placed<'a>> = groups.iter().filter_map(|group| group.first().copied()).collect();
+    let plain: Vec<&RatedEvent> =
+        firsts.iter().map(|(_, first)| &first.event).filter(|event| event.corrects.is_none()).collect();
+    let new = recording::insert(tx, &plain, now).await?;
+    let old: Vec<_> =
+        plain.iter().zip(&new).filter(|(_, new)| !**new).map(|(event, _)| event.key()).collect();
+    let stored = recording::stored_hashes(tx, &old).await?;
+    let mut corrections = corrections::record(app, tx, &firsts, now).await?.into_iter();
+    let (mut new, mut stored) = (new.into_iter(), stored.into_iter());
+    let verdict = |(_, first): &Placed<'a>| {
+        let event = &first.event;
+        if event.corrects.is_some() {
+            return corrections.next();
+        }
+        match new.next()? {
+            true => Some(Verdict::New(Cow::Borrowed(event))),
+            false => Some(Verdict::Stored(stored.next()??)),
+        }
+    };
+    let verdicts = firsts.iter().map(verdict).collect::<Option<Vec<_>>>();
+    verdicts.ok_or_else(|| db::Error::Internal("an event is neither new nor stored".to_owned()))
+}
+
+/// Says what became of the events of one key; those that say something else than a refused one have their own turn.
+fn decide<'a>(
+    group: &[Placed<'a>],
+    verdict: Verdict<'a>,
+    decided: &mut Vec<(usize, Outcome)>,
+    counted: &mut Vec<Counted<'a>>,
+    later: &mut Vec<Placed<'a>>,
+) {
+    let Some(((place, first), others)) = group.split_first() else { return };
+    let same_as = |hash: [u8; 32], event: &UsageEvent| match event.event.payload_hash == hash {
+        true => Outcome::Duplicate,
+        false => Outcome::Conflict,
+    };
+    let hash = first.event.payload_hash;
+    match verdict {
+        Verdict::New(event) => {
+            counted.push(Counted { event, reservation_id: first.reservation_id });
+            decided.push((*place, Outcome::New));
+            decided.extend(others.iter().map(|(place, other)| (*place, same_as(hash, other))));
+        }
+        Verdict::Stored(stored) => {
+            decided.extend(group.iter().map(|(place, other)| (*place, same_as(stored, other))));
+        }
+        Verdict::Refused(refusal) => {
+            let (same, differ): (Vec<_>, Vec<_>) =
+                group.iter().partition(|(_, other)| other.event.payload_hash == hash);
+            decided.extend(same.into_iter().map(|(place, _)| (place, Outcome::Refused(refusal.clone()))));
+            later.extend(differ);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! One transaction of the books, in the order that every replica keeps to, so that two never wait for each other in a
+//! circle: usage events, daily rows, wallets by organization; then what only the holder of a wallet writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::events::{self, Counted};
+use super::purses::Purses;
+use super::work::{Answer, Reservation, UsageEvent, Work};
+use super::{assumptions, corrections};
+use crate::app::App;
+use crate::clock::{MINUTE_MS, Month, Time};
+use crate::db::{self, Tx};
+use crate::ids::{OrganizationId, ReservationId};
+use crate::store::reservations::{self, Reserved};
+use crate::store::usage::days::{self, DailyKey, DailySums};
+
+/// How often a transaction is tried that meets a month just closed, or corrections just made.
+const ATTEMPTS: usize = 8;
+
+/// Does these pieces of work in one transaction: one answer each, in their order, after the commit.
+pub(super) async fn run(app: &App, works: &[&Work]) -> Result<Vec<Answer>, db::Error> {
+    for _ in 0..ATTEMPTS {
+        let mut tx = app.db.write().await?;
+        if let Some(answers) = attempt(app, &mut tx, works).await? {
+            tx.commit().await?;
+            return Ok(answers);
+        }
+    }
+    Err(db::Error::Internal("months went on being closed under a transaction".to_owned()))
+}
+
+/// The answers; `None` when what was assumed about wallets doesn't hold: nothing of it may be committed then.
+async fn attempt(app: &App, tx: &mut Tx, works: &[&Work]) -> Result<Option<Vec<Answer>>, db::Error> {
+    let now = app.clock.now();
+    let events: Vec<&UsageEvent> = works.iter().flat_map(|work| work.events()).collect();
+    let recorded = events::record(app, tx, &events, now).await?;
+    let months = assumptions::open_months(app, tx, &recorded.counted).await?;
+    let rises = add_to_days(tx, &recorded.counted, &months).await?;
+    let named = named_reservations(tx, works).await?;
+
+    let mut purses = Purses::lock(app, tx, organizations(&recorded.counted, &named, works), now).await?;
+    if !purses.hold(&months) || !corrections::hold(tx, &recorded.counted).await? {
+        return Ok(None);
+    }
+    let mut ended = end_reservations(tx, &recorded.counted, &named, works).await?;
+    for reserved in ended.values() {
+        purses.give_back(reserved)?;
+    }
+    let expires_at = now.plus_ms(app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS));
+    let extended = extend(tx, works, &ended, expires_at).await?;
+    purses.charge(app, tx, &rises, &recorded.counted, now).await?;
+    let reserved = purses.reserve(tx, works, now, expires_at).await?;
+    purses.write(tx).await?;
+
+    let mut outcomes = recorded.outcomes.into_iter();
+    let mut reserved = reserved.into_iter();
+    // A capture ends a reservation before a release does.
+    for Counted { event, reservation_id } in &recorded.counted {
+        let whose = Some(event.payer.organization_id);
+        if let Some(id) = reservation_id
+            && ended.get(id).map(|reserved| reserved.organization_id) == whose
+        {
+            ended.remove(id);
+        }
+    }
+    let answers = works.iter().map(|work| {
+        Ok(match work {
+            Work::Record(events) => Answer::Recorded(outcomes.by_ref().take(events.len()).collect()),
+            Work::Reserve { .. } => Answer::Reserved(reserved.next().ok_or_else(lost)?),
+            Work::Extend(id) => Answer::Extended(extended.get(id).map(|reserved| Reservation {
+                id: *id,
+                amount: reserved.amount,
+                expires_at,
+            })),
+            Work::Release(id) => Answer::Released(ended.remove(id).is_some()),
+        })
+    });
+    answers.collect::<Result<_, _>>().map(Some)
+}
+
+fn lost() -> db::Error {
+    db::Error::Internal("a reservation has no answer".to_owned())
+}
+
+/// Adds what is new to its days: by how much what is posted of each organization rises.
+async fn add_to_days(
+    tx: &mut Tx,
+    counted: &[Counted<'_>],
+    months: &BTreeMap<OrganizationId, Month>,
+) -> Result<BTreeMap<OrganizationId, i128>, db::Error> {
+    let mut sums: BTreeMap<DailyKey<'_>, DailySums> = BTreeMap::new();
+    for Counted { event, .. } in counted {
+        let open =
+            months.get(&event.payer.organization_id).copied().unwrap_or(event.occurred_at.day().month());
+        let day = sums.entry(DailyKey::of(event, open)).or_default();
+        *day =
+            day.plus(event).ok_or_else(|| db::Error::Internal("a day's usage passed 64 bits".to_owned()))?;
+    }
+    let sums: Vec<_> = sums.into_iter().collect();
+    let mut rises = BTreeMap::new();
+    for (organization_id, rise) in days::add(tx, &sums).await? {
+        *rises.entry(organization_id).or_default() += rise.units();
+    }
+    Ok(rises)
+}
+
+/// Whose the reservations are that are to be extended or released, as far as they are there.
+async fn named_reservations(
+    tx: &mut Tx,
+    works: &[&Work],
+) -> Result<BTreeMap<ReservationId, OrganizationId>, db::Error> {
+    let named: BTreeSet<ReservationId> = works
+        .iter()
+        .filter_map(|work| match work {
+            Work::Extend(id) | Work::Release(id) => Some(*id),
+            Work::Record(_) | Work::Reserve { .. } => None,
+        })
+        .collect();
+    let named: Vec<_> = named.into_iter().collect();
+    let found = reservations::find(tx, &named).await?;
+    Ok(found.into_iter().map(|reserved| (reserved.id, reserved.organization_id)).collect())
+}
+
+/// Whose wallets are needed.
+fn organizations(
+    counted: &[Counted<'_>],
+    named: &BTreeMap<ReservationId, OrganizationId>,
+    works: &[&Work],
+) -> BTreeSet<OrganizationId> {
+    let mut organizations: BTreeSet<_> =
+        counted.iter().map(|counted| counted.event.payer.organization_id).collect();
+    organizations.extend(named.values().copied());
+    organizations.extend(works.iter().filter_map(|work| match work {
+        Work::Reserve { new, .. } => Some(new.organization_id),
+        Work::Record(_) | Work::Extend(_) | Work::Release(_) => None,
+    }));
+    organizations
+}
+
+/// Ends the reservations that are captured or released; the ones that were there.
+async fn end_reservations(
+    tx: &mut Tx,
+    counted: &[Counted<'_>],
+    named: &BTreeMap<ReservationId, OrganizationId>,
+    works: &[&Work],
+) -> Result<BTreeMap<ReservationId, Reserved>, db::Error> {
+    let captured = counted
+        .iter()
+        .filter_map(|counted| counted.reservation_id.map(|id| (id, counted.event.payer.organization_id)));
+    let released = works.iter().filter_map(|work| match work {
+        Work::Release(id) => named.get(id).map(|whose| (*id, *whose)),
+        Work::Record(_) | Work::Reserve { .. } | Work::Extend(_) => None,
+    });
+    let ending: BTreeSet<_> = captured.chain(released).collect();
+    let ending: Vec<_> = ending.into_iter().collect();
+    let ended = reservations::end(tx, &ending).await?;
+    Ok(ended.into_iter().map(|reserved| (reserved.id, reserved)).collect())
+}
+
+/// Extends what nobody else has just ended.
+async fn extend(
+    tx: &mut Tx,
+    works: &[&Work],
+    ended: &BTreeMap<ReservationId, Reserved>,
+    expires_at: Time,
+) -> Result<BTreeMap<ReservationId, Reserved>, db::Error> {
+    let ids: BTreeSet<_> = works
+        .iter()
+        .filter_map(|work| match work {
+            Work::Extend(id) if !ended.contains_key(id) => Some(*id),
+            _ => None,
+        })
+        .collect();
+    let ids: Vec<_> = ids.into_iter().collect();
+    let extended = reservations::extend(tx, &ids, expires_at).await?;
+    Ok(extended.into_iter().map(|reserved| (reserved.id, reserved)).collect())
+}

@@ -1,0 +1,188 @@
+//! One usage event, as it comes.
+
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::catalog::Kind;
+use crate::clock::Time;
+use crate::error::{Detail, Error};
+use crate::ids::{ApiKeyId, ReservationId};
+use crate::input::fields::{At, Entry, Field, Origin, Problems};
+use crate::input::json::Json;
+use crate::input::types::{Integer, one_of};
+use crate::input::{Fields, Record, fields};
+use crate::secrets::sha256;
+
+/// Tokens of an event, or as many taken back.
+pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
+
+/// One event.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) id: EventText,
+    pub(super) source: EventText,
+    pub(super) time: Time,
+    pub(super) use_: Use,
+}
+
+/// What an event says of a use.
+#[derive(Debug)]
+pub(super) struct Use {
+    pub(super) api_key_id: ApiKeyId,
+    pub(super) model: EventText,
+    pub(super) kind: Kind,
+    pub(super) prompt_tokens: i64,
+    pub(super) completion_tokens: i64,
+    pub(super) reservation_id: Option<ReservationId>,
+    pub(super) corrects: Option<EventText>,
+}
+
+impl Record for Event {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let id = fields.required("id");
+        let source = fields.required("source");
+        let time = fields.required("time");
+        let use_ = Use::read(fields);
+        Some(Self { id: id?, source: source?, time: time?, use_: use_? })
+    }
+}
+
+impl Record for Use {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let api_key_id = fields.required("api_key_id");
+        let model = fields.required("model");
+        let kind = fields.required("kind");
+        let prompt_tokens = fields.required::<Tokens>("prompt_tokens");
+        let completion_tokens = fields.or::<Tokens>("completion_tokens", Integer(0));
+        let reservation_id = fields.optional("reservation_id");
+        let corrects = fields.optional("corrects");
+        for (name, tokens) in [("prompt_tokens", prompt_tokens), ("completion_tokens", completion_tokens)] {
+            if matches!((tokens, &corrects), (Some(Integer(..0)), Some(None))) {
+                let message = format!(
+                    "`{name}` must be 0 or more: only an event that `corrects` another takes tokens back."
+                );
+                fields.problem::<()>(name, "out_of_range", message);
+            }
+        }
+        Some(Self {
+            api_key_id: api_key_id?,
+            model: model?,
+            kind: kind?,
+            prompt_tokens: prompt_tokens?.0,
+            completion_tokens: completion_tokens?.0,
+            reservation_id: reservation_id?,
+            corrects: corrects?,
+        })
+    }
+}
+
+/// 1 to 256 printable characters.
+#[derive(Debug)]
+pub(super) struct EventText(pub(super) String);
+
+impl Field for EventText {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = crate::input::types::string(value, at, problems)?;
+        let length = text.chars().count();
+        if !(1..=256).contains(&length) || text.chars().any(char::is_control) {
+            let message = format!("`{}` must be 1 to 256 characters without control characters.", at.path);
+            return problems.add(at, "invalid_text", message);
+        }
+        Some(Self(text))
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "minLength": 1, "maxLength": 256, "examples": ["call-1"]})
+    }
+}
+
+impl Field for Kind {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &[Self::Chat, Self::Embeddings], Self::as_str)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["chat", "embeddings"], "examples": ["chat"]})
+    }
+}
+
+impl Event {
+    /// What two events with the same id must agree in. Lengths stand before texts, so that no two contents look alike; what
+    /// came later to the format stands there only where it is used, so that older events keep their hash.
+    pub(super) fn payload_hash(&self) -> [u8; 32] {
+        use std::fmt::Write;
+        let used = &self.use_;
+        let mut text = format!(
+            "{}|{}|{}:{}|{}|{}|{}",
+            self.time.unix_ms(),
+            used.api_key_id,
+            used.model.0.len(),
+            used.model.0,
+            used.kind.as_str(),
+            used.prompt_tokens,
+            used.completion_tokens
+        );
+        // Writing to a string can't fail.
+        if let Some(id) = used.reservation_id {
+            write!(text, "|reservation:{id}").ok();
+        }
+        if let Some(EventText(id)) = &used.corrects {
+            write!(text, "|corrects:{}:{id}", id.len()).ok();
+        }
+        sha256(text.as_bytes())
+    }
+}
+
+/// An event and its id; the id also of one that can't be read otherwise.
+pub(super) fn read(app: &App, event: Json) -> (Option<String>, Result<Event, Error>) {
+    match members(event) {
+        Ok((id, entries)) => (id, fields::read(app, entries)),
+        Err(error) => (None, Err(error)),
+    }
+}
+
+/// The members of an event, and its id if it has one.
+pub(super) fn members(event: Json) -> Result<(Option<String>, Vec<Entry>), Error> {
+    let Json::Object(members) = event else {
+        let message = format!("An event must be an object, not {}.", event.type_name());
+        let detail = Detail { param: String::new(), code: "wrong_type", message };
+        return Err(Error::invalid(vec![detail]));
+    };
+    let id = members.iter().find_map(|(name, value)| match value {
+        Json::Text(id) if name == "id" && id.len() <= 1_024 => Some(id.clone()),
+        _ => None,
+    });
+    let entry = |(name, value)| Entry { name, value, origin: Origin::Body };
+    Ok((id, members.into_iter().map(entry).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::fields::read_without_app;
+
+    fn hash(rest: &str) -> String {
+        let body = format!(
+            r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41",
+                "model":"svc-1","kind":"chat","prompt_tokens":-1{rest}}}"#
+        );
+        let event: Event = read_without_app(body.as_bytes()).unwrap();
+        event.payload_hash().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn what_two_events_agree_in_is_all_of_them() {
+        let reservation = r#","reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41""#;
+        let rests =
+            [r#","corrects":"a""#, r#","corrects":"ab""#, &format!(r#"{reservation},"corrects":"a""#)];
+        let hashes: std::collections::HashSet<_> = rests.into_iter().map(hash).collect();
+        assert_eq!(hashes.len(), 3);
+    }
+
+    #[test]
+    fn an_event_without_the_later_fields_keeps_its_hash() {
+        let body = r#"{"id":"e","source":"s","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41",
+            "model":"svc-1","kind":"chat","prompt_tokens":1}"#;
+        let event: Event = read_without_app(body.as_bytes()).unwrap();
+        let text = "1773050400000|key_01h2xcejqtf2nbrexx3vqjhp41|5:svc-1|chat|1|0";
+        assert_eq!(event.payload_hash(), sha256(text.as_bytes()));
+    }
+}

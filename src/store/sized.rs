@@ -1,0 +1,64 @@
+//! Statements over many rows at once, in a few fixed sizes, so that their texts are few and stay prepared.
+
+use std::fmt::Write;
+
+/// How many rows a statement takes.
+const SIZES: [usize; 3] = [64, 8, 1];
+
+/// One statement in each size.
+#[derive(Debug)]
+pub struct Sizes(Vec<(usize, String)>);
+
+impl Sizes {
+    /// The texts, each made for so many rows.
+    pub fn new(text: impl Fn(usize) -> String) -> Self {
+        Self(SIZES.into_iter().map(|size| (size, text(size))).collect())
+    }
+
+    /// The rows in pieces, each with the text of just its size.
+    pub fn chunks<'a, T>(&'static self, mut rest: &'a [T]) -> impl Iterator<Item = (&'static str, &'a [T])> {
+        std::iter::from_fn(move || {
+            let (size, text) = self.0.iter().find(|(size, _)| *size <= rest.len())?;
+            let (chunk, left) = rest.split_at_checked(*size)?;
+            rest = left;
+            Some((text.as_str(), chunk))
+        })
+    }
+}
+
+/// `($1, $2), ($3, $4)`: so many rows of so many columns.
+pub fn values(rows: usize, columns: usize) -> String {
+    let mut text = String::new();
+    for row in 0..rows {
+        text.push_str(if row == 0 { "(" } else { ", (" });
+        for column in 1..=columns {
+            let comma = if column == 1 { "" } else { ", " };
+            // Writing to a string can't fail.
+            write!(text, "{comma}${}", row * columns + column).ok();
+        }
+        text.push(')');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_cut_into_the_sizes() {
+        static SIZES: LazyLock<Sizes> = LazyLock::new(|| Sizes::new(|rows| values(rows, 1)));
+        for count in [0, 1, 7, 8, 9, 63, 64, 65, 200] {
+            let rows: Vec<usize> = (0..count).collect();
+            let mut seen = Vec::new();
+            for (text, chunk) in SIZES.chunks(&rows) {
+                assert_eq!(text.matches('$').count(), chunk.len());
+                seen.extend_from_slice(chunk);
+            }
+            assert_eq!(seen, rows);
+        }
+        assert_eq!(values(2, 3), "($1, $2, $3), ($4, $5, $6)");
+    }
+}

@@ -1,0 +1,287 @@
+//! Usage events as they are recorded: each counts once.
+//!
+//! Rows are written many at a time, in statements of a few fixed sizes, so that each connection keeps them prepared.
+
+use std::sync::LazyLock;
+
+use crate::catalog::Kind;
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Statement, Tx, sql};
+use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
+use crate::money::Pico;
+use crate::store::sized::{Sizes, values};
+
+/// Who pays for an event: found by the key that it names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Payer {
+    /// The tenant.
+    pub organization_id: OrganizationId,
+    /// The project.
+    pub project_id: ProjectId,
+}
+
+impl FromRow for Payer {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { organization_id: row.get("organization_id")?, project_id: row.get("project_id")? })
+    }
+}
+
+/// The tenant and project of a key; an expired or deleted key still pays for what it was used for.
+pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, db::Error> {
+    // One statement: between two, a key could have gone from the one table to the other.
+    sql("SELECT organization_id, project_id FROM api_keys WHERE id = $1
+         UNION ALL SELECT organization_id, project_id FROM former_api_keys WHERE id = $1")
+    .bind(api_key_id)
+    .optional(tx)
+    .await
+}
+
+/// An event, rated.
+#[derive(Clone, Debug)]
+pub struct RatedEvent {
+    /// Who pays.
+    pub payer: Payer,
+    /// Who reports it.
+    pub source: String,
+    /// Unique within the source.
+    pub event_id: String,
+    /// SHA-256 of what it says.
+    pub payload_hash: [u8; 32],
+    /// Whose use it was.
+    pub api_key_id: ApiKeyId,
+    /// The model.
+    pub model: String,
+    /// Chat or embeddings.
+    pub kind: Kind,
+    /// When it happened: the day it counts on. Of a correction, when what it corrects happened.
+    pub occurred_at: Time,
+    /// Tokens in; of a correction, 0 or less.
+    pub prompt_tokens: i64,
+    /// Tokens out; of a correction, 0 or less.
+    pub completion_tokens: i64,
+    /// Unix milliseconds from which its price is in force.
+    pub price_version: i64,
+    /// What it costs at list price.
+    pub amount: Pico,
+    /// The event of the same source that it corrects.
+    pub corrects: Option<String>,
+}
+
+impl RatedEvent {
+    /// What makes an event one, in the order in which events are written.
+    pub fn key(&self) -> (OrganizationId, &str, &str) {
+        (self.payer.organization_id, &self.source, &self.event_id)
+    }
+}
+
+/// What is stored of an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredEvent {
+    /// SHA-256 of what it says.
+    pub payload_hash: [u8; 32],
+    /// Whose use it was.
+    pub api_key_id: ApiKeyId,
+    /// The project that it counts in.
+    pub project_id: ProjectId,
+    /// The model.
+    pub model: String,
+    /// Chat or embeddings.
+    pub kind: String,
+    /// When it happened.
+    pub occurred_at: Time,
+    /// Tokens in.
+    pub prompt_tokens: i64,
+    /// Tokens out.
+    pub completion_tokens: i64,
+    /// Unix milliseconds from which its price is in force.
+    pub price_version: i64,
+    /// What it costs at list price.
+    pub amount: Pico,
+    /// Whether it corrects another.
+    pub is_correction: bool,
+}
+
+impl FromRow for StoredEvent {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            payload_hash: row.get("payload_hash")?,
+            api_key_id: row.get("api_key_id")?,
+            project_id: row.get("project_id")?,
+            model: row.get("model")?,
+            kind: row.get("kind")?,
+            occurred_at: row.get("occurred_at")?,
+            prompt_tokens: row.get("prompt_tokens")?,
+            completion_tokens: row.get("completion_tokens")?,
+            price_version: row.get("price_version")?,
+            amount: Pico::from_units(row.get::<i64>("amount_pico")?.into()),
+            is_correction: row.get::<Option<String>>("corrects")?.is_some(),
+        })
+    }
+}
+
+/// The event that was stored under this id, if one was.
+pub async fn stored(
+    tx: &mut Tx,
+    (organization_id, source, event_id): (OrganizationId, &str, &str),
+) -> Result<Option<StoredEvent>, db::Error> {
+    sql("SELECT payload_hash, api_key_id, project_id, model, kind, occurred_at, prompt_tokens, completion_tokens,
+                price_version, amount_pico, corrects
+         FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3")
+    .bind(organization_id)
+    .bind(source)
+    .bind(event_id)
+    .optional(tx)
+    .await
+}
+
+/// What all corrections of an event sum to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Corrected {
+    /// Tokens in, 0 or less.
+    pub prompt_tokens: i64,
+    /// Tokens out, 0 or less.
+    pub completion_tokens: i64,
+    /// Their price, 0 or less.
+    pub amount: Pico,
+}
+
+impl FromRow for Corrected {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            prompt_tokens: row.get("prompt_tokens")?,
+            completion_tokens: row.get("completion_tokens")?,
+            amount: Pico::from_units(row.get::<i64>("amount_pico")?.into()),
+        })
+    }
+}
+
+/// What the corrections of this event sum to so far.
+pub async fn corrected(
+    tx: &mut Tx,
+    (organization_id, source, event_id): (OrganizationId, &str, &str),
+) -> Result<Corrected, db::Error> {
+    sql("SELECT CAST(COALESCE(SUM(prompt_tokens), 0) AS BIGINT) AS prompt_tokens,
+                CAST(COALESCE(SUM(completion_tokens), 0) AS BIGINT) AS completion_tokens,
+                CAST(COALESCE(SUM(amount_pico), 0) AS BIGINT) AS amount_pico
+         FROM usage_events WHERE organization_id = $1 AND source = $2 AND corrects = $3")
+    .bind(organization_id)
+    .bind(source)
+    .bind(event_id)
+    .one(tx)
+    .await
+}
+
+static HASHES: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        let keys = (0..rows).map(|row| {
+            let first = row * 3 + 1;
+            format!("(organization_id = ${first} AND source = ${} AND event_id = ${})", first + 1, first + 2)
+        });
+        let keys: Vec<_> = keys.collect();
+        format!(
+            "SELECT organization_id, source, event_id, payload_hash FROM usage_events WHERE {}",
+            keys.join(" OR ")
+        )
+    })
+});
+
+/// The SHA-256 of what each of these says that is stored, or nothing where none is.
+pub async fn stored_hashes(
+    tx: &mut Tx,
+    keys: &[(OrganizationId, &str, &str)],
+) -> Result<Vec<Option<[u8; 32]>>, db::Error> {
+    let mut hashes = Vec::with_capacity(keys.len());
+    for (text, chunk) in HASHES.chunks(keys) {
+        let statement = chunk.iter().fold(sql(text), |statement, (organization_id, source, event_id)| {
+            statement.bind(*organization_id).bind(*source).bind(*event_id)
+        });
+        let stored: Vec<HashOf> = statement.all(tx).await?;
+        hashes.extend(
+            chunk.iter().map(|key| {
+                stored.iter().find(|HashOf(found, _)| found.is(*key)).map(|HashOf(_, hash)| *hash)
+            }),
+        );
+    }
+    Ok(hashes)
+}
+
+struct HashOf(EventKey, [u8; 32]);
+
+impl FromRow for HashOf {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self(EventKey::from_row(row)?, row.get("payload_hash")?))
+    }
+}
+
+static INSERT_EVENTS: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        format!(
+            "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model, kind,
+                occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico, corrects)
+             VALUES {} ON CONFLICT (organization_id, source, event_id) DO NOTHING
+             RETURNING organization_id, source, event_id",
+            values(rows, 15)
+        )
+    })
+});
+
+struct EventKey(OrganizationId, String, String);
+
+impl EventKey {
+    fn is(&self, key: (OrganizationId, &str, &str)) -> bool {
+        (self.0, &*self.1, &*self.2) == key
+    }
+}
+
+impl FromRow for EventKey {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self(row.get("organization_id")?, row.get("source")?, row.get("event_id")?))
+    }
+}
+
+/// Records events that aren't there yet: of each, whether it is new. No two may have one key, and the caller brings them
+/// in the order of their keys, so that two transactions never wait for each other in a circle. The primary key is the
+/// gate that makes an event count exactly once; what is new has to be added to its day in the same transaction.
+pub async fn insert(tx: &mut Tx, events: &[&RatedEvent], now: Time) -> Result<Vec<bool>, db::Error> {
+    let mut new = Vec::with_capacity(events.len());
+    for (text, chunk) in INSERT_EVENTS.chunks(events) {
+        let mut statement = sql(text).expecting(chunk.len() * 15);
+        for event in chunk {
+            statement = bind_event(statement, event, now)?;
+        }
+        let inserted: Vec<EventKey> = statement.all(tx).await?;
+        if inserted.len() == chunk.len() {
+            new.resize(new.len() + chunk.len(), true);
+            continue;
+        }
+        new.extend(chunk.iter().map(|event| {
+            let key = event.key();
+            inserted.iter().any(|found| found.is(key))
+        }));
+    }
+    Ok(new)
+}
+
+fn bind_event(statement: Statement, event: &RatedEvent, now: Time) -> Result<Statement, db::Error> {
+    Ok(statement
+        .bind(event.payer.organization_id)
+        .bind(event.source.as_str())
+        .bind(event.event_id.as_str())
+        .bind(event.payload_hash)
+        .bind(event.payer.project_id)
+        .bind(event.api_key_id)
+        .bind(event.model.as_str())
+        .bind(event.kind.as_str())
+        .bind(event.occurred_at)
+        .bind(now)
+        .bind(event.prompt_tokens)
+        .bind(event.completion_tokens)
+        .bind(event.price_version)
+        .bind(pico(event.amount)?)
+        .bind(event.corrects.as_deref()))
+}
+
+/// An amount as the databases hold it.
+pub(super) fn pico(amount: Pico) -> Result<i64, db::Error> {
+    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of pico")))
+}

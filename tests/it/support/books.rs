@@ -1,0 +1,110 @@
+//! Whether the books are right: what has to be true after everything that happens to money.
+
+use tollkeeper::app::App;
+use tollkeeper::clock::{Day, Month};
+use tollkeeper::db::{Tx, sql};
+
+use super::world::World;
+
+/// Rows that break a rule; each statement finds none where the books are right.
+const RULES: &[(&str, &str)] = &[
+    (
+        "every movement sums to zero",
+        "SELECT t.id FROM ledger_transactions t LEFT JOIN ledger_entries e ON e.transaction_id = t.id
+         GROUP BY t.id HAVING COUNT(e.account) <> 2 OR SUM(e.amount_nano) <> 0",
+    ),
+    (
+        "no movement is of nothing",
+        "SELECT transaction_id FROM ledger_entries WHERE amount_nano = 0",
+    ),
+    (
+        "what is posted is the sum of the wallet's entries",
+        "SELECT organization_id FROM wallets w WHERE posted_nano <>
+            (SELECT COALESCE(SUM(amount_nano), 0) FROM ledger_entries e
+             WHERE e.organization_id = w.organization_id AND e.account = 'wallet')",
+    ),
+    (
+        "what is reserved is the sum of the reservations",
+        "SELECT organization_id FROM wallets w WHERE reserved_nano <>
+            (SELECT COALESCE(SUM(amount_nano), 0) FROM reservations r WHERE r.organization_id = w.organization_id)",
+    ),
+    (
+        "reservations have a wallet",
+        "SELECT id FROM reservations WHERE organization_id NOT IN (SELECT organization_id FROM wallets)",
+    ),
+    (
+        "what days posted is what the ledger has of usage",
+        "SELECT organization_id FROM wallets w WHERE
+            (SELECT COALESCE(SUM(posted_nano), 0) FROM usage_daily d WHERE d.organization_id = w.organization_id) <>
+            (SELECT COALESCE(SUM(-e.amount_nano), 0) FROM ledger_entries e
+             JOIN ledger_transactions t ON t.id = e.transaction_id AND t.kind = 'usage'
+             WHERE e.organization_id = w.organization_id AND e.account = 'wallet')",
+    ),
+    (
+        "what a day posted is its whole nanos",
+        "SELECT api_key_id FROM usage_daily WHERE posted_nano * 1000 > amount_pico OR amount_pico >= (posted_nano + 1) * 1000",
+    ),
+    (
+        "nothing is owed that isn't charged",
+        "SELECT organization_id FROM wallets w WHERE posted_nano >
+            (SELECT COALESCE(SUM(remaining_nano), 0) FROM credits c WHERE c.organization_id = w.organization_id)",
+    ),
+    ("no credit is more than it was", "SELECT id FROM credits WHERE remaining_nano > amount_nano"),
+];
+
+/// The sums of events that the days should have, and those that they have: each as the other's difference.
+const EVENTS: &str = "SELECT organization_id, project_id, api_key_id, model, price_version, kind, day,
+     CAST(SUM(requests) AS BIGINT) AS requests, CAST(SUM(p) AS BIGINT) AS p, CAST(SUM(c) AS BIGINT) AS c,
+     CAST(SUM(amount) AS BIGINT) AS amount
+  FROM (SELECT organization_id, project_id, api_key_id, model, price_version, kind, occurred_at / 86400000 AS day,
+               CASE WHEN corrects IS NULL THEN 1 ELSE 0 END AS requests, prompt_tokens AS p, completion_tokens AS c,
+               amount_pico AS amount FROM usage_events) e
+  GROUP BY organization_id, project_id, api_key_id, model, price_version, kind, day";
+const DAYS: &str = "SELECT organization_id, project_id, api_key_id, model, price_version, kind, day,
+     CAST(SUM(requests) AS BIGINT) AS requests, CAST(SUM(prompt_tokens) AS BIGINT) AS p,
+     CAST(SUM(completion_tokens) AS BIGINT) AS c, CAST(SUM(amount_pico) AS BIGINT) AS amount
+  FROM usage_daily GROUP BY organization_id, project_id, api_key_id, model, price_version, kind, day";
+
+/// Fails unless the books are right.
+pub async fn assert_books(world: &World) {
+    assert_books_of(&world.app).await;
+}
+
+/// The same.
+pub async fn assert_books_of(app: &App) {
+    let mut tx = app.db.read().await.unwrap();
+    for (rule, text) in RULES {
+        let broken: Vec<(String,)> = sql(*text).all(&mut tx).await.unwrap();
+        assert!(broken.is_empty(), "{rule}: {broken:?}");
+    }
+    let days: Vec<(Day, Month)> = sql("SELECT day, month FROM usage_daily").all(&mut tx).await.unwrap();
+    assert!(days.iter().all(|(day, month)| day.month() <= *month), "a day is billed in its month or later");
+    for text in [format!("{EVENTS} EXCEPT {DAYS}"), format!("{DAYS} EXCEPT {EVENTS}")] {
+        let broken: Vec<(String, String, String, String)> = sql(text).all(&mut tx).await.unwrap();
+        assert!(broken.is_empty(), "days are the sums of their events: {broken:?}");
+    }
+}
+
+/// One number by SQL.
+pub async fn number(world: &World, text: &str) -> i64 {
+    let mut tx: Tx = world.app.db.read().await.unwrap();
+    let (number,): (i64,) = sql(text.to_owned()).one(&mut tx).await.unwrap();
+    number
+}
+
+/// Changes something behind the server's back.
+pub async fn change(world: &World, text: &str) {
+    let mut tx = world.app.db.write().await.unwrap();
+    sql(text.to_owned()).execute(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// What is posted, and what is reserved, of the only organization or of this one.
+pub async fn wallet(world: &World, organization: &str) -> (i64, i64) {
+    let mut tx = world.app.db.read().await.unwrap();
+    sql("SELECT posted_nano, reserved_nano FROM wallets WHERE organization_id = $1")
+        .bind(organization)
+        .one(&mut tx)
+        .await
+        .unwrap()
+}
