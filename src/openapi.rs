@@ -195,7 +195,13 @@ fn text_example(name: &str) -> Option<&'static str> {
 fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     let schema = (route.reply)(generator);
-    responses.insert("200".into(), response("Success", route.content_type, schema));
+    let mut success = response("Success", route.content_type, schema);
+    if let (Some(kind), Some(content)) =
+        (route.other_content_type, success.get_mut("content").and_then(Value::as_object_mut))
+    {
+        content.insert(kind.to_owned(), json!({"schema": {"type": "string"}}));
+    }
+    responses.insert("200".into(), success);
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     let (content_type, schema) = match route.error_shape() {
         ErrorShape::Enveloped => ("application/json", reference("EnvelopedError")),

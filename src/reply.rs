@@ -23,6 +23,10 @@ pub trait Reply: Send + 'static {
     fn content_type() -> &'static str {
         "application/json"
     }
+    /// What the body is on demand, for the OpenAPI document: text, where it isn't what [`Self::content_type`] says.
+    fn other_content_type() -> Option<&'static str> {
+        None
+    }
     /// The body's JSON schema, for the OpenAPI document.
     fn schema(generator: &mut SchemaGenerator) -> serde_json::Value;
 }

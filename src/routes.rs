@@ -54,6 +54,8 @@ pub struct Route {
     pub reply: fn(&mut SchemaGenerator) -> Value,
     /// What its answer's body is.
     pub content_type: &'static str,
+    /// What it is on demand.
+    pub other_content_type: Option<&'static str>,
     endpoint: Endpoint,
 }
 
@@ -290,6 +292,7 @@ where
         input: I::describe,
         reply: O::schema,
         content_type: O::content_type(),
+        other_content_type: O::other_content_type(),
         endpoint: Arc::new(move |app, mut call| {
             let access = Arc::clone(&access);
             Box::pin(async move {

@@ -16,3 +16,4 @@ pub mod restrictions;
 pub mod rotation;
 pub mod settlement;
 pub mod throttling;
+pub mod usage_groups;

@@ -5,6 +5,7 @@ pub mod bodies;
 pub mod invitations;
 pub mod members;
 pub mod projects;
+pub mod usage_reports;
 
 use schemars::JsonSchema;
 use serde::Serialize;

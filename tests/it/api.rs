@@ -9,3 +9,4 @@ mod organizations;
 mod project_members;
 mod projects;
 mod usage;
+mod usage_reports;

@@ -79,6 +79,7 @@ fn days_add_up_and_ranges_end_before_their_end() {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        world.clock.advance_ms(1);
         let (other, _) = world.key(&ada, &place, &json!({"name": "b"})).await;
         let mut embedding = event("e5", &key, "2026-03-02");
         embedding["model"] = json!("svc-embedding-1");
@@ -125,7 +126,7 @@ fn days_add_up_and_ranges_end_before_their_end() {
             "?start_date=yesterday",
             "?end_date=2026-02-30",
             "?group_by=hour",
-            "?group_by=day,model",
+            "?group_by=day,week",
         ] {
             let path = format!("{}/billing/usage{bad}", place.organization_path());
             let refused = world.get(&path).bearer(&ada.access_token).refused().await;

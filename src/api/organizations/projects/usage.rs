@@ -4,65 +4,71 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::ProjectScope;
-use crate::api::organizations::billing::{UsageCells, UsageQuery};
+use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report, Row, too_many, usage_file};
 use crate::app::App;
 use crate::clock::Day;
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, ProjectId};
 use crate::input::QueryOrBody;
-use crate::reply::{Enveloped, private};
 use crate::store;
+use crate::store::usage::reports;
 
-/// What a project used, day by day and key by key.
+/// What a project used, key by key.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectUsage {
     project_id: ProjectId,
     project_name: String,
     usage: Vec<ProjectUsageRow>,
-    total: UsageCells,
+    total: Cells,
 }
 
-/// One key on one day.
+/// One key in one day, week or month.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectUsageRow {
+    /// The first day of the week or month.
     date: Day,
-    api_key_id: ApiKeyId,
+    /// With the group `model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[schemars(with = "ApiKeyId")]
+    api_key_id: String,
     api_key_name: String,
     #[serde(flatten)]
-    cells: UsageCells,
+    cells: Cells,
+}
+
+impl From<Row> for ProjectUsageRow {
+    fn from(row: Row) -> Self {
+        let (date, group, cells) = (row.date, row.group, row.cells);
+        Self {
+            date,
+            model: group.model,
+            api_key_id: group.api_key_id.unwrap_or_default(),
+            api_key_name: group.api_key_name.unwrap_or_default(),
+            cells,
+        }
+    }
 }
 
 /// Days without usage are left out.
 pub async fn read(
     app: App,
     scope: ProjectScope,
-    QueryOrBody(query): QueryOrBody<UsageQuery>,
-) -> Result<Enveloped<ProjectUsage>, Error> {
+    QueryOrBody(ProjectQuery(query)): QueryOrBody<ProjectQuery>,
+) -> Result<Report<ProjectUsage>, Error> {
     let range = query.range(app.clock.now())?;
     let mut tx = app.db.read().await?;
     let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
     let project =
         store::projects::detail(&mut tx, organization_id, project_id).await?.ok_or(Code::ProjectNotFound)?;
-    let rows = store::usage::by_key_and_day(&mut tx, organization_id, project_id, range).await?;
-    let mut usage: Vec<ProjectUsageRow> = Vec::new();
-    let mut total = UsageCells::default();
-    for row in rows {
-        total.add(&row.usage)?;
-        let same =
-            |last: &&mut ProjectUsageRow| last.date == row.usage.day && last.api_key_id == row.api_key_id;
-        match usage.last_mut().filter(same) {
-            Some(last) => last.cells.add(&row.usage)?,
-            None => {
-                let mut cells = UsageCells::default();
-                cells.add(&row.usage)?;
-                usage.push(ProjectUsageRow {
-                    date: row.usage.day,
-                    api_key_id: row.api_key_id,
-                    api_key_name: row.api_key_name,
-                    cells,
-                });
-            }
-        }
-    }
-    Ok(private(ProjectUsage { project_id, project_name: project.project.name, usage, total }))
+    let days =
+        reports::of_project(&mut tx, organization_id, project_id, range, query.groups, too_many()).await?;
+    let file = || usage_file(&project_id.to_string(), range);
+    let json = |rows: Vec<Row>, total| ProjectUsage {
+        project_id,
+        project_name: project.project.name,
+        usage: rows.into_iter().map(ProjectUsageRow::from).collect(),
+        total,
+    };
+    query.report(&mut tx, organization_id, days, file, json).await
 }

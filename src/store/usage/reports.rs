@@ -1,0 +1,183 @@
+//! Reading usage back: everything is made from daily rows, nothing looks at events.
+
+use crate::catalog::Kind;
+use crate::clock::Day;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
+use crate::money::Pico;
+use crate::rules::periods::Range;
+use crate::rules::usage_groups::Groups;
+
+/// The usage of one day, kind and group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DayUsage {
+    /// UTC.
+    pub day: Day,
+    /// Chat or embeddings.
+    pub kind: Kind,
+    /// Whose use it was; what it isn't grouped by is empty.
+    pub group: Group,
+    /// Events.
+    pub requests: i64,
+    /// Tokens in.
+    pub prompt_tokens: i64,
+    /// Tokens out.
+    pub completion_tokens: i64,
+    /// At list price.
+    pub amount: Pico,
+}
+
+/// What rows of a report are told apart by, besides the time; in the order of the rows.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Group {
+    /// The model.
+    pub model: Option<String>,
+    /// The project's id.
+    pub project_id: Option<String>,
+    /// The key's id.
+    pub api_key_id: Option<String>,
+    /// The key's name, in reports of one project; a deleted key keeps its name.
+    pub api_key_name: Option<String>,
+}
+
+impl FromRow for DayUsage {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let kind: String = row.get("kind")?;
+        let whole: i64 = row.get("amount_whole")?;
+        let rest_pico: i64 = row.get("amount_rest_pico")?;
+        Ok(Self {
+            day: row.get("day")?,
+            kind: Kind::parse(&kind).ok_or_else(|| db::Error::Internal(format!("kind is {kind:?}")))?,
+            group: Group {
+                model: row.get("model")?,
+                project_id: row.get("project_id")?,
+                api_key_id: row.get("api_key_id")?,
+                api_key_name: row.get("api_key_name")?,
+            },
+            requests: row.get("requests")?,
+            prompt_tokens: row.get("prompt_tokens")?,
+            completion_tokens: row.get("completion_tokens")?,
+            amount: Pico::from_units(i128::from(whole) * PICO_PER_PART + i128::from(rest_pico)),
+        })
+    }
+}
+
+/// Amounts are summed in two parts, so that a sum past 64 bits of pico stays exact on both databases.
+const PICO_PER_PART: i128 = 1_000_000_000_000;
+
+const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
+     CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
+     CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
+     CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
+     CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
+
+/// The columns of the groups, empty where usage isn't grouped by them; and what to group by. Days billed in different months
+/// come together.
+fn grouped(groups: Groups) -> (String, String) {
+    let columns = [("model", groups.model), ("project_id", groups.project), ("api_key_id", groups.api_key)];
+    let shown = columns.map(|(column, on)| if on { column.to_owned() } else { format!("NULL AS {column}") });
+    let by = columns.iter().filter(|(_, on)| *on).map(|(column, _)| format!(", {column}"));
+    (shown.join(", "), format!("day, kind{}", by.collect::<String>()))
+}
+
+/// The statement of [`of_organization`].
+pub fn organization_text(groups: Groups) -> String {
+    let (shown, by) = grouped(groups);
+    format!(
+        "SELECT day, kind, {shown}, NULL AS api_key_name, {SUMS} FROM usage_daily
+         WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY {by} LIMIT $4"
+    )
+}
+
+/// What an organization used on each of these days, at most so many rows, in no order.
+pub async fn of_organization(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    range: Range,
+    groups: Groups,
+    most: i64,
+) -> Result<Vec<DayUsage>, db::Error> {
+    sql(organization_text(groups))
+        .bind(organization_id)
+        .bind(range.start)
+        .bind(range.end_exclusive)
+        .bind(most)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+/// The statement of [`of_project`].
+pub fn project_text(groups: Groups) -> String {
+    let (shown, by) = grouped(groups);
+    format!(
+        "SELECT d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
+                d.api_key_id AS api_key_id, COALESCE(k.name, f.name, d.api_key_id) AS api_key_name,
+                requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico
+         FROM (SELECT day, kind, {shown}, {SUMS} FROM usage_daily
+               WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4
+               GROUP BY {by} LIMIT $5) d
+         LEFT JOIN api_keys k ON k.id = d.api_key_id
+         LEFT JOIN former_api_keys f ON f.id = d.api_key_id"
+    )
+}
+
+/// What a project used on each of these days, with the names of its keys, at most so many rows, in no order.
+pub async fn of_project(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+    range: Range,
+    groups: Groups,
+    most: i64,
+) -> Result<Vec<DayUsage>, db::Error> {
+    sql(project_text(groups))
+        .bind(organization_id)
+        .bind(project_id)
+        .bind(range.start)
+        .bind(range.end_exclusive)
+        .bind(most)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+/// Everything that was ever used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Totals {
+    /// Events.
+    pub requests: i64,
+    /// Tokens in and out.
+    pub tokens: i64,
+}
+
+impl FromRow for Totals {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { requests: row.get("requests")?, tokens: row.get("tokens")? })
+    }
+}
+
+/// Of a project, from its days.
+pub const PROJECT_TOTALS: &str = "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS requests,
+     CAST(COALESCE(SUM(prompt_tokens + completion_tokens), 0) AS BIGINT) AS tokens FROM usage_daily
+     WHERE organization_id = $1 AND project_id = $2";
+
+/// Of a project.
+pub async fn project_totals(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+) -> Result<Totals, db::Error> {
+    sql(PROJECT_TOTALS).bind(organization_id).bind(project_id).heavy().one(tx).await
+}
+
+/// Of a key.
+pub async fn key_totals(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Totals, db::Error> {
+    sql("SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS requests,
+                CAST(COALESCE(SUM(prompt_tokens + completion_tokens), 0) AS BIGINT) AS tokens FROM usage_daily
+         WHERE api_key_id = $1")
+    .bind(api_key_id)
+    .heavy()
+    .one(tx)
+    .await
+}
