@@ -1,5 +1,6 @@
 //! The command line: one file a command.
 
+mod audit;
 mod audit_log;
 mod catalog;
 mod config;
@@ -41,6 +42,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Check that money and usage add up; ends with 1 when something doesn't
+    Audit(audit::Arguments),
     /// List who did what, newest first
     AuditLog(audit_log::Arguments),
     /// The keys that sign tokens
@@ -85,6 +88,7 @@ fn execute(arguments: Arguments) -> Result<(), String> {
     match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(config()?),
         Command::Migrate { json } => migrate::run(&config()?, json),
+        Command::Audit(arguments) => audit::run(config()?, &arguments),
         Command::AuditLog(arguments) => audit_log::run(config()?, arguments),
         Command::SigningKey { command } => signing_key::run(config()?, &command),
         // Where a file is only checked, no installation needs to be there, nor a good configuration.

@@ -35,7 +35,7 @@ pub use migrate::{MigrateError, Migrated};
 pub use statement::{Statement, sql};
 pub use value::{FromRow, FromValue, Row, Value};
 
-use postgres::{BEGIN, BEGIN_BEHIND, Postgres};
+use postgres::{BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres};
 use sqlite::Sqlite;
 use statement::{Answer, Want};
 
@@ -156,6 +156,18 @@ impl Db {
         }
     }
 
+    /// A handle to read with, all of whose statements see the database as it is at the first of them; writers go on meanwhile.
+    /// Each statement counts as a heavy one. Not for long: what is written meanwhile can't be tidied away.
+    pub async fn snapshot(&self) -> Result<Tx, Error> {
+        let inner = match &self.driver {
+            Driver::Sqlite(sqlite) => Inner::SqliteSnapshot(sqlite.snapshot().await?),
+            Driver::Postgres(postgres) => {
+                Inner::PostgresWrite(Box::new(postgres.begin(BEGIN_SNAPSHOT).await?))
+            }
+        };
+        Ok(self.tx(inner))
+    }
+
     /// Whether the database answers now.
     pub async fn ping(&self) -> Result<(), Error> {
         let text = match &self.driver {
@@ -223,6 +235,7 @@ pub struct Tx {
 enum Inner {
     SqliteRead(Arc<Sqlite>),
     SqliteWrite(sqlite::Transaction),
+    SqliteSnapshot(sqlite::Snapshot),
     PostgresRead(Arc<Postgres>),
     PostgresWrite(Box<postgres::Transaction>),
 }
@@ -240,7 +253,7 @@ impl Tx {
         let announces = !self.announced.is_empty();
         let _told = Told { announced: self.announced, shared: self.shared };
         match self.inner {
-            Inner::SqliteRead(_) | Inner::PostgresRead(_) => Ok(()),
+            Inner::SqliteRead(_) | Inner::SqliteSnapshot(_) | Inner::PostgresRead(_) => Ok(()),
             Inner::SqliteWrite(transaction) => transaction.commit().await,
             Inner::PostgresWrite(transaction) => transaction.commit(announces).await,
         }
@@ -259,6 +272,7 @@ impl Tx {
         self.shared.statements.fetch_add(1, Ordering::Relaxed);
         match &mut self.inner {
             Inner::SqliteRead(sqlite) => sqlite::read(sqlite, statement, want).await,
+            Inner::SqliteSnapshot(snapshot) => snapshot.run(statement, want).await,
             Inner::PostgresRead(postgres) => postgres.read(&statement, want).await,
             Inner::SqliteWrite(transaction) => {
                 // Set before and cleared after: a statement that is cancelled half way counts as failed too.

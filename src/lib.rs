@@ -9,12 +9,13 @@
 //! 5. [`api`] and [`service`] hold the handlers, laid out like the URLs; [`pages`] what people meet behind mail links.
 //! 6. [`rules`] decide, without input or output; [`store`] holds the SQL; [`db`] the two drivers.
 //! 7. [`live`] is what one replica keeps in memory; [`secrets`] is everything that must not leak.
-//! 8. [`jobs`] go on without a request; [`mail`] leaves through an outbox.
+//! 8. [`jobs`] go on without a request; [`mail`] leaves through an outbox; [`audit`] checks the books.
 //! 9. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
 
 pub mod access;
 pub mod api;
 pub mod app;
+pub mod audit;
 pub mod catalog;
 pub mod cli;
 pub mod clock;

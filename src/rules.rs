@@ -1,6 +1,7 @@
 //! What is decided: pure functions over values, no input or output.
 
 pub mod api_keys;
+pub mod audit;
 pub mod books;
 pub mod events;
 pub mod membership;

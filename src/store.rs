@@ -2,6 +2,7 @@
 //! a scope, never from a path.
 
 pub mod api_keys;
+pub mod audit;
 pub mod audit_log;
 pub mod changes;
 pub mod credits;

@@ -47,6 +47,9 @@ pub(super) const BEGIN: &str = "BEGIN";
 pub(super) const BEGIN_BEHIND: &str =
     "BEGIN; SET LOCAL lock_timeout = 200; SET LOCAL synchronous_commit = off";
 
+/// Starts one that only reads, and sees the database as it was at its first statement.
+pub(super) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
 /// One server.
 pub(super) struct Postgres {
     config: Config,

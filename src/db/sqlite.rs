@@ -84,6 +84,14 @@ impl Sqlite {
         Ok(Transaction { writer: Some(writer) })
     }
 
+    /// Opens a connection of its own that goes on reading what is there now.
+    pub(super) async fn snapshot(&self) -> Result<Snapshot, Error> {
+        let path = self.path.clone();
+        let opening = spawn_blocking(move || Connection::open_snapshot(&path));
+        let reader = opening.await.map_err(|error| Error::from_join(&error))??;
+        Ok(Snapshot { reader: Some(reader) })
+    }
+
     /// Lets readers whose file was renamed away or replaced, as by a restored backup, open the new one.
     pub(super) fn notice_replaced_file(&self) {
         let replaced = |slot: &Mutex<Option<Connection>>| match slot.try_lock() {
@@ -170,6 +178,25 @@ async fn heavy_read(sqlite: &Arc<Sqlite>, statement: Statement, want: Want) -> R
         answer.unwrap_or_else(|| Err(busy("all readers are in use")))
     });
     work.await.map_err(|error| Error::from_join(&error))?
+}
+
+/// A view of the file as it was at one moment.
+pub(super) struct Snapshot {
+    /// Away only while a blocking thread has it.
+    reader: Option<Connection>,
+}
+
+impl Snapshot {
+    pub(super) async fn run(&mut self, statement: Statement, want: Want) -> Result<Answer, Error> {
+        let mut reader = self.reader.take().ok_or_else(lost)?;
+        let work = spawn_blocking(move || {
+            let answer = reader.run(&statement, want);
+            (reader, answer)
+        });
+        let (reader, answer) = work.await.map_err(|error| Error::from_join(&error))?;
+        self.reader = Some(reader);
+        answer
+    }
 }
 
 /// The writer connection, held by one transaction. Whoever drops it, on whatever thread, leaves no

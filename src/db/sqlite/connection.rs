@@ -54,6 +54,15 @@ impl Connection {
         Ok(Self { driver, access, file, path: path.into(), generation: 0, broken: false })
     }
 
+    /// The same for reading, in a transaction that sees the file as it is now until it is closed.
+    pub(super) fn open_snapshot(path: &Path) -> Result<Self, Error> {
+        let mut reader = Self::open(path, Access::Read)?;
+        // The moment is that of the first statement that looks into the file.
+        let begun = reader.driver.execute_batch("BEGIN; SELECT COUNT(*) FROM sqlite_schema;");
+        begun.map_err(|error| reader.failed(&error))?;
+        Ok(reader)
+    }
+
     /// The driver itself, for migrations.
     pub(crate) fn driver(&mut self) -> &mut rusqlite::Connection {
         &mut self.driver

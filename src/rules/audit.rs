@@ -1,0 +1,113 @@
+//! What must hold of the books at all times, as comparisons without input or output (docs/adr/0008-the-books.md).
+
+mod books;
+mod invoices;
+mod usage;
+
+use std::fmt;
+
+use serde::Serialize;
+
+pub use books::{CreditRow, LedgerSums, MovementRow, WalletRow, credits, ledger, wallet};
+pub use invoices::{InvoiceRow, ItemRow, MonthSums, invoice, months, numbers};
+pub use usage::{DailyKey, DailyRow, EventRow, Usage, UsageSums};
+
+/// Something that isn't as it must be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Drift {
+    /// In whose books; none when it is nobody's in particular.
+    pub organization_id: Option<String>,
+    /// Which rule is broken.
+    pub what: What,
+    /// Which row, movement or month.
+    pub subject: String,
+    /// What would be right.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+/// The rules. The words never change once released.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Every organization has a wallet.
+    WalletMissing,
+    /// The entries of a movement sum to zero.
+    MovementUnbalanced,
+    /// A movement has two entries or more.
+    MovementOneSided,
+    /// The entries of a movement are in the books of the movement's organization.
+    MovementElsewhere,
+    /// What is posted to a wallet is the sum of its entries.
+    WalletPosted,
+    /// What is reserved in a wallet is the sum of its reservations.
+    WalletReserved,
+    /// A daily row adds up its events.
+    DailyUsage,
+    /// What is posted of a daily row is the whole nanos of its amount.
+    DailyPosted,
+    /// What is posted of all daily rows is what movements took from the wallet.
+    UsagePosted,
+    /// What is left of a credit is between nothing and all of it.
+    CreditRemaining,
+    /// What a wallet has lies in credits.
+    CreditsTooSmall,
+    /// Nothing is left of credits while money is owed.
+    CreditsUnused,
+    /// The items of an invoice sum to its amount.
+    InvoiceItems,
+    /// An item is its quantity times its price.
+    InvoiceItem,
+    /// An invoice is what was posted in its month less the month's discount.
+    InvoiceAmount,
+    /// Only of an open invoice something is due, and no more than it comes to.
+    InvoiceDue,
+    /// A closed month in which something was billed has one invoice, and no other month has one.
+    InvoiceMonth,
+    /// The numbers of invoices have no gaps.
+    InvoiceNumber,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The words of JSON, so that there is one set of them.
+        self.serialize(f)
+    }
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = self.organization_id.as_deref().unwrap_or("all organizations");
+        write!(
+            f,
+            "{whose}  {}  {}: expected {}, found {}",
+            self.what, self.subject, self.expected, self.found
+        )
+    }
+}
+
+/// The drift, unless both are the same.
+fn compare(
+    what: What,
+    subject: &str,
+    expected: impl fmt::Display,
+    found: impl fmt::Display,
+) -> Option<Drift> {
+    let (expected, found) = (expected.to_string(), found.to_string());
+    (expected != found).then(|| Drift {
+        organization_id: None,
+        what,
+        subject: subject.to_owned(),
+        expected,
+        found,
+    })
+}
+
+/// A sum of units in words; `None`: it is past 128 bits.
+fn shown<const SCALE: u32>(units: Option<i128>) -> String {
+    units.map_or_else(
+        || "more than 128 bits".to_owned(),
+        |units| crate::money::Decimal::<SCALE>::from_units(units).to_string(),
+    )
+}

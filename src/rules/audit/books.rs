@@ -1,0 +1,229 @@
+//! Wallets, ledger and credits.
+
+use std::collections::BTreeMap;
+
+use super::{Drift, What, compare, shown};
+use crate::clock::{MINUTE_MS, Time};
+use crate::money::Nano;
+
+/// A wallet as it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WalletRow {
+    /// What is posted.
+    pub posted: Nano,
+    /// What is reserved.
+    pub reserved: Nano,
+    /// The first month that isn't closed, since 1970-01.
+    pub open_month: i64,
+}
+
+/// A movement, and what its entries come to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MovementRow {
+    /// Its id.
+    pub id: String,
+    /// Why money moved.
+    pub kind: String,
+    /// What makes it happen once.
+    pub idempotency_key: String,
+    /// How many entries it has.
+    pub entries: i64,
+    /// How many of them are in another organization's books.
+    pub elsewhere: i64,
+    /// The sum of its entries.
+    pub sum: Nano,
+    /// What the wallet gained.
+    pub to_wallet: Nano,
+}
+
+/// What movements come to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LedgerSums {
+    /// What the wallet gained by all of them.
+    pub wallet: i128,
+    /// What it gained by usage: usually less than nothing.
+    pub usage: i128,
+    /// The discounts of months, by month as in `2026-01`.
+    pub discounts: BTreeMap<String, i128>,
+}
+
+impl LedgerSums {
+    /// Adds a movement.
+    pub fn add(&mut self, movement: &MovementRow) {
+        let to_wallet = movement.to_wallet.units();
+        self.wallet = self.wallet.saturating_add(to_wallet);
+        if movement.kind == "usage" {
+            self.usage = self.usage.saturating_add(to_wallet);
+        }
+        if let (true, Some(month)) =
+            (movement.kind == "discount", movement.idempotency_key.strip_prefix("discount:"))
+        {
+            let sum = self.discounts.entry(month.to_owned()).or_default();
+            *sum = sum.saturating_add(to_wallet);
+        }
+    }
+}
+
+/// A movement by itself.
+pub fn ledger(movement: &MovementRow) -> Vec<Drift> {
+    let mut drifts = Vec::new();
+    drifts.extend(compare(What::MovementUnbalanced, &movement.id, Nano::ZERO, movement.sum));
+    if movement.entries < 2 {
+        drifts.extend(compare(What::MovementOneSided, &movement.id, "2 entries or more", movement.entries));
+    }
+    drifts.extend(compare(What::MovementElsewhere, &movement.id, 0, movement.elsewhere));
+    drifts
+}
+
+/// A wallet beside what its entries, its reservations and the posted parts of its daily rows sum to.
+pub fn wallet(
+    wallet: Option<&WalletRow>,
+    ledger: &LedgerSums,
+    reserved: i128,
+    posted_of_usage: i128,
+) -> Vec<Drift> {
+    let mut drifts = Vec::new();
+    match wallet {
+        None => drifts.extend(compare(What::WalletMissing, "wallet", "a wallet", "none")),
+        Some(wallet) => {
+            let entries = shown::<9>(Some(ledger.wallet));
+            drifts.extend(compare(What::WalletPosted, "wallet", entries, wallet.posted));
+            drifts.extend(compare(
+                What::WalletReserved,
+                "wallet",
+                shown::<9>(Some(reserved)),
+                wallet.reserved,
+            ));
+        }
+    }
+    let debited = shown::<9>(ledger.usage.checked_neg());
+    drifts.extend(compare(What::UsagePosted, "daily rows", debited, shown::<9>(Some(posted_of_usage))));
+    drifts
+}
+
+/// What is left of a credit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreditRow {
+    /// Its id.
+    pub id: String,
+    /// What it was.
+    pub amount: Nano,
+    /// What is left of it.
+    pub remaining: Nano,
+    /// Until when.
+    pub expires_at: Option<Time>,
+}
+
+/// Clocks of servers differ: a credit that ends within a minute may be over for whoever charged the wallet.
+const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
+
+/// All credits of a wallet.
+pub fn credits(credits: &[CreditRow], posted: Nano, now: Time) -> Vec<Drift> {
+    let mut drifts = Vec::new();
+    for credit in credits.iter().filter(|one| one.remaining < Nano::ZERO || one.remaining > one.amount) {
+        let expected = format!("0 to {}", credit.amount);
+        drifts.extend(compare(What::CreditRemaining, &credit.id, expected, credit.remaining));
+    }
+    let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
+    if left < posted.units().max(0) {
+        let expected = format!("{posted} or more");
+        drifts.extend(compare(What::CreditsTooSmall, "credits", expected, shown::<9>(Some(left))));
+    }
+    if left > posted.units() {
+        let until = now.plus_ms(CLOCKS_DIFFER_MS);
+        let usable = |credit: &&CreditRow| credit.expires_at.is_none_or(|end| end > until);
+        for credit in credits.iter().filter(usable) {
+            drifts.extend(compare(What::CreditsUnused, &credit.id, Nano::ZERO, credit.remaining));
+        }
+    }
+    drifts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nano(units: i128) -> Nano {
+        Nano::from_units(units)
+    }
+
+    fn movement(kind: &str, key: &str, to_wallet: i128) -> MovementRow {
+        MovementRow {
+            id: "ltx_1".into(),
+            kind: kind.into(),
+            idempotency_key: key.into(),
+            entries: 2,
+            elsewhere: 0,
+            sum: nano(0),
+            to_wallet: nano(to_wallet),
+        }
+    }
+
+    fn words(drifts: &[Drift]) -> Vec<String> {
+        drifts.iter().map(|d| format!("{} {} {} {}", d.what, d.subject, d.expected, d.found)).collect()
+    }
+
+    #[test]
+    fn movements_balance() {
+        let good = movement("usage", "k", -5);
+        assert_eq!(ledger(&good), []);
+        let bad = MovementRow { entries: 1, elsewhere: 1, sum: nano(-5), ..good };
+        let expected = [
+            "movement_unbalanced ltx_1 0 -0.000000005",
+            "movement_one_sided ltx_1 2 entries or more 1",
+            "movement_elsewhere ltx_1 0 1",
+        ];
+        assert_eq!(words(&ledger(&bad)), expected);
+    }
+
+    #[test]
+    fn a_wallet_is_what_its_rows_sum_to() {
+        let mut sums = LedgerSums::default();
+        sums.add(&movement("credit", "credit:x", 100));
+        sums.add(&movement("usage", "k", -30));
+        sums.add(&movement("discount", "discount:2026-01", 3));
+        sums.add(&movement("credit", "discount:2026-01", 0));
+        assert_eq!((sums.wallet, sums.usage, sums.discounts["2026-01"]), (73, -30, 3));
+        let row = WalletRow { posted: nano(73), reserved: nano(7), open_month: 1 };
+        assert_eq!(wallet(Some(&row), &sums, 7, 30), []);
+        let expected = [
+            "wallet_posted wallet 0.000000073 0.000000074",
+            "wallet_reserved wallet 0.000000008 0.000000007",
+            "usage_posted daily rows 0.00000003 0.000000031",
+        ];
+        let off = WalletRow { posted: nano(74), ..row };
+        assert_eq!(words(&wallet(Some(&off), &sums, 8, 31)), expected);
+        assert_eq!(words(&wallet(None, &sums, 0, 30)), ["wallet_missing wallet a wallet none"]);
+    }
+
+    #[test]
+    fn credits_hold_what_a_wallet_has() {
+        let now = Time::from_unix_ms(1_000_000);
+        let credit = |remaining: i128, expires_at: Option<i64>| CreditRow {
+            id: format!("credit_{remaining}"),
+            amount: nano(10),
+            remaining: nano(remaining),
+            expires_at: expires_at.map(|ms| now.plus_ms(ms)),
+        };
+        let check = |rows: &[CreditRow], posted| words(&credits(rows, nano(posted), now));
+        assert!(check(&[credit(10, None), credit(3, Some(1))], 13).is_empty());
+        assert!(check(&[], 0).is_empty() && check(&[], -5).is_empty());
+        // What ran out, or may have for another clock, is nobody's to use.
+        assert!(check(&[credit(3, Some(-1)), credit(4, Some(CLOCKS_DIFFER_MS))], -5).is_empty());
+        assert_eq!(
+            check(&[credit(4, Some(CLOCKS_DIFFER_MS + 1))], -5),
+            ["credits_unused credit_4 0 0.000000004"]
+        );
+        assert_eq!(
+            check(&[credit(3, None)], 5),
+            ["credits_too_small credits 0.000000005 or more 0.000000003"]
+        );
+        assert_eq!(
+            check(&[credit(11, None), credit(-1, None)], 10),
+            [
+                "credit_remaining credit_11 0 to 0.00000001 0.000000011",
+                "credit_remaining credit_-1 0 to 0.00000001 -0.000000001"
+            ]
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! Invoices, their items and their numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::usage::shown_month;
+use super::{Drift, LedgerSums, What, compare, shown};
+use crate::clock::Month;
+use crate::money::{Nano, Pico};
+
+/// An invoice as it is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InvoiceRow {
+    /// Its id.
+    pub id: String,
+    /// Which month it is for.
+    pub month: Month,
+    /// What it comes to.
+    pub amount: Nano,
+    /// What is due of it.
+    pub due: Nano,
+    /// Where it stands.
+    pub status: String,
+}
+
+/// A line of an invoice as it is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ItemRow {
+    /// Of which invoice.
+    pub invoice_id: String,
+    /// Which line.
+    pub position: i64,
+    /// How many.
+    pub quantity: i64,
+    /// What one costs, as a decimal.
+    pub unit_price: String,
+    /// What all cost, as a decimal.
+    pub amount: String,
+}
+
+/// An invoice and its lines.
+pub fn invoice(invoice: &InvoiceRow, items: &[ItemRow]) -> Vec<Drift> {
+    let mut drifts = Vec::new();
+    let mut sum = Some(Pico::ZERO);
+    for item in items.iter().filter(|item| item.invoice_id == invoice.id) {
+        let amount = Pico::parse(&item.amount);
+        let product = Pico::parse(&item.unit_price).and_then(|price| price.checked_mul(item.quantity));
+        let subject = format!("{} line {}", invoice.id, item.position);
+        let expected = match product {
+            Some(product) => product.to_string(),
+            None => format!("{} × {}", item.quantity, item.unit_price),
+        };
+        // Both may be written with zeros at their end.
+        let found = amount.map_or_else(|| item.amount.clone(), |amount| amount.to_string());
+        drifts.extend(compare(What::InvoiceItem, &subject, expected, found));
+        sum = sum.zip(amount).and_then(|(sum, amount)| sum.checked_add(amount));
+    }
+    let found = shown::<12>(sum.map(Pico::units));
+    drifts.extend(compare(What::InvoiceItems, &invoice.id, invoice.amount, found));
+    let (due, amount) = (invoice.due, invoice.amount);
+    if invoice.status != "open" {
+        let expected = format!("0 ({})", invoice.status);
+        let found = format!("{due} ({})", invoice.status);
+        drifts.extend(compare(What::InvoiceDue, &invoice.id, expected, found));
+    } else if due <= Nano::ZERO || due > amount {
+        drifts.extend(compare(What::InvoiceDue, &invoice.id, format!("more than 0, up to {amount}"), due));
+    }
+    drifts
+}
+
+/// What was posted in each month, and the first that isn't closed.
+#[derive(Clone, Copy, Debug)]
+pub struct MonthSums<'a> {
+    /// By the month in which it is billed.
+    pub posted: &'a BTreeMap<Month, i128>,
+    /// All movements.
+    pub ledger: &'a LedgerSums,
+    /// Since 1970-01; none without a wallet.
+    pub open_month: Option<i64>,
+}
+
+/// All invoices of an organization beside what was billed in each month.
+pub fn months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
+    let mut drifts = Vec::new();
+    let mut seen = BTreeSet::new();
+    let is_closed = |month: &Month| sums.open_month.is_some_and(|open| month.unix_months() < open);
+    for invoice in invoices {
+        let month = invoice.month;
+        let subject = format!("{} of {month}", invoice.id);
+        let discount = sums.ledger.discounts.get(&month.to_string()).copied().unwrap_or_default();
+        let posted = sums.posted.get(&month).copied().unwrap_or_default();
+        let expected = shown::<9>(posted.checked_sub(discount));
+        drifts.extend(compare(What::InvoiceAmount, &subject, expected, invoice.amount));
+        if !seen.insert(month) {
+            drifts.extend(compare(What::InvoiceMonth, &subject, "one invoice", "another one before it"));
+        }
+        if sums.open_month.is_some() && !is_closed(&month) {
+            drifts.extend(compare(What::InvoiceMonth, &subject, "no invoice of an open month", "one"));
+        }
+    }
+    let billed = sums.posted.iter().filter(|(month, posted)| is_closed(month) && **posted != 0);
+    for (month, posted) in billed.filter(|(month, _)| !seen.contains(month)) {
+        let expected = format!("an invoice over {}", shown_month(*posted));
+        drifts.extend(compare(What::InvoiceMonth, &month.to_string(), expected, "none"));
+    }
+    drifts
+}
+
+/// The numbers of all invoices: how many there are, the first and the last, and the last that was given.
+pub fn numbers(count: i64, first: Option<i64>, last: Option<i64>, given: i64) -> Vec<Drift> {
+    let found = match (first, last) {
+        (Some(first), Some(last)) => format!("{count} numbers from {first} to {last}"),
+        _ => "no numbers".to_owned(),
+    };
+    let expected =
+        if given == 0 { "no numbers".to_owned() } else { format!("{given} numbers from 1 to {given}") };
+    compare(What::InvoiceNumber, "invoices", expected, found).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(status: &str, amount: i128, due: i128) -> InvoiceRow {
+        InvoiceRow {
+            id: "invoice_1".into(),
+            month: Month::from_unix_months(672),
+            amount: Nano::from_units(amount),
+            due: Nano::from_units(due),
+            status: status.into(),
+        }
+    }
+
+    fn item(position: i64, quantity: i64, unit_price: &str, amount: &str) -> ItemRow {
+        let (unit_price, amount) = (unit_price.into(), amount.into());
+        ItemRow { invoice_id: "invoice_1".into(), position, quantity, unit_price, amount }
+    }
+
+    fn words(drifts: &[Drift]) -> Vec<String> {
+        drifts.iter().map(|d| format!("{} {} {} {}", d.what, d.subject, d.expected, d.found)).collect()
+    }
+
+    #[test]
+    fn items_sum_to_the_amount_exactly() {
+        let items =
+            [item(1, 3, "0.5", "1.50"), item(2, 1, "-0.25", "-0.25"), item(3, 1, "0.0000000000", "0")];
+        assert_eq!(invoice(&row("paid", 1_250_000_000, 0), &items), []);
+        let off = [item(1, 3, "0.5", "1.5"), item(2, 1, "-0.000000000001", "-0.000000000001")];
+        assert_eq!(
+            words(&invoice(&row("paid", 1_500_000_000, 0), &off)),
+            ["invoice_items invoice_1 1.5 1.499999999999"]
+        );
+        assert_eq!(
+            words(&invoice(&row("paid", 2_000_000_000, 0), &[item(1, 3, "0.5", "2")])),
+            ["invoice_item invoice_1 line 1 1.5 2"]
+        );
+        let unreadable = words(&invoice(&row("paid", 0, 0), &[item(1, 3, "half", "x")]));
+        assert_eq!(unreadable[0], "invoice_item invoice_1 line 1 3 × half x");
+    }
+
+    #[test]
+    fn only_open_invoices_have_something_due() {
+        let items = [item(1, 1, "0.000000005", "0.000000005")];
+        let check = |status, due| words(&invoice(&row(status, 5, due), &items)).join(" ");
+        assert!(check("open", 5).is_empty() && check("open", 1).is_empty() && check("void", 0).is_empty());
+        assert_eq!(check("paid", 1), "invoice_due invoice_1 0 (paid) 0.000000001 (paid)");
+        assert_eq!(check("open", 0), "invoice_due invoice_1 more than 0, up to 0.000000005 0");
+        assert!(check("open", 6).starts_with("invoice_due"));
+    }
+
+    #[test]
+    fn closed_months_have_their_invoice_and_no_others() {
+        let month = Month::from_unix_months(672);
+        let mut ledger = LedgerSums::default();
+        ledger.discounts.insert("2026-01".to_owned(), 2);
+        let check = |invoices: &[InvoiceRow], posted: i128, open_month| {
+            let posted = BTreeMap::from([(month, posted), (month.plus(1), 9)]);
+            words(&months(
+                invoices,
+                MonthSums { posted: &posted, ledger: &ledger, open_month: Some(open_month) },
+            ))
+        };
+        assert!(check(&[row("void", 5, 0)], 7, 673).is_empty());
+        assert!(check(&[], 0, 673).is_empty() && check(&[], 7, 672).is_empty());
+        assert_eq!(
+            check(&[row("paid", 5, 0)], 8, 673),
+            ["invoice_amount invoice_1 of 2026-01 0.000000006 0.000000005"]
+        );
+        assert_eq!(check(&[], 7, 673), ["invoice_month 2026-01 an invoice over 0.000000007 none"]);
+        assert_eq!(
+            check(&[row("paid", 5, 0)], 7, 672),
+            ["invoice_month invoice_1 of 2026-01 no invoice of an open month one"]
+        );
+        let twice = [row("paid", 5, 0), row("paid", 5, 0)];
+        assert_eq!(
+            check(&twice, 7, 673),
+            ["invoice_month invoice_1 of 2026-01 one invoice another one before it"]
+        );
+    }
+
+    #[test]
+    fn numbers_have_no_gaps() {
+        assert!(numbers(0, None, None, 0).is_empty() && numbers(3, Some(1), Some(3), 3).is_empty());
+        for (count, first, last, given) in [
+            (2, Some(1), Some(3), 3),
+            (3, Some(2), Some(4), 3),
+            (3, Some(1), Some(3), 4),
+            (0, None, None, 1),
+            (1, Some(1), Some(1), 0),
+        ] {
+            assert_eq!(numbers(count, first, last, given).len(), 1, "{count} {given}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What the audit reads: the books of one organization, in slices, so that no statement takes long. Meant for a
+//! snapshot, where all of them see the same moment.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::money::{Nano, Pico};
+use crate::rules::audit::{
+    CreditRow, DailyKey, DailyRow, EventRow, InvoiceRow, ItemRow, MovementRow, UsageSums, WalletRow,
+};
+
+/// The organization that comes after this one by id, of all that have anything in the books, a deleted one too.
+pub const NEXT: &str = "SELECT MIN(id) AS id FROM (
+         SELECT MIN(id) AS id FROM organizations WHERE id > $1
+         UNION ALL SELECT MIN(organization_id) FROM wallets WHERE organization_id > $1
+         UNION ALL SELECT MIN(organization_id) FROM ledger_transactions WHERE organization_id > $1
+         UNION ALL SELECT MIN(organization_id) FROM credits WHERE organization_id > $1
+         UNION ALL SELECT MIN(organization_id) FROM reservations WHERE organization_id > $1
+         UNION ALL SELECT MIN(organization_id) FROM usage_daily WHERE organization_id > $1
+         UNION ALL SELECT MIN(organization_id) FROM usage_events WHERE organization_id > $1
+         UNION ALL SELECT MIN(organization_id) FROM invoices WHERE organization_id > $1) nearest";
+
+/// Runs [`NEXT`]. Ids are taken as they stand there: a malformed one is somebody's books too.
+pub async fn next_organization(tx: &mut Tx, after: &str) -> Result<Option<String>, db::Error> {
+    let (next,): (Option<String>,) = sql(NEXT).bind(after).one(tx).await?;
+    Ok(next)
+}
+
+impl FromRow for WalletRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            posted: row.get("posted_nano")?,
+            reserved: row.get("reserved_nano")?,
+            open_month: row.get("open_month")?,
+        })
+    }
+}
+
+/// The wallet.
+pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletRow>, db::Error> {
+    sql("SELECT posted_nano, reserved_nano, open_month FROM wallets WHERE organization_id = $1")
+        .bind(organization_id)
+        .optional(tx)
+        .await
+}
+
+/// How many reservations there are, and what they come to.
+pub async fn reserved(tx: &mut Tx, organization_id: &str) -> Result<(i64, Nano), db::Error> {
+    sql("SELECT COUNT(*), CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM reservations WHERE organization_id = $1")
+        .bind(organization_id)
+        .heavy()
+        .one(tx)
+        .await
+}
+
+impl FromRow for MovementRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            kind: row.get("kind")?,
+            idempotency_key: row.get("idempotency_key")?,
+            entries: row.get("entries")?,
+            elsewhere: row.get("elsewhere")?,
+            sum: row.get("sum_nano")?,
+            to_wallet: row.get("to_wallet_nano")?,
+        })
+    }
+}
+
+/// Movements in the order of their keys, from after this one on.
+pub const MOVEMENTS: &str = "SELECT t.id AS id, t.kind AS kind, t.idempotency_key AS idempotency_key,
+         COUNT(e.account) AS entries,
+         CAST(COALESCE(SUM(CASE WHEN e.organization_id <> $1 THEN 1 ELSE 0 END), 0) AS BIGINT) AS elsewhere,
+         CAST(COALESCE(SUM(e.amount_nano), 0) AS BIGINT) AS sum_nano,
+         CAST(COALESCE(SUM(CASE WHEN e.account = 'wallet' THEN e.amount_nano ELSE 0 END), 0) AS BIGINT) AS to_wallet_nano
+     FROM (SELECT id, kind, idempotency_key FROM ledger_transactions
+           WHERE organization_id = $1 AND idempotency_key > $2 ORDER BY idempotency_key LIMIT $3) t
+     LEFT JOIN ledger_entries e ON e.transaction_id = t.id
+     GROUP BY t.id, t.kind, t.idempotency_key ORDER BY t.idempotency_key";
+
+/// Runs [`MOVEMENTS`].
+pub async fn movements(
+    tx: &mut Tx,
+    organization_id: &str,
+    after: &str,
+    most: i64,
+) -> Result<Vec<MovementRow>, db::Error> {
+    sql(MOVEMENTS).bind(organization_id).bind(after).bind(most).heavy().all(tx).await
+}
+
+/// The part of a row that both daily rows and events have; the day is read by whom it is for.
+fn daily_key(row: &Row, day: crate::clock::Day) -> Result<DailyKey, db::Error> {
+    Ok(DailyKey {
+        project_id: row.get("project_id")?,
+        day,
+        api_key_id: row.get("api_key_id")?,
+        model: row.get("model")?,
+        price_version: row.get("price_version")?,
+        kind: row.get("kind")?,
+    })
+}
+
+fn sums(row: &Row, requests: i64) -> Result<UsageSums, db::Error> {
+    let (prompt, completion): (i64, i64) = (row.get("prompt_tokens")?, row.get("completion_tokens")?);
+    let amount_pico: i64 = row.get("amount_pico")?;
+    Ok(UsageSums {
+        requests: requests.into(),
+        prompt_tokens: prompt.into(),
+        completion_tokens: completion.into(),
+        amount: Pico::from_units(amount_pico.into()),
+    })
+}
+
+impl FromRow for DailyRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            key: daily_key(row, row.get("day")?)?,
+            month: row.get("month")?,
+            sums: sums(row, row.get("requests")?)?,
+            posted: row.get("posted_nano")?,
+        })
+    }
+}
+
+/// Daily rows in the order of their key, from after this one on.
+pub const DAILY: &str = "SELECT project_id, day, api_key_id, model, price_version, kind, month,
+         requests, prompt_tokens, completion_tokens, amount_pico, posted_nano
+     FROM usage_daily
+     WHERE organization_id = $1
+       AND (project_id, day, api_key_id, model, price_version, kind, month) > ($2, $3, $4, $5, $6, $7, $8)
+     ORDER BY project_id, day, api_key_id, model, price_version, kind, month LIMIT $9";
+
+/// Runs [`DAILY`]; without a row to come after, from the first on.
+pub async fn daily(
+    tx: &mut Tx,
+    organization_id: &str,
+    after: Option<&DailyRow>,
+    most: i64,
+) -> Result<Vec<DailyRow>, db::Error> {
+    let key = after.map(|row| &row.key);
+    let text = |of: fn(&DailyKey) -> &str| key.map(of).unwrap_or_default().to_owned();
+    sql(DAILY)
+        .bind(organization_id)
+        .bind(text(|key| &key.project_id))
+        .bind(key.map_or(i64::MIN, |key| key.day.unix_days()))
+        .bind(text(|key| &key.api_key_id))
+        .bind(text(|key| &key.model))
+        .bind(key.map_or(i64::MIN, |key| key.price_version))
+        .bind(text(|key| &key.kind))
+        .bind(after.map_or(i64::MIN, |row| row.month.unix_months()))
+        .bind(most)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+impl FromRow for EventRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let occurred_at: Time = row.get("occurred_at")?;
+        Ok(Self {
+            source: row.get("source")?,
+            event_id: row.get("event_id")?,
+            // A correction happened when what it corrects did, and is no request of its own.
+            key: daily_key(row, occurred_at.day())?,
+            sums: sums(row, row.get("requests")?)?,
+        })
+    }
+}
+
+/// Events in the order of their key, from after this one on.
+pub const EVENTS: &str =
+    "SELECT source, event_id, project_id, occurred_at, api_key_id, model, price_version, kind,
+         CAST(CASE WHEN corrects IS NULL THEN 1 ELSE 0 END AS BIGINT) AS requests,
+         prompt_tokens, completion_tokens, amount_pico
+     FROM usage_events WHERE organization_id = $1 AND (source, event_id) > ($2, $3)
+     ORDER BY source, event_id LIMIT $4";
+
+/// Runs [`EVENTS`].
+pub async fn events(
+    tx: &mut Tx,
+    organization_id: &str,
+    after: Option<&EventRow>,
+    most: i64,
+) -> Result<Vec<EventRow>, db::Error> {
+    sql(EVENTS)
+        .bind(organization_id)
+        .bind(after.map(|event| event.source.as_str()).unwrap_or_default())
+        .bind(after.map(|event| event.event_id.as_str()).unwrap_or_default())
+        .bind(most)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+impl FromRow for CreditRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            amount: row.get("amount_nano")?,
+            remaining: row.get("remaining_nano")?,
+            expires_at: row.get("expires_at")?,
+        })
+    }
+}
+
+/// All credits.
+pub async fn credits(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditRow>, db::Error> {
+    sql("SELECT id, amount_nano, remaining_nano, expires_at FROM credits WHERE organization_id = $1 ORDER BY id")
+        .bind(organization_id)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+impl FromRow for InvoiceRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            month: row.get("month")?,
+            amount: row.get("amount_nano")?,
+            due: row.get("due_nano")?,
+            status: row.get("status")?,
+        })
+    }
+}
+
+/// All invoices, by month.
+pub async fn invoices(tx: &mut Tx, organization_id: &str) -> Result<Vec<InvoiceRow>, db::Error> {
+    sql("SELECT id, month, amount_nano, due_nano, status FROM invoices WHERE organization_id = $1 ORDER BY month, id")
+        .bind(organization_id)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+impl FromRow for ItemRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            invoice_id: row.get("invoice_id")?,
+            position: row.get("position")?,
+            quantity: row.get("quantity")?,
+            unit_price: row.get("unit_price")?,
+            amount: row.get("amount")?,
+        })
+    }
+}
+
+/// The lines of all invoices.
+pub async fn invoice_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
+    sql("SELECT i.invoice_id AS invoice_id, i.position AS position, i.quantity AS quantity,
+                i.unit_price AS unit_price, i.amount AS amount
+         FROM invoices v JOIN invoice_items i ON i.invoice_id = v.id
+         WHERE v.organization_id = $1 ORDER BY i.invoice_id, i.position")
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await
+}
+
+/// The numbers of all invoices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Numbers {
+    /// How many there are.
+    pub count: i64,
+    /// The smallest.
+    pub first: Option<i64>,
+    /// The largest.
+    pub last: Option<i64>,
+    /// The last that was given.
+    pub given: i64,
+}
+
+impl FromRow for Numbers {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            count: row.get("count")?,
+            first: row.get("first")?,
+            last: row.get("last")?,
+            given: row.get("given")?,
+        })
+    }
+}
+
+/// The numbers of all invoices.
+pub async fn numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
+    sql("SELECT COUNT(*) AS count, MIN(number) AS first, MAX(number) AS last,
+                COALESCE((SELECT last FROM sequences WHERE name = 'invoices'), 0) AS given FROM invoices")
+    .heavy()
+    .one(tx)
+    .await
+}
+
+/// Events from before this time may be gone.
+pub async fn events_gone_before(tx: &mut Tx) -> Result<Time, db::Error> {
+    let (before,): (Time,) = sql("SELECT usage_events_before FROM retention").one(tx).await?;
+    Ok(before)
+}
