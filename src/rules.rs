@@ -3,7 +3,10 @@
 pub mod api_keys;
 pub mod audit;
 pub mod books;
+pub mod currencies;
+pub mod discounts;
 pub mod events;
+pub mod invoicing;
 pub mod membership;
 pub mod naming;
 pub mod password;

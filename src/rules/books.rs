@@ -82,8 +82,9 @@ pub fn charge(credits: &[Credit], amount: Nano, now: Time) -> Vec<(CreditId, Nan
     let mut changed = Vec::new();
     for credit in usable {
         let taken = due.min(credit.remaining.units());
+        // Nothing is left of it, or nothing is due any more.
         if taken <= 0 {
-            break;
+            continue;
         }
         due -= taken;
         changed.push((credit.id, Nano::from_units(credit.remaining.units() - taken)));
