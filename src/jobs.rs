@@ -1,6 +1,8 @@
-//! What goes on without a request: changes of other replicas are followed, mail leaves, and what has been forgotten is
-//! cleaned away.
+//! What goes on without a request: changes of other replicas are followed, mail leaves, what has been forgotten is
+//! cleaned away, and the books are kept.
 
+pub mod billing;
+pub mod leases;
 pub mod outbox;
 pub mod reservations;
 pub mod sweep;
@@ -27,7 +29,8 @@ pub async fn run(app: App) {
         note_uses(&app),
         expire_reservations(&app),
         clean(&app),
-        reload_catalog(&app)
+        reload_catalog(&app),
+        keep_books(&app)
     );
 }
 
@@ -114,6 +117,20 @@ async fn clean(app: &App) {
             && let Err(error) = sweep::sweep(app).await
         {
             tracing::warn!("sweep: {error}");
+        }
+    }
+}
+
+/// Looks once a minute whether a month is to be closed or a credit's time is over.
+async fn keep_books(app: &App) {
+    let lease = leases::Lease::new("billing", &app.random);
+    let mut ticks = tokio::time::interval(Duration::from_secs(60));
+    loop {
+        ticks.tick().await;
+        if app.is_ready()
+            && let Err(error) = billing::run_due(app, &lease).await
+        {
+            tracing::warn!("billing: {error}");
         }
     }
 }

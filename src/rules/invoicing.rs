@@ -19,6 +19,37 @@ pub fn last_closable(now: Time) -> Month {
     now.plus_ms(-GRACE_MS).day().month().plus(-1)
 }
 
+/// Where an invoice stands (decisions, section 5). Drafts are never stored, because an invoice is made when its month closes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// Not made yet.
+    Draft,
+    /// Something is due.
+    Open,
+    /// Nothing is due any more.
+    Paid,
+    /// Taken back.
+    Void,
+    /// Given up.
+    Uncollectible,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Draft, Self::Open, Self::Paid, Self::Void, Self::Uncollectible];
+
+    /// The word in JSON and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::Open => "open",
+            Self::Paid => "paid",
+            Self::Void => "void",
+            Self::Uncollectible => "uncollectible",
+        }
+    }
+}
+
 /// What an organization used of a model on a day at one price, as it is billed in a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Used {

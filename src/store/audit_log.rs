@@ -63,11 +63,21 @@ pub enum Action {
     SigningKeyRotated,
     /// Every server was told to read its catalog file again.
     CatalogReloadOrdered,
+    /// Money came into a wallet.
+    CreditAdded,
+    /// What was left of a credit ran out.
+    CreditExpired,
+    /// A month was closed with an invoice.
+    InvoiceCreated,
+    /// Nothing is due of an invoice any more.
+    InvoicePaid,
+    /// An invoice was taken back.
+    InvoiceVoided,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 32] = [
         Self::UserRegistered,
         Self::EmailVerified,
         Self::SessionStarted,
@@ -95,6 +105,11 @@ impl Action {
         Self::SigningKeyCreated,
         Self::SigningKeyRotated,
         Self::CatalogReloadOrdered,
+        Self::CreditAdded,
+        Self::CreditExpired,
+        Self::InvoiceCreated,
+        Self::InvoicePaid,
+        Self::InvoiceVoided,
     ];
 
     /// The word in the trail.
@@ -127,6 +142,11 @@ impl Action {
             Self::SigningKeyCreated => "signing_key.created",
             Self::SigningKeyRotated => "signing_key.rotated",
             Self::CatalogReloadOrdered => "catalog.reload_ordered",
+            Self::CreditAdded => "credit.added",
+            Self::CreditExpired => "credit.expired",
+            Self::InvoiceCreated => "invoice.created",
+            Self::InvoicePaid => "invoice.paid",
+            Self::InvoiceVoided => "invoice.voided",
         }
     }
 }

@@ -86,3 +86,39 @@ pub async fn expire(tx: &mut Tx, id: CreditId, now: Time) -> Result<(), db::Erro
         .await?;
     Ok(())
 }
+
+/// One credit, and whose it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expiring {
+    /// The credit.
+    pub id: CreditId,
+    /// Whose wallet it is in.
+    pub organization_id: OrganizationId,
+}
+
+impl FromRow for Expiring {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { id: row.get("id")?, organization_id: row.get("organization_id")? })
+    }
+}
+
+/// Credits whose time is over and of which something is left, by id from after this one on.
+pub async fn expiring(
+    tx: &mut Tx,
+    now: Time,
+    after: Option<CreditId>,
+    most: i64,
+) -> Result<Vec<Expiring>, db::Error> {
+    sql("SELECT id, organization_id FROM credits
+         WHERE expires_at <= $1 AND remaining_nano > 0 AND id > $2 ORDER BY id LIMIT $3")
+    .bind(now)
+    .bind(after.map(|id| id.to_string()).unwrap_or_default())
+    .bind(most)
+    .all(tx)
+    .await
+}
+
+/// One credit. The wallet must be locked when it is about to change.
+pub async fn get(tx: &mut Tx, id: CreditId) -> Result<Option<Credit>, db::Error> {
+    sql(format!("SELECT {COLUMNS} FROM credits WHERE id = $1")).bind(id).optional(tx).await
+}

@@ -1,7 +1,156 @@
-//! Invoices: what was billed in a month.
+//! Invoices: what was billed in a month, once an organization.
 
-use crate::db::{self, Tx, sql};
-use crate::ids::OrganizationId;
+use crate::clock::{Month, Time};
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{InvoiceId, OrganizationId};
+use crate::money::{Nano, Pico};
+use crate::rules::invoicing::{Item, ItemKind, Status};
+use crate::store::Page;
+use crate::store::wallets::nano;
+
+/// A row of `invoices`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Invoice {
+    /// Primary key.
+    pub id: InvoiceId,
+    /// Counted through all organizations, without gaps.
+    pub number: i64,
+    /// Whose it is.
+    pub organization_id: OrganizationId,
+    /// What they were called when it was made.
+    pub organization_name: String,
+    /// What it is for.
+    pub month: Month,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// What it comes to.
+    pub amount: Nano,
+    /// What the wallet didn't have, and hasn't got since.
+    pub due: Nano,
+    /// Where it stands.
+    pub status: Status,
+    /// When it was made.
+    pub finalized_at: Time,
+    /// Since when nothing is due.
+    pub paid_at: Option<Time>,
+    /// When it was taken back.
+    pub voided_at: Option<Time>,
+}
+
+impl FromRow for Invoice {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let status: String = row.get("status")?;
+        let known = Status::ALL.into_iter().find(|known| known.as_str() == status);
+        Ok(Self {
+            id: row.get("id")?,
+            number: row.get("number")?,
+            organization_id: row.get("organization_id")?,
+            organization_name: row.get("organization_name")?,
+            month: row.get("month")?,
+            currency: row.get("currency")?,
+            amount: row.get("amount_nano")?,
+            due: row.get("due_nano")?,
+            status: known.ok_or_else(|| db::Error::Internal(format!("an invoice's status is {status:?}")))?,
+            finalized_at: row.get("finalized_at")?,
+            paid_at: row.get("paid_at")?,
+            voided_at: row.get("voided_at")?,
+        })
+    }
+}
+
+/// A line of an invoice, and of which.
+struct ItemRow {
+    invoice_id: InvoiceId,
+    item: Item,
+}
+
+impl FromRow for ItemRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let kind: String = row.get("kind")?;
+        let known = ItemKind::ALL.into_iter().find(|known| known.as_str() == kind);
+        let pico = |column: &str| -> Result<Pico, db::Error> {
+            let text: String = row.get(column)?;
+            Pico::parse(&text).ok_or_else(|| db::Error::Internal(format!("{column} is {text:?}")))
+        };
+        let item = Item {
+            kind: known.ok_or_else(|| db::Error::Internal(format!("an item's kind is {kind:?}")))?,
+            description: row.get("description")?,
+            quantity: row.get("quantity")?,
+            unit_price: pico("unit_price")?,
+            amount: pico("amount")?,
+        };
+        Ok(Self { invoice_id: row.get("invoice_id")?, item })
+    }
+}
+
+/// The next number. It is taken until this transaction ends, so it should be the last thing in it; who rolls back gives it
+/// back.
+pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
+    let (number,): (i64,) =
+        sql("UPDATE sequences SET last = last + 1 WHERE name = 'invoices' RETURNING last").one(tx).await?;
+    Ok(number)
+}
+
+/// Adds an invoice with its lines.
+pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<(), db::Error> {
+    sql("INSERT INTO invoices (id, number, organization_id, organization_name, month, currency, amount_nano, due_nano,
+                               status, finalized_at, paid_at, voided_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
+    .bind(invoice.id)
+    .bind(invoice.number)
+    .bind(invoice.organization_id)
+    .bind(invoice.organization_name.as_str())
+    .bind(invoice.month)
+    .bind(invoice.currency.as_str())
+    .bind(nano(invoice.amount)?)
+    .bind(nano(invoice.due)?)
+    .bind(invoice.status.as_str())
+    .bind(invoice.finalized_at)
+    .bind(invoice.paid_at)
+    .bind(invoice.voided_at)
+    .execute(tx)
+    .await?;
+    for (position, item) in (1_i64..).zip(items) {
+        sql("INSERT INTO invoice_items (invoice_id, position, kind, description, quantity, unit_price, amount)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)")
+        .bind(invoice.id)
+        .bind(position)
+        .bind(item.kind.as_str())
+        .bind(item.description.as_str())
+        .bind(item.quantity)
+        .bind(item.unit_price.to_string())
+        .bind(item.amount.to_string())
+        .execute(tx)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Writes what is due of an invoice, and where it stands by that. The wallet must be locked.
+pub async fn set_status(tx: &mut Tx, invoice: &Invoice) -> Result<(), db::Error> {
+    sql("UPDATE invoices SET due_nano = $2, status = $3, paid_at = $4, voided_at = $5 WHERE id = $1")
+        .bind(invoice.id)
+        .bind(nano(invoice.due)?)
+        .bind(invoice.status.as_str())
+        .bind(invoice.paid_at)
+        .bind(invoice.voided_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// One invoice.
+pub async fn get(tx: &mut Tx, id: InvoiceId) -> Result<Option<Invoice>, db::Error> {
+    sql("SELECT * FROM invoices WHERE id = $1").bind(id).optional(tx).await
+}
+
+/// The invoices of an organization that wait for money, the oldest first.
+pub async fn open(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Invoice>, db::Error> {
+    sql("SELECT * FROM invoices WHERE organization_id = $1 AND status = 'open' ORDER BY month")
+        .bind(organization_id)
+        .all(tx)
+        .await
+}
 
 /// How many invoices of an organization wait for money.
 pub async fn open_count(tx: &mut Tx, organization_id: OrganizationId) -> Result<i64, db::Error> {
@@ -11,4 +160,65 @@ pub async fn open_count(tx: &mut Tx, organization_id: OrganizationId) -> Result<
             .one(tx)
             .await?;
     Ok(count)
+}
+
+/// The invoices of an organization, the newest month first.
+pub const LIST: &str =
+    "SELECT * FROM invoices WHERE organization_id = $1 AND ($2 = '' OR status = $2) AND status <> 'draft'
+     ORDER BY month DESC LIMIT $3 OFFSET $4";
+
+/// One page of them, only those that stand at `status`, when one is given.
+pub async fn list(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    status: Option<Status>,
+    page: Page,
+) -> Result<Vec<Invoice>, db::Error> {
+    sql(LIST)
+        .bind(organization_id)
+        .bind(status.map_or("", Status::as_str))
+        .bind(page.page_size)
+        .bind(page.offset())
+        .all(tx)
+        .await
+}
+
+/// How many there are.
+pub async fn count(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    status: Option<Status>,
+) -> Result<i64, db::Error> {
+    let (count,): (i64,) = sql("SELECT COUNT(*) FROM invoices
+         WHERE organization_id = $1 AND ($2 = '' OR status = $2) AND status <> 'draft'")
+    .bind(organization_id)
+    .bind(status.map_or("", Status::as_str))
+    .one(tx)
+    .await?;
+    Ok(count)
+}
+
+/// The lines of each of these invoices of an organization, in their order.
+pub async fn items(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    invoices: &[Invoice],
+) -> Result<Vec<Vec<Item>>, db::Error> {
+    let months = || invoices.iter().map(|invoice| invoice.month);
+    let (Some(first), Some(last)) = (months().min(), months().max()) else {
+        return Ok(Vec::new());
+    };
+    // A page is a run of months: one range of the index, in which a filter by status leaves a few out.
+    let rows: Vec<ItemRow> = sql("SELECT i.* FROM invoices v JOIN invoice_items i ON i.invoice_id = v.id
+         WHERE v.organization_id = $1 AND v.month >= $2 AND v.month <= $3 ORDER BY i.invoice_id, i.position")
+    .bind(organization_id)
+    .bind(first)
+    .bind(last)
+    .all(tx)
+    .await?;
+    let of = |invoice: &Invoice| {
+        let mine = rows.iter().filter(|row| row.invoice_id == invoice.id);
+        mine.map(|row| row.item.clone()).collect()
+    };
+    Ok(invoices.iter().map(of).collect())
 }

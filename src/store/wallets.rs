@@ -111,6 +111,16 @@ pub async fn keep_name(tx: &mut Tx, organization_id: OrganizationId, name: &str)
     Ok(())
 }
 
+/// What an organization is called, or was when it was deleted; `None` without a wallet.
+pub async fn owner_name(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<String>, db::Error> {
+    let name: Option<(String,)> = sql("SELECT COALESCE(o.name, w.former_name, w.organization_id)
+         FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id WHERE w.organization_id = $1")
+    .bind(organization_id)
+    .optional(tx)
+    .await?;
+    Ok(name.map(|(name,)| name))
+}
+
 /// An amount as the databases hold it.
 ///
 /// # Errors

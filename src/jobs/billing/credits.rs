@@ -1,0 +1,194 @@
+//! Credits: added by an operator, ended by time.
+
+use crate::access::Trail;
+use crate::app::App;
+use crate::clock::Time;
+use crate::error::Error;
+use crate::ids::{LedgerTransactionId, OrganizationId};
+use crate::money::Nano;
+use crate::rules::books::{Credit, Source};
+use crate::rules::currencies;
+use crate::store;
+use crate::store::audit_log::Action;
+use crate::store::credits::Expiring;
+use crate::store::ledger::{Account, Movement, Transfer};
+use crate::store::wallets::Wallet;
+
+use super::deposits::{Deposit, Depositing};
+use super::{Refusal, stops_everything};
+
+/// How many credits are looked for at a time.
+const SLICE: i64 = 100;
+/// The longest reference, in characters.
+const LONGEST_REFERENCE: usize = 200;
+/// What references start with that the service makes by itself.
+const OUR_OWN: [&str; 4] = ["discount:", "payment:", "void:", "correction:"];
+
+/// A credit that somebody wants to add.
+#[derive(Clone, Debug)]
+pub struct NewCredit {
+    /// To whose wallet.
+    pub organization_id: OrganizationId,
+    /// How much.
+    pub amount: Nano,
+    /// Unique within the organization: the same reference is the same credit.
+    pub reference: String,
+    /// Whether it is given instead of bought.
+    pub is_grant: bool,
+    /// Until when it holds.
+    pub expires_at: Option<Time>,
+}
+
+impl NewCredit {
+    fn source(&self) -> Source {
+        if self.is_grant { Source::Grant } else { Source::Purchase }
+    }
+
+    /// What can be told without a look at the organization.
+    fn check(&self) -> Result<(), String> {
+        let reference = &self.reference;
+        if self.amount <= Nano::ZERO {
+            return Err("--amount must be more than 0, for instance 25.00".to_owned());
+        }
+        if reference.trim().is_empty() || reference.chars().count() > LONGEST_REFERENCE {
+            return Err(format!(
+                "--reference must be 1 to {LONGEST_REFERENCE} characters, for instance the number of a payment"
+            ));
+        }
+        if reference.chars().any(char::is_control) {
+            return Err("--reference must be one line without control characters".to_owned());
+        }
+        match OUR_OWN.iter().find(|prefix| reference.starts_with(**prefix)) {
+            Some(prefix) => {
+                Err(format!("--reference can't start with `{prefix}`: the service makes such ones itself"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What depends on the wallet.
+    fn check_for(&self, wallet: &Wallet, now: Time) -> Result<(), String> {
+        let currency = &wallet.currency;
+        if !currencies::is_payable(self.amount, currency) {
+            let smallest = currencies::smallest_payment(currency);
+            let amount = self.amount;
+            return Err(format!(
+                "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
+            ));
+        }
+        let after = Nano::from_units(wallet.posted.units() + self.amount.units());
+        if self.amount.to_i64().is_none() || after.to_i64().is_none() {
+            let most = Nano::from_units(i64::MAX.into());
+            return Err(format!("--amount {} is too much: a wallet holds at most {most}", self.amount));
+        }
+        if self.expires_at.is_some_and(|until| until <= now) {
+            return Err(format!("--expires-at must lie ahead; it is {now} now"));
+        }
+        Ok(())
+    }
+
+    /// A credit of this reference is this one, or its reference is taken.
+    fn compare(&self, there: &Credit) -> Result<(), String> {
+        let same = there.amount == self.amount
+            && there.source == self.source()
+            && there.expires_at == self.expires_at;
+        if same {
+            return Ok(());
+        }
+        let until = there.expires_at.map(|until| format!(" until {until}")).unwrap_or_default();
+        Err(format!(
+            "the reference `{}` is that of another credit already: a {} of {}{until}; nothing was added",
+            self.reference,
+            there.source.as_str(),
+            there.amount
+        ))
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Added {
+    /// The credit.
+    pub credit: Credit,
+    /// Whether it was there before.
+    pub was_there: bool,
+    /// The wallet, with it.
+    pub wallet: Wallet,
+}
+
+/// Adds a credit, once a reference: what is owed is covered first, and the rest is left to be used.
+pub async fn add(app: &App, new: &NewCredit, trail: &Trail) -> Result<Added, Refusal> {
+    new.check().map_err(Refusal::Wrong)?;
+    let (organization_id, now) = (new.organization_id, app.clock.now());
+    let mut tx = app.db.write().await?;
+    let wallet = store::wallets::lock(&mut tx, organization_id, now).await?;
+    let Some(mut wallet) = wallet else {
+        return Err(Refusal::Wrong(format!("there is no organization {organization_id}")));
+    };
+    if let Some(credit) = store::credits::by_reference(&mut tx, organization_id, &new.reference).await? {
+        new.compare(&credit).map_err(Refusal::Wrong)?;
+        return Ok(Added { credit, was_there: true, wallet });
+    }
+    new.check_for(&wallet, now).map_err(Refusal::Wrong)?;
+    let deposit = Deposit {
+        movement: Movement::Credit,
+        key: format!("credit:{}", new.reference),
+        source: new.source(),
+        reference: new.reference.clone(),
+        amount: new.amount,
+        expires_at: new.expires_at,
+        covered_before: Nano::ZERO,
+    };
+    let depositing = Depositing { app, trail, now };
+    let credit = depositing.bring_in(&mut tx, &mut wallet, deposit).await?;
+    depositing.note(&mut tx, Action::CreditAdded, &credit.id.to_string(), organization_id).await?;
+    tx.commit().await?;
+    Ok(Added { credit, was_there: false, wallet })
+}
+
+/// Ends every credit whose time is over; how many.
+pub async fn expire_due(app: &App, trail: &Trail) -> Result<usize, Error> {
+    let (mut after, mut ended) = (None, 0);
+    loop {
+        let now = app.clock.now();
+        let slice = store::credits::expiring(&mut app.db.read().await?, now, after, SLICE).await?;
+        let Some(last) = slice.last() else { return Ok(ended) };
+        after = Some(last.id);
+        for expiring in slice {
+            match expire(app, expiring, trail).await {
+                Ok(is_ended) => ended += usize::from(is_ended),
+                Err(error) if stops_everything(&error) => return Err(error),
+                Err(error) => tracing::error!(credit = %expiring.id, "a credit can't be ended: {error}"),
+            }
+        }
+    }
+}
+
+/// Takes what is left of a credit out of the wallet, unless somebody has meanwhile.
+async fn expire(app: &App, expiring: Expiring, trail: &Trail) -> Result<bool, Error> {
+    let (organization_id, now) = (expiring.organization_id, app.clock.now());
+    let mut tx = app.db.write().await?;
+    let wallet = store::wallets::lock(&mut tx, organization_id, now).await?;
+    let mut wallet = wallet.ok_or_else(|| Error::internal("a credit without a wallet"))?;
+    let credit = store::credits::get(&mut tx, expiring.id).await?;
+    let is_over = |credit: &Credit| credit.expires_at.is_some_and(|until| until <= now);
+    let Some(credit) = credit.filter(|credit| credit.remaining > Nano::ZERO && is_over(credit)) else {
+        return Ok(false);
+    };
+    let transfer = Transfer {
+        id: LedgerTransactionId::new(now, &app.random),
+        organization_id,
+        movement: Movement::CreditExpiry,
+        idempotency_key: format!("credit_expiry:{}", credit.id),
+        account: Account::ExpiredCredits,
+        to_wallet: Nano::from_units(-credit.remaining.units()),
+    };
+    store::ledger::record(&mut tx, &transfer, now).await?;
+    store::credits::expire(&mut tx, credit.id, now).await?;
+    wallet.posted = Nano::from_units(wallet.posted.units() - credit.remaining.units());
+    store::wallets::write(&mut tx, &wallet).await?;
+    let depositing = Depositing { app, trail, now };
+    depositing.note(&mut tx, Action::CreditExpired, &credit.id.to_string(), organization_id).await?;
+    tx.commit().await?;
+    Ok(true)
+}

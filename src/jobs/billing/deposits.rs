@@ -1,0 +1,124 @@
+//! Money that comes into a wallet: what is owed is covered first, on the oldest invoices first, and the rest is a credit.
+
+use crate::access::Trail;
+use crate::app::App;
+use crate::clock::Time;
+use crate::db::Tx;
+use crate::error::Error;
+use crate::ids::{CreditId, LedgerTransactionId, OrganizationId};
+use crate::money::Nano;
+use crate::rules::books::{self, Credit, Source};
+use crate::rules::invoicing::{self, Status};
+use crate::store;
+use crate::store::audit_log::{Action, Event};
+use crate::store::ledger::{Account, Movement, Transfer};
+use crate::store::wallets::Wallet;
+
+/// What comes in.
+#[derive(Clone, Debug)]
+pub struct Deposit {
+    /// Why.
+    pub movement: Movement,
+    /// The movement's idempotency key.
+    pub key: String,
+    /// What kind of credit it becomes.
+    pub source: Source,
+    /// The credit's reference.
+    pub reference: String,
+    /// How much; more than nothing.
+    pub amount: Nano,
+    /// Until when the credit holds.
+    pub expires_at: Option<Time>,
+    /// The part that covers the debt of an invoice which the caller has taken off already.
+    pub covered_before: Nano,
+}
+
+/// A deposit on its way.
+pub struct Depositing<'a> {
+    /// The application.
+    pub app: &'a App,
+    /// Who brings it.
+    pub trail: &'a Trail,
+    /// When.
+    pub now: Time,
+}
+
+impl Depositing<'_> {
+    /// Brings the money into a wallet that is locked by this transaction, and writes that wallet; the credit that comes of it,
+    /// also when nothing is left of it.
+    ///
+    /// # Errors
+    /// `Unique` of the database where the key or the reference was there before: look first, under the wallet's lock.
+    pub async fn bring_in(
+        &self,
+        tx: &mut Tx,
+        wallet: &mut Wallet,
+        deposit: Deposit,
+    ) -> Result<Credit, Error> {
+        let (organization_id, random) = (wallet.organization_id, &self.app.random);
+        let left = store::credits::left(tx, organization_id).await?;
+        let owed = books::owed(wallet.posted, &left);
+        let remaining = books::left_after_debts(owed, deposit.amount);
+        let transfer = Transfer {
+            id: LedgerTransactionId::new(self.now, random),
+            organization_id,
+            movement: deposit.movement,
+            idempotency_key: deposit.key,
+            account: Account::of(deposit.source),
+            to_wallet: deposit.amount,
+        };
+        store::ledger::record(tx, &transfer, self.now).await?;
+        let credit = Credit {
+            id: CreditId::new(self.now, random),
+            source: deposit.source,
+            reference: deposit.reference,
+            amount: deposit.amount,
+            remaining,
+            created_at: self.now,
+            expires_at: deposit.expires_at,
+        };
+        store::credits::insert(tx, organization_id, &credit).await?;
+        let covered = deposit.amount.units() - credit.remaining.units() - deposit.covered_before.units();
+        self.cover_dues(tx, organization_id, Nano::from_units(covered.max(0))).await?;
+        wallet.posted = Nano::from_units(wallet.posted.units() + deposit.amount.units());
+        store::wallets::write(tx, wallet).await?;
+        Ok(credit)
+    }
+
+    /// Takes what was covered of a wallet's debt off its open invoices; what nothing is due of any more is paid.
+    pub async fn cover_dues(
+        &self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+        covered: Nano,
+    ) -> Result<(), Error> {
+        if covered == Nano::ZERO {
+            return Ok(());
+        }
+        let mut open = store::invoices::open(tx, organization_id).await?;
+        let dues: Vec<_> = open.iter().map(|invoice| (invoice.id, invoice.due)).collect();
+        for (id, due) in invoicing::cover(&dues, covered) {
+            let Some(invoice) = open.iter_mut().find(|invoice| invoice.id == id) else { continue };
+            invoice.due = due;
+            if due == Nano::ZERO {
+                invoice.status = Status::Paid;
+                invoice.paid_at = Some(self.now);
+                self.note(tx, Action::InvoicePaid, &id.to_string(), organization_id).await?;
+            }
+            store::invoices::set_status(tx, invoice).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds an entry to the audit trail.
+    pub async fn note(
+        &self,
+        tx: &mut Tx,
+        action: Action,
+        target: &str,
+        organization_id: OrganizationId,
+    ) -> Result<(), Error> {
+        let event = Event { action, target: target.to_owned(), organization_id: Some(organization_id) };
+        Ok(store::audit_log::record(tx, self.trail, &event, self.now, &self.app.random).await?)
+    }
+}

@@ -1,0 +1,18 @@
+//! Who does a job that one replica at a time is enough for.
+
+use crate::clock::Time;
+use crate::db::{self, Tx, sql};
+
+/// Takes or renews the lease of a job; whether `holder` has it now. Another holder's lease ends with its time.
+pub async fn take(tx: &mut Tx, job: &str, holder: &str, now: Time, until: Time) -> Result<bool, db::Error> {
+    let taken = sql("INSERT INTO job_leases (job, holder, leased_until) VALUES ($1, $2, $3)
+         ON CONFLICT (job) DO UPDATE SET holder = excluded.holder, leased_until = excluded.leased_until
+         WHERE job_leases.holder = excluded.holder OR job_leases.leased_until <= $4")
+    .bind(job)
+    .bind(holder)
+    .bind(until)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(taken == 1)
+}
