@@ -4,6 +4,7 @@
 //! one can't run unchecked. The order is that of decisions, section 3: 401, then 404, then 403; the body comes later.
 
 mod callers;
+mod invoices;
 mod members;
 mod model_calls;
 mod models;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Uri, header};
 
 pub use callers::{Anyone, CallerScope, Person, PersonScope};
+pub use invoices::{InvoiceScope, OrgInvoice};
 pub use members::{MemberScope, OrgMember};
 pub use model_calls::{Calling, calling};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};

@@ -2,8 +2,11 @@
 
 mod audit;
 mod audit_log;
+mod billing;
 mod catalog;
 mod config;
+mod credit;
+mod invoice;
 mod migrate;
 mod openapi;
 mod serve;
@@ -15,7 +18,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::app::{App, BootError};
-use crate::clock::Clock;
+use crate::clock::{Clock, Day, Time};
 use crate::config::Config;
 
 /// A self-hosted control plane for AI model platforms: accounts, keys, exact usage and money.
@@ -56,6 +59,21 @@ enum Command {
         #[command(subcommand)]
         command: catalog::Command,
     },
+    /// What organizations have to spend
+    Credit {
+        #[command(subcommand)]
+        command: credit::Command,
+    },
+    /// The months in which usage is billed
+    Billing {
+        #[command(subcommand)]
+        command: billing::Command,
+    },
+    /// What was billed
+    Invoice {
+        #[command(subcommand)]
+        command: invoice::Command,
+    },
     /// Print the OpenAPI document
     Openapi,
     /// Print the effective configuration, secrets hidden
@@ -94,6 +112,9 @@ fn execute(arguments: Arguments) -> Result<(), String> {
         // Where a file is only checked, no installation needs to be there, nor a good configuration.
         Command::Catalog { command: catalog::Command::Check { file, json } } => catalog::check(&file, json),
         Command::Catalog { command: catalog::Command::Reload { json } } => catalog::reload(config()?, json),
+        Command::Credit { command } => credit::run(config()?, command),
+        Command::Billing { command } => billing::run(config()?, &command),
+        Command::Invoice { command } => invoice::run(config()?, &command),
         Command::Openapi => openapi::run(&config()?),
         Command::Config { json } => config::run(&config()?, json),
     }
@@ -141,6 +162,14 @@ async fn app(config: Config) -> Result<App, String> {
         Ok(()) => Ok(app),
         Err(BootError::Unavailable(what) | BootError::Fatal(what)) => Err(what),
     }
+}
+
+/// Reads an instant of the command line.
+fn time(text: &str) -> Result<Time, String> {
+    let time = Time::parse(text).or_else(|| Day::parse(text).map(Day::start));
+    time.ok_or_else(|| {
+        "write a date such as 2026-01-31 or a timestamp such as 2026-01-31T09:30:00Z".to_owned()
+    })
 }
 
 /// An async runtime for a command.

@@ -116,6 +116,10 @@ pub struct Billing {
     pub currency: String,
     /// How long money stays set aside for a call that isn't heard of, in minutes.
     pub reservation_minutes: i64,
+    /// Who issues invoices; `None`: it isn't said on them.
+    pub issuer_name: Option<String>,
+    /// Where they are, on lines of its own.
+    pub issuer_address: Option<String>,
 }
 
 /// Table `api_keys`.
@@ -173,6 +177,8 @@ impl Default for Config {
                 credit_limit: Nano::from_units(100_000_000_000),
                 currency: "USD".to_owned(),
                 reservation_minutes: 10,
+                issuer_name: None,
+                issuer_address: None,
             },
             api_keys: ApiKeys {
                 management: Management::Full,

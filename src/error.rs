@@ -103,6 +103,8 @@ pub enum Code {
     MemberNotFound,
     /// No such model.
     ModelNotFound,
+    /// No such invoice.
+    InvoiceNotFound,
     /// The path exists, but not with this method.
     MethodNotAllowed,
     /// The e-mail address has an account.
@@ -181,6 +183,7 @@ impl Code {
         Self::UserNotFound,
         Self::MemberNotFound,
         Self::ModelNotFound,
+        Self::InvoiceNotFound,
         Self::MethodNotAllowed,
         Self::EmailTaken,
         Self::UsernameTaken,
@@ -278,6 +281,7 @@ impl Code {
             Self::ModelNotFound => {
                 (404, "model_not_found", "There is no such model; `/v1/models` lists all.")
             }
+            Self::InvoiceNotFound => (404, "invoice_not_found", "There is no such invoice."),
             Self::MethodNotAllowed => {
                 (405, "method_not_allowed", "This path takes other methods: the header `allow` names them.")
             }

@@ -6,7 +6,8 @@
 //! 2. [`server`] brings a request from the socket to its route and logs one line about it.
 //! 3. [`access`] is the gate: it turns a bearer into a scope, or refuses. [`roles`] is its table.
 //! 4. [`input`] reads bodies and query parameters; [`reply`] and [`error`] write answers.
-//! 5. [`api`] and [`service`] hold the handlers, laid out like the URLs; [`pages`] what people meet behind mail links.
+//! 5. [`api`] and [`service`] hold the handlers, laid out like the URLs; [`pages`] what people meet behind mail links,
+//!    [`invoice_page`] what they print.
 //! 6. [`rules`] decide, without input or output; [`store`] holds the SQL; [`db`] the two drivers.
 //! 7. [`live`] is what one replica keeps in memory; [`secrets`] is everything that must not leak.
 //! 8. [`jobs`] go on without a request; [`mail`] leaves through an outbox; [`audit`] checks the books.
@@ -25,6 +26,7 @@ pub mod error;
 pub mod html;
 pub mod ids;
 pub mod input;
+pub mod invoice_page;
 pub mod jobs;
 pub mod live;
 pub mod log;

@@ -141,6 +141,7 @@ fn path_parameter(name: &str) -> Value {
         "project_id" => "proj_01kfz3v9xee8tb2m6h0q5w7r4n",
         "member_id" => "user_01kfz3v9xee8tb2m6h0q5w7r4n",
         "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
         _ => "svc-1",
     };
     json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}, "example": example})

@@ -12,8 +12,8 @@ use schemars::SchemaGenerator;
 use serde_json::Value;
 
 use crate::access::{
-    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, OneReservation, Open, Org, OrgMember, Person,
-    Project, ProjectMember, Proxy, Public, Service, Session,
+    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, OneReservation, Open, Org, OrgInvoice, OrgMember,
+    Person, Project, ProjectMember, Proxy, Public, Service, Session,
 };
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
@@ -135,6 +135,11 @@ fn public_routes() -> Vec<Route> {
         post("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
              Key(ManageApiKeys), organizations::projects::api_keys::rotate),
         // 4.5 Billing and usage
+        get ("/v1/organizations/{organization_id}/billing/summary", Org(ViewBilling), organizations::billing::summary),
+        get ("/v1/organizations/{organization_id}/billing/invoices",
+             Org(ViewBilling), organizations::billing::invoices::list),
+        get ("/v1/organizations/{organization_id}/billing/invoices/{invoice_id}",
+             OrgInvoice(ViewBilling), organizations::billing::invoices::read),
         get ("/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/usage",
              Project(ViewUsage), organizations::projects::usage::read),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::clock::{Day, Time};
+use crate::clock::Time;
 use crate::config::Config;
 use crate::error::Error;
 use crate::store;
@@ -24,10 +24,10 @@ pub struct Arguments {
     #[arg(long, value_name = "ID")]
     organization: Option<String>,
     /// Only from then on: a date or a timestamp
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = super::time)]
     since: Option<Time>,
     /// Only before then: a date or a timestamp
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = super::time)]
     until: Option<Time>,
     /// At most so many entries
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
@@ -43,13 +43,6 @@ fn action(text: &str) -> Result<String, String> {
     }
     let words: Vec<_> = Action::ALL.iter().map(|action| action.as_str()).collect();
     Err(format!("the actions are: {}", words.join(", ")))
-}
-
-fn time(text: &str) -> Result<Time, String> {
-    let time = Time::parse(text).or_else(|| Day::parse(text).map(Day::start));
-    time.ok_or_else(|| {
-        "write a date such as 2026-01-31 or a timestamp such as 2026-01-31T09:30:00Z".to_owned()
-    })
 }
 
 pub fn run(config: Config, arguments: Arguments) -> Result<(), String> {

@@ -131,6 +131,16 @@ pub const KEYS: &[Key] = &[
         |c| number(c.billing.reservation_minutes),
     ),
     key(
+        "billing.issuer_name",
+        |c, v| some(&mut c.billing.issuer_name, read::line(v)),
+        |c| c.billing.issuer_name.as_deref().and_then(text),
+    ),
+    key(
+        "billing.issuer_address",
+        |c, v| some(&mut c.billing.issuer_address, read::lines(v)),
+        |c| c.billing.issuer_address.as_deref().and_then(text),
+    ),
+    key(
         "api_keys.management",
         |c, v| put(&mut c.api_keys.management, read::management(v)),
         |c| text(c.api_keys.management.as_str()),

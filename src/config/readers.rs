@@ -13,7 +13,7 @@ use super::document::Value;
 use super::mail_url::MailUrl;
 use super::types::{self, DatabaseUrl, LogFormat, Management, PublicUrl};
 use crate::money::Decimal;
-use crate::rules::restrictions;
+use crate::rules::{currencies, restrictions};
 use crate::secrets::Secret;
 
 /// A value, or what would be right.
@@ -174,10 +174,32 @@ pub fn key_prefix(value: &Value) -> Read<String> {
     })
 }
 
-/// A currency code.
+/// A currency in use.
 pub fn currency(value: &Value) -> Read<String> {
-    from_text(value, "a currency code of three upper-case letters such as \"USD\"", |t| {
-        (t.len() == 3 && t.bytes().all(|b| b.is_ascii_uppercase())).then(|| t.to_owned())
+    let what = "a currency code of ISO 4217 such as \"USD\"";
+    let code = text(value, what)?;
+    if currencies::minor_digits(code).is_some() {
+        return Ok(code.to_owned());
+    }
+    let hint = currencies::closest(code).map(|code| format!(" (did you mean `{code}`?)"));
+    Err(format!("expected {what}{}", hint.unwrap_or_default()))
+}
+
+/// A name on invoices: one line.
+pub fn line(value: &Value) -> Read<String> {
+    from_text(value, "one line of 1 to 200 characters", |t| {
+        let fits = !t.trim().is_empty() && t.chars().count() <= 200 && !t.chars().any(char::is_control);
+        fits.then(|| t.trim().to_owned())
+    })
+}
+
+/// An address on invoices: some lines.
+pub fn lines(value: &Value) -> Read<String> {
+    from_text(value, "1 to 10 lines, together at most 1000 characters", |t| {
+        let plain = !t.chars().any(|c| c.is_control() && c != '\n');
+        let fits =
+            plain && !t.trim().is_empty() && t.chars().count() <= 1_000 && t.trim().lines().count() <= 10;
+        fits.then(|| t.trim().to_owned())
     })
 }
 

@@ -78,6 +78,8 @@ login_failures = 10
 [billing]
 credit_limit = "100"
 currency = "USD"
+# issuer_name is not set
+# issuer_address is not set
 
 [api_keys]
 management = "full"
@@ -205,8 +207,16 @@ fn file_errors_name_file_line_key_and_what_is_right() {
         ),
         (
             "billing.currency = \"usd\"",
-            "FILE:1: `billing.currency`: expected a currency code of three upper-case letters such as \"USD\", \
+            "FILE:1: `billing.currency`: expected a currency code of ISO 4217 such as \"USD\" (did you mean `USD`?), \
              found \"usd\"",
+        ),
+        (
+            "billing.currency = \"XYZ\"",
+            "FILE:1: `billing.currency`: expected a currency code of ISO 4217 such as \"USD\", found \"XYZ\"",
+        ),
+        (
+            "billing.issuer_name = \"two\\nlines\"",
+            "FILE:1: `billing.issuer_name`: expected one line of 1 to 200 characters, found \"two\\nlines\"",
         ),
         (
             "mail.from = \"nobody\"",

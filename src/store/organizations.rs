@@ -179,6 +179,13 @@ pub async fn detail(
     sql("SELECT * FROM organizations WHERE id = $1").bind(organization_id).optional(tx).await
 }
 
+/// The plan that an organization is on.
+pub async fn plan(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<String>, db::Error> {
+    let plan: Option<(String,)> =
+        sql("SELECT plan FROM organizations WHERE id = $1").bind(organization_id).optional(tx).await?;
+    Ok(plan.map(|(plan,)| plan))
+}
+
 /// An organization and the caller's role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListedOrganization {

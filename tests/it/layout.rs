@@ -119,6 +119,9 @@ GET /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
 PUT /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
 DELETE /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
 POST /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate
+GET /v1/organizations/{organization_id}/billing/summary
+GET /v1/organizations/{organization_id}/billing/invoices
+GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}
 GET /v1/organizations/{organization_id}/billing/usage
 GET /v1/organizations/{organization_id}/projects/{project_id}/usage
 GET /v1/billing/pricing

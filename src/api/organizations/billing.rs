@@ -1,5 +1,8 @@
 //! `/v1/organizations/{organization_id}/billing/…` (section 4.5).
 
+pub mod invoices;
+pub mod summary;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,6 +14,8 @@ use crate::error::Error;
 use crate::ids::{ApiKeyId, ProjectId};
 use crate::input::QueryOrBody;
 use crate::store::usage::reports;
+
+pub use summary::summary;
 
 /// What an organization used.
 #[derive(Debug, Serialize, JsonSchema)]

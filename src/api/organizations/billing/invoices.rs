@@ -1,0 +1,260 @@
+//! `/v1/organizations/{organization_id}/billing/invoices` (section 4.5), and one of them, which section 4 lacks.
+
+use http::{HeaderValue, Response, header};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+
+use crate::access::{Call, InvoiceScope, OrgScope};
+use crate::api::paging::ListFilter;
+use crate::app::App;
+use crate::clock::Time;
+use crate::config::Billing;
+use crate::error::Error;
+use crate::ids::InvoiceId;
+use crate::input::fields::{At, Field, Problems};
+use crate::input::json::Json;
+use crate::input::types::{Integer, one_of};
+use crate::input::{Description, Fields, Input, Query, Record};
+use crate::invoice_page::{POLICY, Sheet};
+use crate::money::{Nano, Pico};
+use crate::reply::{Body, Enveloped, Reply, private};
+use crate::rules::invoicing::{Item, Status};
+use crate::store;
+use crate::store::Page;
+use crate::store::invoices::Invoice as Row;
+
+impl Field for Status {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &Self::ALL, Self::as_str)
+    }
+    fn schema() -> serde_json::Value {
+        let words = Self::ALL.map(Self::as_str);
+        serde_json::json!({"type": "string", "enum": words, "examples": ["open"]})
+    }
+}
+
+impl ListFilter for Status {
+    const NAME: &'static str = "status";
+}
+
+/// Which invoices are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct InvoiceQuery {
+    page: Page,
+    status: Option<Status>,
+}
+
+impl Record for InvoiceQuery {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
+        let page_size = fields.or("page_size", Integer::<1, 100>(20));
+        let status = fields.optional(Status::NAME);
+        Some(Self { page: Page { page: page?.0, page_size: page_size?.0 }, status: status? })
+    }
+}
+
+/// What was billed in a month.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Invoice {
+    id: InvoiceId,
+    /// Counted through all invoices of this service, without gaps.
+    number: i64,
+    period_start: Time,
+    /// The first instant of the next month.
+    period_end: Time,
+    amount: Nano,
+    currency: String,
+    /// `open`, `paid`, `void` or `uncollectible`.
+    status: &'static str,
+    payment_date: Option<Time>,
+    items: Vec<InvoiceItem>,
+}
+
+/// A line: `quantity` × `unit_price` is `amount`, exactly.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InvoiceItem {
+    description: String,
+    quantity: i64,
+    unit_price: Pico,
+    amount: Pico,
+}
+
+impl Invoice {
+    /// As callers see it.
+    pub fn new(row: &Row, items: Vec<Item>) -> Self {
+        let item = |item: Item| InvoiceItem {
+            description: item.description,
+            quantity: item.quantity,
+            unit_price: item.unit_price,
+            amount: item.amount,
+        };
+        Self {
+            id: row.id,
+            number: row.number,
+            period_start: row.month.start(),
+            period_end: row.month.end(),
+            amount: row.amount,
+            currency: row.currency.clone(),
+            status: row.status.as_str(),
+            payment_date: row.paid_at,
+            items: items.into_iter().map(item).collect(),
+        }
+    }
+}
+
+/// One page of invoices.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InvoicePage {
+    invoices: Vec<Invoice>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// GET /v1/organizations/{organization_id}/billing/invoices: the newest first.
+pub async fn list(
+    app: App,
+    scope: OrgScope,
+    Query(query): Query<InvoiceQuery>,
+) -> Result<Enveloped<InvoicePage>, Error> {
+    let (id, InvoiceQuery { page, status }) = (scope.organization_id(), query);
+    let mut tx = app.db.read().await?;
+    let total = store::invoices::count(&mut tx, id, status).await?;
+    let rows = store::invoices::list(&mut tx, id, status, page).await?;
+    let items = store::invoices::items(&mut tx, id, &rows).await?;
+    let invoices = rows.iter().zip(items).map(|(row, items)| Invoice::new(row, items)).collect();
+    Ok(private(InvoicePage { invoices, total, page: page.page, page_size: page.page_size }))
+}
+
+/// What a caller wants to get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// The envelope.
+    Json,
+    /// A page to be printed.
+    Html,
+}
+
+impl Input for Form {
+    async fn read(_: &App, call: &mut Call) -> Result<Self, Error> {
+        let accept = call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        Ok(Self::wanted(&accept.collect::<Vec<_>>().join(",")))
+    }
+    fn describe() -> Description {
+        Description::default()
+    }
+}
+
+impl Form {
+    /// What a header `Accept` asks for (RFC 9110, section 12.5.1): the page only where it is named, and not behind JSON.
+    fn wanted(accept: &str) -> Self {
+        let (mut html, mut json) = (0.0_f32, 0.0_f32);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0_f32);
+            match kind.as_str() {
+                "text/html" => html = html.max(weight),
+                "application/json" => json = json.max(weight),
+                _ => {}
+            }
+        }
+        if html > 0.0 && html >= json { Self::Html } else { Self::Json }
+    }
+}
+
+/// An invoice, in the form that was asked for.
+#[derive(Debug)]
+pub enum Shown {
+    /// In the envelope.
+    Json(Enveloped<Invoice>),
+    /// As a page.
+    Html(String),
+}
+
+impl Reply for Shown {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let mut response = match self {
+            Self::Json(invoice) => invoice.into_response()?,
+            Self::Html(page) => page_response(page),
+        };
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+        Ok(response)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
+        <Enveloped<Invoice> as Reply>::schema(generator)
+    }
+}
+
+fn page_response(page: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(page));
+    let policy = HeaderValue::from_str(&format!("{}; frame-ancestors 'none'", *POLICY));
+    let policy = policy.unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    let fixed = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    for (name, value) in fixed {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}. Section 4 has no such row: an invoice is also a
+/// document, so with `Accept: text/html` it comes as a page to be printed.
+pub async fn read(app: App, scope: InvoiceScope, form: Form) -> Result<Shown, Error> {
+    let invoice = scope.invoice();
+    let mut tx = app.db.read().await?;
+    let rows = std::slice::from_ref(invoice);
+    let items = store::invoices::items(&mut tx, scope.organization_id(), rows).await?;
+    let items = items.into_iter().next().unwrap_or_default();
+    Ok(match form {
+        Form::Json => Shown::Json(private(Invoice::new(invoice, items))),
+        Form::Html => Shown::Html(sheet(&app.config.billing, invoice, &items).html()),
+    })
+}
+
+/// What stands on the page of an invoice.
+pub fn sheet<'a>(billing: &'a Billing, invoice: &'a Row, items: &'a [Item]) -> Sheet<'a> {
+    Sheet {
+        issuer_name: billing.issuer_name.as_deref(),
+        issuer_address: billing.issuer_address.as_deref(),
+        invoice,
+        items,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_for_whoever_names_it() {
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for accept in [
+            "text/html",
+            browser,
+            "TEXT/HTML; charset=utf-8",
+            "application/json;q=0.5, text/html",
+            "text/html, application/json",
+        ] {
+            assert_eq!(Form::wanted(accept), Form::Html, "{accept}");
+        }
+        for accept in [
+            "",
+            "*/*",
+            "application/json",
+            "application/json, text/html;q=0.9",
+            "text/html;q=0",
+            "text/plain",
+            "text/html;q=x;q=0",
+        ] {
+            assert_eq!(Form::wanted(accept), Form::Json, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `/v1/organizations/{organization_id}/billing/summary` (section 4.5).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::access::OrgScope;
+use crate::app::App;
+use crate::clock::Time;
+use crate::error::{Code, Error};
+use crate::input::Nothing;
+use crate::jobs::billing::closing;
+use crate::money::{Nano, Pico};
+use crate::reply::{Enveloped, private};
+use crate::store;
+
+/// How an organization stands.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Summary {
+    current_period: Period,
+    balance: Balance,
+    /// None is stored.
+    payment_method: Option<PaymentMethod>,
+    subscription: Subscription,
+}
+
+/// The calendar month, UTC.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Period {
+    start_date: Time,
+    /// The first instant of the next month.
+    end_date: Time,
+    /// What was used so far at list price, less the volume discounts on it.
+    total_amount: Pico,
+    currency: String,
+    status: PeriodStatus,
+}
+
+/// Where a billing period stands. The current one is always active: one that is closing is over.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PeriodStatus {
+    /// It goes on.
+    Active,
+}
+
+/// What is in the wallet.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Balance {
+    /// What can be spent without credit; negative when money is owed.
+    available: Nano,
+    /// What calls that are under way may cost.
+    reserved: Nano,
+    currency: String,
+}
+
+/// How somebody pays.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PaymentMethod {
+    r#type: String,
+    last4: String,
+    expiry: String,
+}
+
+/// The plan.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Subscription {
+    plan: String,
+    status: SubscriptionStatus,
+    next_billing_date: Time,
+    end_date: Time,
+}
+
+/// Where a subscription stands.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SubscriptionStatus {
+    /// Nothing is due.
+    Active,
+    /// An invoice waits for money.
+    PastDue,
+}
+
+/// GET /v1/organizations/{organization_id}/billing/summary. In the first day of a month, while the one before is still open for
+/// what comes late, it is the new month that is shown.
+pub async fn summary(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Summary>, Error> {
+    let (id, month) = (scope.organization_id(), app.clock.now().day().month());
+    let mut tx = app.db.read().await?;
+    let wallet = store::wallets::get(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
+    let plan = store::organizations::plan(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
+    let used = store::months::used(&mut tx, id, month).await?;
+    let open_invoices = store::invoices::open_count(&mut tx, id).await?;
+    let bill = closing::bill(&app, month, &used)?;
+    let status = if open_invoices == 0 { SubscriptionStatus::Active } else { SubscriptionStatus::PastDue };
+    Ok(private(Summary {
+        current_period: Period {
+            start_date: month.start(),
+            end_date: month.end(),
+            total_amount: bill.exact,
+            currency: wallet.currency.clone(),
+            status: PeriodStatus::Active,
+        },
+        balance: Balance {
+            available: wallet.available(),
+            reserved: wallet.reserved,
+            currency: wallet.currency,
+        },
+        payment_method: None,
+        subscription: Subscription { plan, status, next_billing_date: month.end(), end_date: month.end() },
+    }))
+}

@@ -1,0 +1,130 @@
+//! `tollkeeper billing …`
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use crate::access::Trail;
+use crate::clock::Time;
+use crate::config::Config;
+use crate::ids::{InvoiceId, OrganizationId};
+use crate::jobs::billing::closing::{self, Closed, Outcome};
+use crate::jobs::billing::credits;
+use crate::money::Nano;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Close the months that are over and make their invoices, as running servers do by themselves
+    Close {
+        /// Only months that were over a day before then, a date or a timestamp; without it, now
+        #[arg(long, value_name = "TIME", value_parser = super::time)]
+        as_of: Option<Time>,
+        /// Print one JSON object a month and organization, and one a failure
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// For programs: one closed month of one organization.
+#[derive(Serialize)]
+struct Line<'a> {
+    organization_id: OrganizationId,
+    month: String,
+    invoice_id: Option<InvoiceId>,
+    number: Option<i64>,
+    amount: Option<Nano>,
+    due: Option<Nano>,
+    currency: Option<&'a str>,
+    status: Option<&'static str>,
+    error: Option<&'a str>,
+}
+
+pub fn run(config: Config, command: &Command) -> Result<(), String> {
+    let Command::Close { as_of, json } = command;
+    let outcome = super::runtime()?.block_on(close(config, *as_of))?;
+    for closed in &outcome.closed {
+        super::print(&if *json { closed_json(closed)? } else { closed_words(closed) });
+    }
+    if *json {
+        for failed in &outcome.failed {
+            let line = Line {
+                error: Some(&failed.reason),
+                ..line(failed.organization_id, failed.month.to_string())
+            };
+            super::print(&to_json(&line)?);
+        }
+    }
+    if outcome.closed.is_empty() && outcome.failed.is_empty() && !json {
+        super::print("No month was to be closed.");
+    }
+    if outcome.failed.is_empty() {
+        return Ok(());
+    }
+    let failed = outcome.failed.iter().map(|failed| {
+        format!("{} of {} can't be closed: {}", failed.month, failed.organization_id, failed.reason)
+    });
+    Err(failed.collect::<Vec<_>>().join("\n"))
+}
+
+async fn close(config: Config, as_of: Option<Time>) -> Result<Outcome, String> {
+    let app = super::app(config).await?;
+    let now = app.clock.now();
+    let as_of = as_of.unwrap_or(now);
+    if as_of > now {
+        return Err(format!("--as-of must not lie ahead, because usage may still come; it is {now} now"));
+    }
+    let trail = Trail::operator();
+    let closed = async {
+        credits::expire_due(&app, &trail).await?;
+        closing::close_due(&app, as_of, &trail, None).await
+    };
+    closed.await.map_err(|error| error.to_string())
+}
+
+fn line<'a>(organization_id: OrganizationId, month: String) -> Line<'a> {
+    Line {
+        organization_id,
+        month,
+        invoice_id: None,
+        number: None,
+        amount: None,
+        due: None,
+        currency: None,
+        status: None,
+        error: None,
+    }
+}
+
+fn closed_json(closed: &Closed) -> Result<String, String> {
+    let line = line(closed.organization_id, closed.month.to_string());
+    let line = match &closed.invoice {
+        None => line,
+        Some(invoice) => Line {
+            invoice_id: Some(invoice.id),
+            number: Some(invoice.number),
+            amount: Some(invoice.amount),
+            due: Some(invoice.due),
+            currency: Some(&invoice.currency),
+            status: Some(invoice.status.as_str()),
+            ..line
+        },
+    };
+    to_json(&line)
+}
+
+fn to_json(line: &Line<'_>) -> Result<String, String> {
+    serde_json::to_string(line).map_err(|error| error.to_string())
+}
+
+fn closed_words(closed: &Closed) -> String {
+    let (month, organization_id) = (closed.month, closed.organization_id);
+    match &closed.invoice {
+        None => format!("{month}  {organization_id}  nothing was billed"),
+        Some(invoice) => {
+            let (id, number, amount, due) = (invoice.id, invoice.number, invoice.amount, invoice.due);
+            let (currency, status) = (&invoice.currency, invoice.status.as_str());
+            format!(
+                "{month}  {organization_id}  invoice {number} ({id})  {amount} {currency}  {status}, {due} due"
+            )
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `tollkeeper invoice …`
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use crate::access::Trail;
+use crate::api::organizations::billing::invoices::{Invoice as View, sheet};
+use crate::app::App;
+use crate::clock::Time;
+use crate::config::Config;
+use crate::db;
+use crate::ids::{InvoiceId, OrganizationId};
+use crate::jobs::billing::settling::{self, Settled};
+use crate::money::Nano;
+use crate::rules::currencies;
+use crate::rules::invoicing::{Item, Status};
+use crate::store;
+use crate::store::Page;
+use crate::store::invoices::Invoice;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the invoices of an organization, the newest first
+    List {
+        /// Whose
+        #[arg(long, value_name = "ID", value_parser = super::credit::organization)]
+        organization: OrganizationId,
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show an invoice
+    Show {
+        /// The invoice's id, not its number
+        #[arg(value_name = "ID", value_parser = invoice)]
+        id: InvoiceId,
+        /// Print it as a page for a browser, to be printed on paper
+        #[arg(long, conflicts_with = "json")]
+        html: bool,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Note that what is due of an invoice was paid
+    MarkPaid {
+        /// The invoice's id, not its number
+        #[arg(value_name = "ID", value_parser = invoice)]
+        id: InvoiceId,
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take an invoice back: its amount returns to the wallet, its number stays taken
+    Void {
+        /// The invoice's id, not its number
+        #[arg(value_name = "ID", value_parser = invoice)]
+        id: InvoiceId,
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn invoice(text: &str) -> Result<InvoiceId, String> {
+    InvoiceId::parse(text).ok_or_else(|| {
+        "an invoice's id starts with `invoice_` and has 26 more characters; `invoice list` shows them"
+            .to_owned()
+    })
+}
+
+/// How many invoices are read at a time.
+const AT_ONCE: i64 = 100;
+
+pub fn run(config: Config, command: &Command) -> Result<(), String> {
+    super::runtime()?.block_on(async {
+        let app = super::app(config).await?;
+        match command {
+            Command::List { organization, json } => list(&app, *organization, *json).await,
+            Command::Show { id, html, json } => show(&app, *id, *html, *json).await,
+            Command::MarkPaid { id, json } => {
+                let settled = settling::mark_paid(&app, *id, &Trail::operator()).await;
+                told(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
+            }
+            Command::Void { id, json } => {
+                let settled = settling::void(&app, *id, &Trail::operator()).await;
+                told(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
+            }
+        }
+    })
+}
+
+/// What the interface shows of an invoice, and what an operator needs besides.
+#[derive(Serialize)]
+struct Report<'a> {
+    organization_id: OrganizationId,
+    organization_name: &'a str,
+    due: Nano,
+    finalized_at: Time,
+    voided_at: Option<Time>,
+    #[serde(flatten)]
+    invoice: View,
+}
+
+fn json(invoice: &Invoice, items: Vec<Item>) -> Result<String, String> {
+    let report = Report {
+        organization_id: invoice.organization_id,
+        organization_name: &invoice.organization_name,
+        due: invoice.due,
+        finalized_at: invoice.finalized_at,
+        voided_at: invoice.voided_at,
+        invoice: View::new(invoice, items),
+    };
+    serde_json::to_string(&report).map_err(|error| error.to_string())
+}
+
+async fn list(app: &App, organization_id: OrganizationId, as_json: bool) -> Result<(), String> {
+    let told = |error: db::Error| error.to_string();
+    let mut tx = app.db.read().await.map_err(told)?;
+    if store::wallets::get(&mut tx, organization_id).await.map_err(told)?.is_none() {
+        return Err(format!("there is no organization {organization_id}"));
+    }
+    for number in 1.. {
+        let page = Page { page: number, page_size: AT_ONCE };
+        let invoices = store::invoices::list(&mut tx, organization_id, None, page).await.map_err(told)?;
+        if invoices.is_empty() {
+            break;
+        }
+        let items = store::invoices::items(&mut tx, organization_id, &invoices).await.map_err(told)?;
+        for (invoice, items) in invoices.iter().zip(items) {
+            super::print(&if as_json { json(invoice, items)? } else { line(invoice) });
+        }
+    }
+    Ok(())
+}
+
+async fn show(app: &App, id: InvoiceId, html: bool, as_json: bool) -> Result<(), String> {
+    let told = |error: db::Error| error.to_string();
+    let mut tx = app.db.read().await.map_err(told)?;
+    let invoice = store::invoices::get(&mut tx, id).await.map_err(told)?;
+    let invoice = invoice.ok_or_else(|| format!("there is no invoice {id}"))?;
+    let rows = std::slice::from_ref(&invoice);
+    let items = store::invoices::items(&mut tx, invoice.organization_id, rows).await.map_err(told)?;
+    let items = items.into_iter().next().unwrap_or_default();
+    super::print(&match (html, as_json) {
+        (true, _) => sheet(&app.config.billing, &invoice, &items).html(),
+        (_, true) => json(&invoice, items)?,
+        _ => text(&invoice, &items),
+    });
+    Ok(())
+}
+
+/// Number, month, id, amount, status and what is due.
+fn line(invoice: &Invoice) -> String {
+    let Invoice { number, month, id, amount, currency, due, .. } = invoice;
+    format!("{number}  {month}  {id}  {amount} {currency}  {}, {due} due", invoice.status.as_str())
+}
+
+/// The whole invoice for a terminal.
+fn text(invoice: &Invoice, items: &[Item]) -> String {
+    let Invoice { number, month, id, organization_id, organization_name, currency, due, .. } = invoice;
+    let mut lines = vec![
+        format!("Invoice {number} ({id}), {}", invoice.status.as_str()),
+        format!("for {organization_name} ({organization_id})"),
+        format!("Month {month}, made {}", invoice.finalized_at),
+    ];
+    match (invoice.status, invoice.paid_at, invoice.voided_at) {
+        (Status::Paid, Some(at), _) => lines.push(format!("Paid {at}")),
+        (Status::Void, _, Some(at)) => lines.push(format!("Made void {at}")),
+        _ => {}
+    }
+    lines.push(String::new());
+    for item in items {
+        let quantity = currencies::grouped(&item.quantity.to_string());
+        let (price, amount) = (item.unit_price, item.amount);
+        lines.push(format!("  {}: {quantity} x {price} = {amount}", item.description));
+    }
+    let figure = |amount: Nano| currencies::format(amount.to_pico().unwrap_or_default(), currency);
+    lines.push(String::new());
+    lines.push(format!("Total {} {currency}, {} due", figure(invoice.amount), figure(*due)));
+    lines.join("\n")
+}
+
+/// For programs: what was done, or not again.
+#[derive(Serialize)]
+struct Change {
+    id: InvoiceId,
+    number: i64,
+    status: &'static str,
+    due: Nano,
+    already: bool,
+}
+
+fn told(settled: Settled, word: &str, as_json: bool) -> Result<(), String> {
+    let Settled { invoice, was_so } = settled;
+    let text = if as_json {
+        let status = invoice.status.as_str();
+        let change =
+            Change { id: invoice.id, number: invoice.number, status, due: invoice.due, already: was_so };
+        serde_json::to_string(&change).map_err(|error| error.to_string())?
+    } else if was_so {
+        format!("Invoice {} was {word} already.", invoice.number)
+    } else {
+        format!("Invoice {} is {word} now.", invoice.number)
+    };
+    super::print(&text);
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! An invoice as a page to be printed: HTML for A4, without a script, and with nothing to load.
+//!
+//! Only this file writes it. Every text goes through [`escape`], and figures are written by [`currencies::format`].
+
+use std::sync::LazyLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::clock::{Month, Time};
+use crate::html::escape;
+use crate::money::{Nano, Pico};
+use crate::rules::currencies;
+use crate::rules::invoicing::{Item, ItemKind, Status};
+use crate::secrets::sha256;
+use crate::store::invoices::Invoice;
+
+const STYLE: &str = include_str!("invoice_page/style.css");
+
+/// What the page may do: nothing but show itself in its own style (CSP level 3, section 2.3.1).
+pub static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = STANDARD.encode(sha256(STYLE.as_bytes()));
+    format!("default-src 'none'; style-src 'sha256-{hash}'; form-action 'none'; base-uri 'none'")
+});
+
+/// Everything that stands on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sheet<'a> {
+    /// Who issues it.
+    pub issuer_name: Option<&'a str>,
+    /// Where they are, on some lines.
+    pub issuer_address: Option<&'a str>,
+    /// The invoice.
+    pub invoice: &'a Invoice,
+    /// Its lines.
+    pub items: &'a [Item],
+}
+
+/// The parts of the table, in their order.
+const SECTIONS: [(ItemKind, &str); 4] = [
+    (ItemKind::Usage, "Usage"),
+    (ItemKind::LateUsage, "Usage of earlier months, reported after their end"),
+    (ItemKind::Discount, "Volume discounts"),
+    (ItemKind::Rounding, "Rounding"),
+];
+
+impl Sheet<'_> {
+    /// The whole page.
+    pub fn html(&self) -> String {
+        let invoice = self.invoice;
+        let title = format!("Invoice {}", invoice.number);
+        let policy = escape(&POLICY);
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"robots\" content=\"noindex\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n\
+             <body>\n<main>\n{}{}{}{}</main>\n</body>\n</html>\n",
+            self.head(&title),
+            self.facts(),
+            self.table(),
+            self.foot()
+        )
+    }
+
+    fn head(&self, title: &str) -> String {
+        let name = self.issuer_name.map(|name| format!("<strong>{}</strong>\n", escape(name)));
+        let address = self.issuer_address.unwrap_or_default();
+        let address: String =
+            address.lines().map(|line| format!("<span>{}</span>\n", escape(line.trim()))).collect();
+        let (class, words) = self.stamp();
+        format!(
+            "<header>\n<div class=\"issuer\">\n{}{address}</div>\n<div class=\"title\">\n<h1>{title}</h1>\n\
+             <p class=\"stamp {class}\">{words}</p>\n</div>\n</header>\n",
+            name.unwrap_or_default()
+        )
+    }
+
+    fn stamp(&self) -> (&'static str, &'static str) {
+        match self.invoice.status {
+            Status::Void => ("void", "Void"),
+            Status::Paid => ("paid", "Paid"),
+            Status::Open => ("open", "Open"),
+            Status::Draft => ("open", "Draft"),
+            Status::Uncollectible => ("void", "Uncollectible"),
+        }
+    }
+
+    fn facts(&self) -> String {
+        let invoice = self.invoice;
+        let day = |time: Time| time.day().to_string();
+        let last = invoice.month.plus(1).first_day().plus(-1);
+        let mut facts = vec![
+            (
+                "Billed to",
+                format!(
+                    "{}<br><small>{}</small>",
+                    escape(&invoice.organization_name),
+                    invoice.organization_id
+                ),
+            ),
+            ("Invoice number", invoice.number.to_string()),
+            ("Invoice date", day(invoice.finalized_at)),
+            ("Period", format!("{} to {last} (UTC)", invoice.month.first_day())),
+            ("Currency", escape(&invoice.currency)),
+        ];
+        match (invoice.status, invoice.voided_at, invoice.paid_at) {
+            (Status::Void, Some(at), _) => facts.push(("Made void on", day(at))),
+            (Status::Paid, _, Some(at)) => facts.push(("Paid on", day(at))),
+            _ => {}
+        }
+        let rows = facts.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>\n"));
+        format!("<dl>\n{}</dl>\n", rows.collect::<String>())
+    }
+
+    fn table(&self) -> String {
+        let invoice = self.invoice;
+        let currency = escape(&invoice.currency);
+        let width = self.items.iter().map(|item| self.decimals(item.amount)).max().unwrap_or(0);
+        let price_width = self.items.iter().map(|item| self.decimals(item.unit_price)).max().unwrap_or(0);
+        let mut body = String::new();
+        for (kind, title) in SECTIONS {
+            let items: Vec<_> = self.items.iter().filter(|item| item.kind == kind).collect();
+            if items.is_empty() {
+                continue;
+            }
+            let title = if kind == ItemKind::Usage {
+                format!("{title} in {}", month_words(invoice.month))
+            } else {
+                title.to_owned()
+            };
+            body.push_str(&format!(
+                "<tbody>\n<tr class=\"section\"><th colspan=\"4\" scope=\"rowgroup\">{title}</th></tr>\n"
+            ));
+            for item in items {
+                body.push_str(&format!(
+                    "<tr><td>{}</td><td>{}</td>{}{}</tr>\n",
+                    escape(&item.description),
+                    currencies::grouped(&item.quantity.to_string()),
+                    self.cell(item.unit_price, price_width),
+                    self.cell(item.amount, width)
+                ));
+            }
+            body.push_str("</tbody>\n");
+        }
+        format!(
+            "<table>\n<thead><tr><th scope=\"col\">Description</th><th scope=\"col\">Quantity</th>\
+             <th scope=\"col\">Unit price ({currency})</th><th scope=\"col\">Amount ({currency})</th></tr></thead>\n{body}</table>\n"
+        )
+    }
+
+    /// A figure whose point stands below those of the others: what it lacks in digits is left free behind it.
+    fn cell(&self, amount: Pico, width: usize) -> String {
+        let missing = width.saturating_sub(self.decimals(amount));
+        format!("<td class=\"pad{missing}\">{}</td>", self.figure(amount))
+    }
+
+    fn figure(&self, amount: Pico) -> String {
+        currencies::format(amount, &self.invoice.currency)
+    }
+
+    fn decimals(&self, amount: Pico) -> usize {
+        self.figure(amount).split_once('.').map_or(0, |(_, fraction)| fraction.len())
+    }
+
+    fn foot(&self) -> String {
+        let invoice = self.invoice;
+        let nano = |amount: Nano| self.figure(amount.to_pico().unwrap_or_default());
+        let of_kind = |kind| {
+            let items = self.items.iter().filter(move |item| item.kind == kind);
+            Pico::from_units(items.map(|item| item.amount.units()).sum())
+        };
+        let list = of_kind(ItemKind::Usage).units() + of_kind(ItemKind::LateUsage).units();
+        let mut rows = Vec::new();
+        let parts =
+            [("Volume discounts", of_kind(ItemKind::Discount)), ("Rounding", of_kind(ItemKind::Rounding))];
+        if parts.iter().any(|(_, amount)| *amount != Pico::ZERO) {
+            rows.push(("Usage at list price", self.figure(Pico::from_units(list)), ""));
+            let parts = parts.into_iter().filter(|(_, amount)| *amount != Pico::ZERO);
+            rows.extend(parts.map(|(name, amount)| (name, self.figure(amount), "")));
+        }
+        rows.push(("Total", nano(invoice.amount), "total"));
+        if invoice.status != Status::Void {
+            let paid = Nano::from_units(invoice.amount.units() - invoice.due.units());
+            rows.push(("Paid", nano(paid), ""));
+        }
+        rows.push(("Amount due", nano(invoice.due), "total"));
+        let currency = escape(&invoice.currency);
+        let rows = rows.iter().map(|(name, amount, class)| {
+            format!("<div class=\"{class}\"><dt>{name}</dt><dd>{amount} {currency}</dd></div>\n")
+        });
+        let note = match invoice.status {
+            Status::Void => "<p class=\"note\">This invoice was taken back. Nothing is to be paid.</p>\n",
+            _ => "",
+        };
+        format!("<dl class=\"sums\">\n{}</dl>\n{note}", rows.collect::<String>())
+    }
+}
+
+/// `January 2026`.
+fn month_words(month: Month) -> String {
+    const NAMES: [&str; 12] = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
+    let (year, index) = (month.unix_months().div_euclid(12) + 1970, month.unix_months().rem_euclid(12));
+    let name = usize::try_from(index).ok().and_then(|index| NAMES.get(index)).unwrap_or(&"");
+    format!("{name} {year}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+use super::*;
+use crate::ids::{InvoiceId, OrganizationId};
+
+fn invoice(status: Status, amount: i128, due: i128) -> Invoice {
+    let at = Time::parse("2026-02-02T00:01:00Z").unwrap();
+    Invoice {
+        id: InvoiceId::from_parts(at, 1),
+        number: 42,
+        organization_id: OrganizationId::from_parts(at, 2),
+        organization_name: "<b>A & B</b>".into(),
+        month: Month::from_unix_months(672),
+        currency: "USD".into(),
+        amount: Nano::from_units(amount),
+        due: Nano::from_units(due),
+        status,
+        finalized_at: at,
+        paid_at: (status == Status::Paid).then_some(at),
+        voided_at: (status == Status::Void).then_some(at),
+    }
+}
+
+fn item(kind: ItemKind, quantity: i64, price: &str) -> Item {
+    let unit_price = Pico::parse(price).unwrap();
+    let amount = unit_price.checked_mul(quantity).unwrap();
+    Item { kind, description: "<i>\"'&".into(), quantity, unit_price, amount }
+}
+
+#[test]
+fn no_text_gets_through_as_html() {
+    let items = [item(ItemKind::Usage, 1, "1")];
+    let invoice = Invoice { currency: "<u>".into(), ..invoice(Status::Open, 1, 1) };
+    let sheet = Sheet {
+        issuer_name: Some("<s>"),
+        issuer_address: Some("<p1>\n<p2>"),
+        invoice: &invoice,
+        items: &items,
+    };
+    let html = sheet.html();
+    for tag in ["<b>A", "<i>", "<s>", "<p1>", "<p2>", "<u>", "<script"] {
+        assert!(!html.contains(tag), "{tag}");
+    }
+    assert!(html.contains("&lt;b&gt;A &amp; B&lt;/b&gt;") && html.contains("&lt;i&gt;&quot;&#x27;&amp;"));
+    assert!(html.contains("<span>&lt;p1&gt;</span>\n<span>&lt;p2&gt;</span>"));
+}
+
+#[test]
+fn figures_are_for_people() {
+    let items = [item(ItemKind::Usage, 1_234_567, "0.5"), item(ItemKind::Rounding, 1, "-0.000000000001")];
+    let invoice = invoice(Status::Open, 617_283_500_000_000, 17_283_500_000_000);
+    let html = Sheet { issuer_name: None, issuer_address: None, invoice: &invoice, items: &items }.html();
+    for words in [
+        "<td>1,234,567</td><td class=\"pad10\">0.50</td><td class=\"pad10\">617,283.50</td>",
+        "<td class=\"pad0\">-0.000000000001</td>",
+        "<dt>Total</dt><dd>617,283.50 USD</dd>",
+        "<dt>Paid</dt><dd>600,000.00 USD</dd>",
+        "<dt>Amount due</dt><dd>17,283.50 USD</dd>",
+        "<dt>Period</dt><dd>2026-01-01 to 2026-01-31 (UTC)</dd>",
+        "Usage in January 2026",
+        "class=\"stamp open\">Open<",
+    ] {
+        assert!(html.contains(words), "{words}\n{html}");
+    }
+}
+
+#[test]
+fn a_void_invoice_says_so() {
+    let invoice = invoice(Status::Void, 5_000_000_000, 0);
+    let html = Sheet { issuer_name: None, issuer_address: None, invoice: &invoice, items: &[] }.html();
+    assert!(
+        html.contains("class=\"stamp void\">Void<")
+            && html.contains("<dt>Made void on</dt><dd>2026-02-02</dd>")
+    );
+    assert!(html.contains("Nothing is to be paid.") && !html.contains("<dt>Paid</dt>"));
+}
+
+#[test]
+fn the_policy_knows_the_style_and_nothing_else() {
+    let invoice = invoice(Status::Paid, 0, 0);
+    let html = Sheet { issuer_name: None, issuer_address: None, invoice: &invoice, items: &[] }.html();
+    let style = html.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+    let hash = STANDARD.encode(sha256(style.as_bytes()));
+    assert!(POLICY.contains(&format!("style-src 'sha256-{hash}'")));
+    for forbidden in ["<script", "style=", "http://", "https://", "url(", "onload", "<link", "<img"] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+}
