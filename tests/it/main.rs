@@ -35,6 +35,7 @@ mod log;
 mod mail;
 mod members_model;
 mod metrics;
+mod money_model;
 mod openapi;
 mod operators;
 mod pages;

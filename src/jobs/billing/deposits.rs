@@ -3,7 +3,7 @@
 use crate::access::Trail;
 use crate::app::App;
 use crate::clock::Time;
-use crate::db::Tx;
+use crate::db::{self, Tx};
 use crate::error::Error;
 use crate::ids::{CreditId, LedgerTransactionId, OrganizationId};
 use crate::money::Nano;
@@ -91,7 +91,7 @@ impl Depositing<'_> {
         tx: &mut Tx,
         organization_id: OrganizationId,
         covered: Nano,
-    ) -> Result<(), Error> {
+    ) -> Result<(), db::Error> {
         if covered == Nano::ZERO {
             return Ok(());
         }
@@ -117,8 +117,8 @@ impl Depositing<'_> {
         action: Action,
         target: &str,
         organization_id: OrganizationId,
-    ) -> Result<(), Error> {
+    ) -> Result<(), db::Error> {
         let event = Event { action, target: target.to_owned(), organization_id: Some(organization_id) };
-        Ok(store::audit_log::record(tx, self.trail, &event, self.now, &self.app.random).await?)
+        store::audit_log::record(tx, self.trail, &event, self.now, &self.app.random).await
     }
 }

@@ -6,10 +6,12 @@ use std::fmt::Write;
 use super::assumptions::missing;
 use super::events::Counted;
 use super::work::{Refused, Reservation, Work};
+use crate::access::Trail;
 use crate::app::App;
 use crate::clock::{Month, Time};
 use crate::db::{self, Tx};
 use crate::ids::{CreditId, LedgerTransactionId, OrganizationId};
+use crate::jobs::billing::deposits::Depositing;
 use crate::money::Nano;
 use crate::rules::books::{self, Credit, Source};
 use crate::secrets::sha256;
@@ -193,6 +195,9 @@ impl Purse {
         let organization_id = self.wallet.organization_id;
         let owed = books::owed(self.wallet.posted, &credits::left(tx, organization_id).await?);
         let remaining = books::left_after_debts(owed, amount);
+        let covered = Nano::from_units(amount.units() - remaining.units());
+        let trail = Trail::system();
+        Depositing { app, trail: &trail, now }.cover_dues(tx, organization_id, covered).await?;
         if remaining == Nano::ZERO {
             return Ok(());
         }

@@ -1,0 +1,236 @@
+//! What the jobs do and what the interface says, beside the books.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use serde_json::value::RawValue;
+use tollkeeper::access::Trail;
+use tollkeeper::clock::{DAY_MS, Day, Month, Time};
+use tollkeeper::ids::OrganizationId;
+use tollkeeper::jobs;
+use tollkeeper::jobs::billing::closing;
+use tollkeeper::jobs::billing::credits::{self, NewCredit};
+use tollkeeper::money::Nano;
+
+use super::books::Event;
+use super::history::{History, MODELS, TIERS, decimal};
+
+impl History<'_> {
+    /// What the scheduler does, on one of the two servers.
+    pub async fn work(&mut self) {
+        let now = self.world.clock.now();
+        let app = self.one_app();
+        jobs::reservations::expire_due(&app).await.unwrap();
+        let trail = Trail::system();
+        credits::expire_due(&app, &trail).await.unwrap();
+        let closed = closing::close_due(&app, now, &trail, None).await.unwrap();
+        assert!(closed.failed.is_empty(), "{:?}", closed.failed);
+        let before = (self.books.reservations.len(), self.books.posted, self.books.bills.len());
+        self.books.expire(now.unix_ms());
+        let expired = self.books.posted != before.1;
+        while Month::from_unix_months(self.books.open_month).end().plus_ms(DAY_MS) <= now {
+            self.books.close(&TIERS, now.unix_ms());
+        }
+        if self.books.reservations.len() < before.0 {
+            self.count("expired reservation");
+        }
+        if expired {
+            self.count("expired credit");
+        }
+        if self.books.bills.len() > before.2 {
+            self.count("bill");
+        }
+    }
+
+    /// Credit from the command line.
+    pub async fn credit(&mut self) {
+        let nano = i128::from(1 + self.below(10)) * 10_000_000;
+        let grant = self.below(2) == 0;
+        let until = (self.below(2) == 0).then(|| self.now_ms() + i64::from(1 + self.below(40)) * DAY_MS);
+        let reference = self.next_reference();
+        let app = self.one_app();
+        let before = self.books.bills.iter().filter(|bill| bill.due > 0).count();
+        let new = NewCredit {
+            organization_id: OrganizationId::parse(&self.place.organization).unwrap(),
+            amount: Nano::from_units(nano),
+            reference,
+            is_grant: grant,
+            expires_at: until.map(Time::from_unix_ms),
+        };
+        credits::add(&app, &new, &Trail::operator()).await.unwrap_or_else(|error| panic!("{error}"));
+        let now_ms = self.now_ms();
+        self.books.credit(nano, grant, now_ms, until);
+        self.note(format!("credit {nano} nano, grant: {grant}, until {until:?}"));
+        self.count("credit");
+        if self.books.bills.iter().filter(|bill| bill.due > 0).count() < before {
+            self.count("paid by credit");
+        }
+    }
+
+    async fn read(&self, path: &str) -> String {
+        let answer = self.call(Method::GET, path).await;
+        if answer.status != 200 {
+            self.fail(&format!("{path}: {}", answer.text));
+        }
+        answer.text
+    }
+
+    /// Every figure of the interface, and the audit.
+    pub async fn check(&mut self) {
+        let report = tollkeeper::audit::check(&self.one_app(), None).await.unwrap();
+        if !report.drifts.is_empty() {
+            self.fail(&format!("the audit finds {:?}", report.drifts));
+        }
+        self.check_summary().await;
+        self.check_invoices().await;
+        self.check_usage().await;
+        self.check_totals().await;
+    }
+
+    /// What the balance is, and what the month has cost so far.
+    pub async fn check_summary(&self) {
+        let text = self.read(&format!("{}/billing/summary", self.place.organization_path())).await;
+        let at = |path: &[&str]| number(&text, path);
+        let available = self.books.posted - self.books.reserved();
+        self.must("available", &at(&["data", "balance", "available"]), &decimal(available, 9));
+        self.must("reserved", &at(&["data", "balance", "reserved"]), &decimal(self.books.reserved(), 9));
+        let month = self.world.clock.now().day().month().unix_months();
+        let running = decimal(self.books.running(month, &TIERS), 12);
+        self.must("the running total", &at(&["data", "current_period", "total_amount"]), &running);
+    }
+
+    async fn check_invoices(&self) {
+        let path = format!("{}/billing/invoices?page_size=100", self.place.organization_path());
+        let text = self.read(&path).await;
+        let list: Vec<Box<RawValue>> = serde_json::from_str(&number(&text, &["data", "invoices"])).unwrap();
+        let said: Vec<(String, String, String)> = list
+            .iter()
+            .map(|invoice| {
+                let at = |name| number(invoice.get(), &[name]);
+                (at("period_start"), at("amount"), at("status"))
+            })
+            .collect();
+        let due = self.books.bills.iter().rev().map(|bill| {
+            let start = Month::from_unix_months(bill.month).start();
+            let status = if bill.due == 0 { "paid" } else { "open" };
+            (format!("\"{start}\""), decimal(bill.nano, 9), format!("\"{status}\""))
+        });
+        self.must("the list of invoices", &said, &due.collect());
+        for invoice in list {
+            let items: Vec<Box<RawValue>> = serde_json::from_str(&number(invoice.get(), &["items"])).unwrap();
+            let sum: i128 = items.iter().map(|item| units(&number(item.get(), &["amount"]))).sum();
+            self.must("the sum of an invoice", &sum, &units(&number(invoice.get(), &["amount"])));
+        }
+    }
+
+    /// Days of the last year, of the organization and of the project, in two parts: a range has an end.
+    async fn check_usage(&self) {
+        let today = self.world.clock.now().day();
+        let mut days: BTreeMap<Day, Cells> = BTreeMap::new();
+        let mut keys: BTreeMap<(Day, usize), Cells> = BTreeMap::new();
+        let range = (today.plus(-360), today.plus(2));
+        for event in self.books.events.values() {
+            let day = Day::from_unix_days(event.day);
+            if day >= range.0 && day < range.1 {
+                days.entry(day).or_default().add(event);
+                keys.entry((day, event.key)).or_default().add(event);
+            }
+        }
+        let query = format!("start_date={}&end_date={}", range.0, range.1);
+        let text = self.read(&format!("{}/billing/usage?{query}", self.place.organization_path())).await;
+        let rows: Vec<Box<RawValue>> = serde_json::from_str(&number(&text, &["data", "usage"])).unwrap();
+        let said: Vec<_> =
+            rows.iter().map(|row| (number(row.get(), &["date"]), Cells::said(row.get()))).collect();
+        let due = days.iter().map(|(day, cells)| (format!("\"{day}\""), cells.shown()));
+        self.must("usage by day", &said, &due.collect());
+        let text = self.read(&format!("{}/usage?{query}", self.place.project_path())).await;
+        let rows: Vec<Box<RawValue>> = serde_json::from_str(&number(&text, &["data", "usage"])).unwrap();
+        let mut said: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (number(row.get(), &["date"]), number(row.get(), &["api_key_id"]), Cells::said(row.get()))
+            })
+            .collect();
+        let mut due: Vec<_> = keys
+            .iter()
+            .map(|((day, key), cells)| {
+                (format!("\"{day}\""), format!("\"{}\"", self.keys[*key].0), cells.shown())
+            })
+            .collect();
+        said.sort();
+        due.sort();
+        self.must("usage by day and key", &said, &due);
+    }
+
+    async fn check_totals(&self) {
+        let mut all = (0, 0);
+        for (at, (id, _)) in self.keys.iter().enumerate() {
+            let events: Vec<&Event> = self.books.events.values().filter(|event| event.key == at).collect();
+            let requests = events.iter().filter(|event| event.corrects.is_none()).count();
+            let tokens: i128 = events.iter().map(|event| event.prompt + event.completion).sum();
+            let text = self.read(&format!("{}/api-keys/{id}", self.place.project_path())).await;
+            let said = ["total_requests", "total_tokens"].map(|name| number(&text, &["data", "usage", name]));
+            self.must("a key's totals", &said, &[requests.to_string(), tokens.to_string()]);
+            all = (all.0 + requests, all.1 + tokens);
+        }
+        let text = self.read(&self.place.project_path()).await;
+        let said = ["requests", "tokens"].map(|name| number(&text, &["data", "usage", name]));
+        self.must("the project's totals", &said, &[all.0.to_string(), all.1.to_string()]);
+    }
+}
+
+/// A row of a report.
+#[derive(Default)]
+struct Cells {
+    requests: [i128; 2],
+    prompt: [i128; 2],
+    completion: i128,
+    pico: [i128; 2],
+}
+
+impl Cells {
+    fn add(&mut self, event: &Event) {
+        let kind = usize::from(MODELS[event.model].1 == "embeddings");
+        self.requests[kind] += i128::from(event.corrects.is_none());
+        self.prompt[kind] += event.prompt;
+        self.completion += event.completion;
+        self.pico[kind] += event.pico();
+    }
+
+    fn shown(&self) -> Vec<String> {
+        let [chat, embeddings] = self.requests;
+        let mut cells =
+            vec![chat, self.prompt[0], self.completion].iter().map(i128::to_string).collect::<Vec<_>>();
+        cells.push(decimal(self.pico[0], 12));
+        cells.extend([embeddings, self.prompt[1]].iter().map(i128::to_string));
+        cells.push(decimal(self.pico[1], 12));
+        cells
+    }
+
+    fn said(row: &str) -> Vec<String> {
+        let paths: [&[&str]; 7] = [
+            &["chat", "requests"],
+            &["chat", "tokens", "prompt"],
+            &["chat", "tokens", "completion"],
+            &["chat", "amount"],
+            &["embeddings", "requests"],
+            &["embeddings", "tokens"],
+            &["embeddings", "amount"],
+        ];
+        paths.iter().map(|path| number(row, path)).collect()
+    }
+}
+
+/// What stands there, as it was written: a number through a float would not be exact.
+pub fn number(text: &str, path: &[&str]) -> String {
+    let Some((first, rest)) = path.split_first() else {
+        return text.to_owned();
+    };
+    let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).unwrap();
+    number(fields.get(*first).unwrap_or_else(|| panic!("no {first} in {text}")).get(), rest)
+}
+
+/// A decimal in pico.
+fn units(text: &str) -> i128 {
+    tollkeeper::money::Pico::parse(text).unwrap_or_else(|| panic!("{text}")).units()
+}

@@ -1,0 +1,426 @@
+//! What happens in a history, and what each answer must be.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use http::Method;
+use serde_json::{Value, json};
+use tollkeeper::app::App;
+use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, Time};
+use tollkeeper::routes::Listener;
+use tollkeeper::server::Entrance;
+
+use super::books::{Books, Event, Price, Reservation};
+use super::figures::number;
+use crate::support::chance::Chance;
+use crate::support::http::{Answer, Call};
+use crate::support::world::{Place, World};
+
+/// Small thresholds, so that small histories reach them; prices with fractions of a nano.
+pub const CATALOG: &str = r#"
+volume_discounts = [
+  { threshold = 500, discount = "0.05" },
+  { threshold = 2000, discount = "0.125" },
+]
+[[models]]
+id = "talk"
+kind = "chat"
+description = "Talk"
+owned_by = "test"
+created = 1704067200
+max_tokens = 4096
+max_requests_per_min = 1000000
+max_concurrent_requests = 3
+prices = [
+  { effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000002000001", completion_tokens = "0.000006000333" },
+]
+[[models]]
+id = "vector"
+kind = "embeddings"
+description = "Vector"
+owned_by = "test"
+created = 1704067200
+dimension = 8
+max_tokens = 8192
+max_requests_per_min = 1000000
+max_concurrent_requests = 1000
+prices = [
+  { effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000000100007" },
+]
+"#;
+pub const TIERS: [(i128, i128); 2] = [(500, 50_000), (2_000, 125_000)];
+pub const MODELS: [(&str, &str); 2] = [("talk", "chat"), ("vector", "embeddings")];
+const CONCURRENT: [usize; 2] = [3, 1_000];
+const SOURCE: &str = "engine";
+
+/// A history under way.
+pub struct History<'w> {
+    pub world: &'w World,
+    pub place: Place,
+    /// Id and secret.
+    pub keys: Vec<(String, String)>,
+    pub books: Books,
+    pub tally: BTreeMap<&'static str, u64>,
+    chance: Chance,
+    apps: Vec<(App, Entrance)>,
+    catalog: PathBuf,
+    prices: [Vec<Price>; 2],
+    seed: u64,
+    log: Vec<String>,
+    counter: u64,
+}
+
+impl<'w> History<'w> {
+    pub async fn begin(world: &'w World, catalog: &Path, seed: u64) -> Self {
+        let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
+        other.boot().await.unwrap();
+        let apps =
+            [world.app.clone(), other].map(|app| (app.clone(), Entrance::new(&app, Listener::Service)));
+        let owner = world.somebody("owner").await;
+        let place = world.place(&owner, "Money").await;
+        let mut keys = Vec::new();
+        for name in ["one", "two"] {
+            keys.push(world.key(&owner, &place, &json!({ "name": name })).await);
+        }
+        let long_ago = Time::parse("2024-01-01T00:00:00Z").unwrap().unix_ms();
+        let talk = Price { from_ms: long_ago, prompt: 2_000_001, completion: 6_000_333 };
+        let vector = Price { from_ms: long_ago, prompt: 100_007, completion: 0 };
+        let month = world.clock.now().day().month().unix_months();
+        Self {
+            world,
+            place,
+            keys,
+            books: Books { open_month: month, limit: 20_000_000, ..Books::default() },
+            tally: BTreeMap::new(),
+            chance: Chance::new(seed),
+            apps: apps.into(),
+            catalog: catalog.to_owned(),
+            prices: [vec![talk], vec![vector]],
+            seed,
+            log: Vec::new(),
+            counter: 0,
+        }
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        self.world.clock.now().unix_ms()
+    }
+
+    pub fn count(&mut self, what: &'static str) {
+        *self.tally.entry(what).or_default() += 1;
+    }
+
+    /// Ends the test with everything that led here.
+    pub fn fail(&self, what: &str) -> ! {
+        let log = self.log.join("\n");
+        panic!("{}: seed {}: {what}\n{log}\n{:#?}", self.world.backend, self.seed, self.books)
+    }
+
+    pub fn must<T: PartialEq + std::fmt::Debug>(&self, what: &str, is: &T, due: &T) {
+        if is != due {
+            self.fail(&format!("{what} is {is:?}, the books say {due:?}"));
+        }
+    }
+
+    pub fn note(&mut self, what: String) {
+        let now = self.world.clock.now();
+        self.log.push(format!("{now} {what}"));
+    }
+
+    pub fn below(&mut self, bound: u8) -> u8 {
+        u8::try_from(self.chance.below(bound.into())).unwrap()
+    }
+
+    pub fn next_reference(&mut self) -> String {
+        self.counter += 1;
+        format!("credit {}", self.counter)
+    }
+
+    pub fn one_app(&mut self) -> App {
+        self.apps[self.chance.below(2)].0.clone()
+    }
+
+    /// Asked with a key: it lives longer than a session.
+    pub async fn call(&self, method: Method, path: &str) -> Answer {
+        self.world.call(method, path).bearer(&self.keys[0].1).send().await
+    }
+
+    /// One of the two servers is asked.
+    async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Answer {
+        let turn = self.chance.below(2);
+        let (app, entrance) = &self.apps[turn];
+        let call = Call::new(entrance, method.clone(), path).bearer(app.service_token.expose());
+        let call = match body {
+            Some(body) => call.json(body),
+            None => call,
+        };
+        let answer = call.send().await;
+        let sent = body.map(Value::to_string).unwrap_or_default();
+        self.note(format!("{turn} {method} {path} {sent} -> {} {}", answer.status, answer.text));
+        answer
+    }
+
+    pub async fn step(&mut self) {
+        match self.chance.below(20) {
+            0..=4 => self.reserve().await,
+            5..=9 => self.report().await,
+            10 => self.repeat().await,
+            11..=12 => self.correct().await,
+            13 => self.release().await,
+            14 => self.extend().await,
+            15 => self.credit().await,
+            16 => self.change_price(),
+            _ => self.wait().await,
+        }
+        self.check_summary().await;
+    }
+
+    fn price(&self, model: usize, at_ms: i64) -> Price {
+        *self.prices[model].iter().rev().find(|price| price.from_ms <= at_ms).unwrap()
+    }
+
+    async fn reserve(&mut self) {
+        let (key, model) = (self.chance.below(2), self.chance.one_of(&[0, 0, 0, 1]));
+        let (name, kind) = MODELS[model];
+        let prompt = self.chance.below(3_000) as i128;
+        let most = self.chance.below(4_000) as i128;
+        let question = json!({"credential": self.keys[key].1, "operation": kind, "model": name,
+                              "estimated_prompt_tokens": prompt as i64, "max_tokens": most as i64});
+        let text = self.ask(Method::POST, "/service/v1/authorize", Some(&question)).await.text;
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let price = self.price(model, self.now_ms());
+        let pico = prompt * price.prompt + most * price.completion;
+        let nano = (pico + 999).div_euclid(1_000);
+        let code = if !self.books.may_reserve(nano) {
+            "insufficient_quota"
+        } else if self.books.live(model) >= CONCURRENT[model] {
+            "model_concurrency_limited"
+        } else {
+            ""
+        };
+        let both = self.books.live(model) >= CONCURRENT[model];
+        let said = answer["code"].as_str().unwrap_or_default();
+        // Where both are true, either may be said.
+        if !(code == "insufficient_quota" && both && said == "model_concurrency_limited") {
+            self.must("the decision", &said, &code);
+        }
+        if code.is_empty() {
+            self.count("reserved");
+            let id = answer["reservation"]["id"]
+                .as_str()
+                .unwrap_or_else(|| self.fail("no reservation"))
+                .to_owned();
+            self.must("the reserved amount", &number(&text, &["reservation", "amount"]), &decimal(nano, 9));
+            let until_ms = self.now_ms() + 10 * MINUTE_MS;
+            self.books.reservations.insert(id, Reservation { nano, until_ms, model });
+        } else {
+            self.count(if code == "insufficient_quota" { "insufficient_quota" } else { "concurrency" });
+        }
+    }
+
+    fn new_event(&mut self) -> (String, Event, Value) {
+        self.counter += 1;
+        let id = format!("e{}", self.counter);
+        let (key, model) = (self.chance.below(2), self.chance.one_of(&[0, 0, 1]));
+        let back = match self.chance.below(8) {
+            0 => self.chance.below(50) as i64 * DAY_MS,
+            1 => self.chance.below(30) as i64 * HOUR_MS,
+            2 => -(self.chance.below(5 * 60 * 1_000) as i64),
+            _ => self.chance.below(60_000) as i64,
+        };
+        let at_ms = self.now_ms() - back;
+        let day = Time::from_unix_ms(at_ms).day();
+        let prompt = self.chance.below(400) as i128;
+        let completion = if model == 0 { self.chance.below(600) as i128 } else { 0 };
+        let report = json!({"id": id, "source": SOURCE, "time": Time::from_unix_ms(at_ms).to_string(),
+                            "api_key_id": self.keys[key].0, "model": MODELS[model].0, "kind": MODELS[model].1,
+                            "prompt_tokens": prompt as i64, "completion_tokens": completion as i64});
+        let own = day.month().unix_months();
+        if own < self.books.open_month {
+            self.count("late");
+        }
+        let event = Event {
+            key,
+            model,
+            day: day.unix_days(),
+            month: own.max(self.books.open_month),
+            price: self.price(model, at_ms),
+            prompt,
+            completion,
+            corrects: None,
+            report: report.to_string(),
+        };
+        (id, event, report)
+    }
+
+    /// One to three events in a request, some of them captures.
+    async fn report(&mut self) {
+        let (mut events, mut reports) = (Vec::new(), Vec::new());
+        for _ in 0..=self.chance.below(3) {
+            let (id, event, mut report) = self.new_event();
+            let held: Vec<String> = self.books.reservations.keys().cloned().collect();
+            if !held.is_empty() && self.chance.below(3) > 0 {
+                let reservation = held[self.chance.below(held.len())].clone();
+                report["reservation_id"] = json!(reservation);
+                self.books.reservations.remove(&reservation);
+                self.count("captured");
+            }
+            reports.push(report.clone());
+            events.push((id, Event { report: report.to_string(), ..event }));
+        }
+        let due = vec!["accepted"; events.len()];
+        self.send_events(&reports, &due).await;
+        self.books.use_up(events, self.now_ms());
+    }
+
+    async fn send_events(&mut self, reports: &[Value], due: &[&str]) {
+        let answer =
+            self.ask(Method::POST, "/service/v1/usage", Some(&json!({ "events": reports }))).await.json();
+        let results = answer["results"].as_array().cloned().unwrap_or_default();
+        let said: Vec<&str> = results
+            .iter()
+            .map(|result| result["code"].as_str().unwrap_or(result["status"].as_str().unwrap_or_default()))
+            .collect();
+        self.must("what became of the events", &said.as_slice(), &due);
+    }
+
+    /// The same again, or something else under the same id.
+    async fn repeat(&mut self) {
+        let known: Vec<&Event> = self.books.events.values().collect();
+        if known.is_empty() {
+            return;
+        }
+        let event = known[self.chance.below(known.len())];
+        let mut report: Value = serde_json::from_str(&event.report).unwrap();
+        if self.chance.below(2) == 0 {
+            self.send_events(&[report.clone(), report], &["duplicate", "duplicate"]).await;
+            self.count("repeated");
+        } else {
+            report["prompt_tokens"] = json!(
+                report["prompt_tokens"].as_i64().unwrap() + if event.corrects.is_some() { -1 } else { 1 }
+            );
+            self.send_events(&[report], &["event_conflict"]).await;
+            self.count("contradicted");
+        }
+    }
+
+    async fn correct(&mut self) {
+        let known: Vec<(String, Event)> =
+            self.books.events.clone().into_iter().filter(|(_, e)| e.corrects.is_none()).collect();
+        if known.is_empty() {
+            return;
+        }
+        let (of, event) = known[self.chance.below(known.len())].clone();
+        let before = |count: fn(&Event) -> i128| -> i128 {
+            self.books.events.values().filter(|e| e.corrects.as_deref() == Some(&of)).map(count).sum()
+        };
+        let left = (event.prompt + before(|e| e.prompt), event.completion + before(|e| e.completion));
+        let (prompt, completion) = (
+            -(self.chance.below(left.0 as usize + 1) as i128),
+            -(self.chance.below(left.1 as usize + 1) as i128),
+        );
+        let too_much = self.chance.below(6) == 0;
+        let prompt = if too_much { -left.0 - 1 } else { prompt };
+        if prompt == 0 && completion == 0 {
+            return;
+        }
+        self.counter += 1;
+        let id = format!("c{}", self.counter);
+        let report = json!({"id": id, "source": SOURCE, "time": self.world.clock.now().to_string(), "corrects": of,
+                            "api_key_id": self.keys[event.key].0, "model": MODELS[event.model].0, "kind": MODELS[event.model].1,
+                            "prompt_tokens": prompt as i64, "completion_tokens": completion as i64});
+        if too_much {
+            self.send_events(&[report], &["correction_too_large"]).await;
+            return;
+        }
+        self.send_events(&[report.clone()], &["accepted"]).await;
+        let own = tollkeeper::clock::Day::from_unix_days(event.day).month().unix_months();
+        let month = own.max(self.books.open_month);
+        let correction =
+            Event { month, prompt, completion, corrects: Some(of), report: report.to_string(), ..event };
+        self.books.use_up(vec![(id, correction)], self.now_ms());
+        self.count("correction");
+    }
+
+    fn some_reservation(&mut self) -> String {
+        let held: Vec<String> = self.books.reservations.keys().cloned().collect();
+        if held.is_empty() || self.chance.below(5) == 0 {
+            return "res_01kfz3v9xee8tb2m6h0q5w7r4n".to_owned();
+        }
+        held[self.chance.below(held.len())].clone()
+    }
+
+    async fn release(&mut self) {
+        let id = self.some_reservation();
+        let status = self.ask(Method::DELETE, &format!("/service/v1/reservations/{id}"), None).await.status;
+        let due = if self.books.reservations.remove(&id).is_some() { 200 } else { 404 };
+        self.must("the release", &status, &due);
+        self.count("released");
+    }
+
+    async fn extend(&mut self) {
+        let id = self.some_reservation();
+        let path = format!("/service/v1/reservations/{id}/extend");
+        let status = self.ask(Method::POST, &path, Some(&json!({}))).await.status;
+        let until_ms = self.now_ms() + 10 * MINUTE_MS;
+        let due = self.books.reservations.get_mut(&id).map_or(404, |reservation| {
+            reservation.until_ms = until_ms;
+            200
+        });
+        self.must("the extension", &status, &due);
+        self.count("extended");
+    }
+
+    /// Another price, from now on or from soon on.
+    fn change_price(&mut self) {
+        let from = Time::from_unix_ms(self.now_ms() + self.chance.below(3) as i64 * DAY_MS);
+        if self.prices[0].last().is_some_and(|price| price.from_ms >= from.unix_ms()) {
+            return;
+        }
+        let (prompt, completion) =
+            (self.chance.below(9_000_000) as i128, self.chance.below(9_000_000) as i128);
+        self.prices[0].push(Price { from_ms: from.unix_ms(), prompt, completion });
+        let mut rows = String::new();
+        for price in &self.prices[0] {
+            let from = Time::from_unix_ms(price.from_ms);
+            let (prompt, completion) = (decimal(price.prompt, 12), decimal(price.completion, 12));
+            writeln!(rows, "  {{ effective_at = \"{from}\", prompt_tokens = \"{prompt}\", completion_tokens = \"{completion}\" }},")
+                .unwrap();
+        }
+        let first = CATALOG.find("  { effective_at").unwrap();
+        let end = first + CATALOG[first..].find('\n').unwrap() + 1;
+        let text = format!("{}{rows}{}", &CATALOG[..first], &CATALOG[end..]);
+        std::fs::write(&self.catalog, text).unwrap();
+        for (app, _) in &self.apps {
+            app.catalog.reload(self.world.clock.now());
+            assert!(!app.catalog.is_refused());
+        }
+        self.note(format!("price {prompt} {completion} from {from}"));
+        self.count("price");
+    }
+
+    /// Time goes on, and sometimes the jobs have their turn late.
+    async fn wait(&mut self) {
+        let ms = match self.chance.below(6) {
+            0 => 20 * DAY_MS,
+            1 => 3 * DAY_MS,
+            2 => 11 * MINUTE_MS,
+            3 => 25 * HOUR_MS,
+            _ => MINUTE_MS,
+        };
+        self.world.clock.advance_ms(ms);
+        self.note(format!("waited {ms} ms"));
+        self.work().await;
+    }
+}
+
+/// An exact decimal of so many smallest steps.
+pub fn decimal(units: i128, scale: u32) -> String {
+    let step = 10_u128.pow(scale);
+    let (whole, rest) = (units.unsigned_abs() / step, units.unsigned_abs() % step);
+    let sign = if units < 0 { "-" } else { "" };
+    let digits = format!("{rest:0width$}", width = scale as usize);
+    let digits = digits.trim_end_matches('0');
+    if digits.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{digits}") }
+}
