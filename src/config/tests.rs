@@ -78,6 +78,7 @@ login_failures = 10
 [billing]
 credit_limit = "100"
 currency = "USD"
+reservation_minutes = 10
 # issuer_name is not set
 # issuer_address is not set
 

@@ -76,6 +76,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{project_id}", &target.project)
         .replace("{key_id}", &target.key)
         .replace("{member_id}", member)
+        .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{*model_id}", "svc-1");
     assert!(!path.contains('{'), "{path}: say here what this parameter stands for");
     let path = if route.path == scene::FORWARD_AUTH {

@@ -339,6 +339,7 @@ struct Scene {
     place: Place,
     key_id: String,
     member_id: String,
+    reservation_id: String,
 }
 
 async fn scene(world: &World) -> Scene {
@@ -359,7 +360,11 @@ async fn scene(world: &World) -> Scene {
     let member = world.somebody("extra").await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
-    Scene { ada, place, key_id, member_id: member.id.to_string() }
+    let call = json!({"credential": ada.access_token, "operation": "chat", "model": "svc-1",
+        "organization_id": place.organization, "project_id": place.project});
+    let decision = world.ask("/service/v1/authorize", &call).bare().await;
+    let reservation_id = decision["reservation"]["id"].as_str().unwrap().to_owned();
+    Scene { ada, place, key_id, member_id: member.id.to_string(), reservation_id }
 }
 
 /// A call of the route, with nothing in it but the path.
@@ -381,12 +386,13 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 5] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 6] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
         ("key_id", &scene.key_id),
         ("member_id", &scene.member_id),
+        ("reservation_id", &scene.reservation_id),
         ("*model_id", "svc-1"),
     ]
 }

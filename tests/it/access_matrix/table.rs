@@ -44,7 +44,11 @@ impl<'a> Table<'a> {
     pub fn add(&mut self, route: &Route, rows: Vec<Row>) {
         let access = &route.access.text;
         let path = route.path.replace("organization_id", "org").replace("project_id", "proj");
-        let path = path.replace("member_id", "member").replace("key_id", "key").replace("*model_id", "model");
+        let path = path
+            .replace("member_id", "member")
+            .replace("key_id", "key")
+            .replace("*model_id", "model")
+            .replace("reservation_id", "reservation");
         let heading = format!("{} {path}    [{access}]", route.method);
         self.blocks.push(Block { heading, section: section(route), rows });
     }

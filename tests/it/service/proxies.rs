@@ -11,7 +11,7 @@ use crate::support::proxy::{Proxy, Reached, Upstream, is_here};
 use crate::support::world::Folder;
 
 /// What a client may try to pass as.
-const EVIL: [(&str, &str); 12] = [
+const EVIL: [(&str, &str); 13] = [
     ("x-tollkeeper-organization-id", "org_evil"),
     ("X-TOLLKEEPER-ORGANIZATION-ID", "org_evil"),
     ("x-tollkeeper-project-id", "proj_evil"),
@@ -19,6 +19,7 @@ const EVIL: [(&str, &str); 12] = [
     ("x-tollkeeper-user-id", "user_evil"),
     ("x-tollkeeper-model", "evil"),
     ("x-tollkeeper-max-tokens", "evil"),
+    ("x-tollkeeper-reservation-id", "res_evil"),
     ("x-tollkeeper-service-token", "evil"),
     ("x_tollkeeper_organization_id", "org_evil"),
     ("X_Tollkeeper_User_Id", "user_evil"),
@@ -183,7 +184,8 @@ fn calls_pass_with_our_identity_only(scene: &Scene) {
         }
         let ours =
             reached.headers.iter().filter(|(name, _)| name.replace('_', "-").starts_with("x-tollkeeper-"));
-        assert_eq!(ours.count(), 6, "{reached:?}");
+        assert!(reached.all("x-tollkeeper-reservation-id").concat().starts_with("res_"), "{reached:?}");
+        assert_eq!(ours.count(), 7, "{reached:?}");
         assert!(!format!("{reached:?}").contains("evil"), "{reached:?}");
     }
     // A person has no key, and can't pass as one.
