@@ -1,4 +1,5 @@
 //! What replicas hold in memory, and how they let go of it.
 
+mod books;
 mod feed;
 mod sessions;

@@ -1,0 +1,130 @@
+//! The queue to the books: its bound, and callers that go away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tollkeeper::db::{Tx, sql};
+use tollkeeper::error::Code;
+use tollkeeper::ids::{OrganizationId, ProjectId, ReservationId};
+use tollkeeper::live::books::{Answer, Work};
+use tollkeeper::money::Nano;
+use tollkeeper::store::reservations::NewReservation;
+
+use crate::support::books::{assert_books, number, wallet};
+use crate::support::world::{Place, START, World, on_each_database};
+
+/// Keeps everybody from the wallets until it is dropped.
+async fn hold(world: &World) -> Tx {
+    let mut tx = world.app.db.write().await.unwrap();
+    sql("UPDATE wallets SET updated_at = updated_at").execute(&mut tx).await.unwrap();
+    tx
+}
+
+async fn until_taken(world: &World) {
+    for _ in 0..1_000 {
+        if world.app.books.is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("nobody leads");
+}
+
+fn reserve(world: &World, place: &Place) -> Work {
+    let new = NewReservation {
+        id: ReservationId::new(world.clock.now(), &world.app.random),
+        organization_id: OrganizationId::parse(&place.organization).unwrap(),
+        project_id: ProjectId::parse(&place.project).unwrap(),
+        api_key_id: None,
+        model: "svc-1".to_owned(),
+        amount: Nano::from_units(1),
+    };
+    Work::Reserve { new, most_at_once: 100 }
+}
+
+#[test]
+fn the_queue_has_an_end_and_nothing_in_it_is_lost() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let held = hold(&world).await;
+        let (app, work) = (world.app.clone(), reserve(&world, &place));
+        let first = tokio::spawn(async move { app.books.submit(&app, work).await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        until_taken(&world).await;
+        let nobody = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
+        let calls = (0..10_003).map(|_| world.app.books.submit(&world.app, Work::Release(nobody)));
+        let let_go = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            assert_eq!(world.app.books.len(), 10_000);
+            drop(held);
+        };
+        let (answers, ()) = tokio::join!(join_all(calls), let_go);
+        let full = answers
+            .iter()
+            .filter(|answer| matches!(answer, Err(error) if error.code == Code::BooksQueueFull));
+        assert_eq!(full.count(), 3);
+        let released = answers.iter().filter(|answer| matches!(answer, Ok(Answer::Released(false))));
+        assert_eq!(released.count(), 10_000);
+        assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
+        assert!(world.app.books.is_empty());
+        assert_books(&world).await;
+    });
+}
+
+#[test]
+fn a_caller_that_goes_away_changes_nothing() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (key, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let event = |id: &str| {
+            json!({"events": [{"id": id, "source": "s", "time": START, "api_key_id": key, "model": "svc-1", "kind": "chat",
+                "prompt_tokens": 1}]})
+        };
+        let held = hold(&world).await;
+        let gone = tokio::time::timeout(
+            Duration::from_millis(100),
+            world.ask("/service/v1/usage", &event("a")).send(),
+        );
+        assert!(gone.await.is_err(), "it waits");
+        let stays = world.ask("/service/v1/usage", &event("b")).send();
+        let let_go = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            drop(held);
+        };
+        let (answer, ()) = tokio::join!(stays, let_go);
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert_eq!(number(&world, "SELECT COUNT(*) FROM usage_events").await, 2);
+        assert_eq!(wallet(&world, &place.organization).await, (-4_000, 0));
+        assert_books(&world).await;
+    });
+}
+
+#[test]
+fn what_waits_together_goes_into_one_transaction() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = Arc::new(world.place(&ada, "Acme").await);
+        let held = hold(&world).await;
+        let (app, work) = (world.app.clone(), reserve(&world, &place));
+        let first = tokio::spawn(async move { app.books.submit(&app, work).await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        until_taken(&world).await;
+        let before = world.app.db.statement_count();
+        let calls = (0..64).map(|_| world.app.books.submit(&world.app, reserve(&world, &place)));
+        let let_go = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            drop(held);
+        };
+        let (answers, ()) = tokio::join!(join_all(calls), let_go);
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(Answer::Reserved(Ok(_))))));
+        assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
+        // Lock, count, insert, write; of the first one as much as was still to come.
+        assert!(world.app.db.statement_count() - before <= 8, "{}", world.app.db.statement_count() - before);
+        assert_eq!(wallet(&world, &place.organization).await, (0, 65));
+        assert_books(&world).await;
+    });
+}
