@@ -35,6 +35,7 @@ pub fn run(config: Config, arguments: &Arguments) -> Result<(), String> {
     }
     match report.drifts.len() {
         0 => Ok(()),
+        1 => Err("the books don't add up: 1 drift".to_owned()),
         count => Err(format!("the books don't add up: {count} drifts")),
     }
 }

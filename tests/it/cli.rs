@@ -16,10 +16,11 @@ const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 fn every_command_helps() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
-    let cases: [(&[&str], &[&str]); 8] = [
+    let cases: [(&[&str], &[&str]); 9] = [
         (&["--help"], &["serve", "migrate", "openapi", "config", "--config", "--version", "TOLLKEEPER_"]),
         (&["serve", "--help"], &["--config", "listeners"]),
         (&["migrate", "--help"], &["--config", "--json", "schema"]),
+        (&["audit", "--help"], &["--organization <ID>", "--json", "add up"]),
         (&["openapi", "--help"], &["--config", "OpenAPI"]),
         (&["config", "--help"], &["--config", "--json", "secrets hidden"]),
         (&["catalog", "--help"], &["check", "reload"]),

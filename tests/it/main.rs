@@ -22,6 +22,7 @@
 mod access_matrix;
 mod api;
 mod attacks;
+mod audit;
 mod bad_input;
 mod browser;
 mod catalog;
