@@ -5,6 +5,7 @@ pub mod billing;
 pub mod leases;
 pub mod outbox;
 pub mod reservations;
+pub mod retention;
 pub mod sweep;
 
 use std::time::Duration;
@@ -21,6 +22,10 @@ const NOTE_EVERY: Duration = Duration::from_secs(3);
 /// How often reservations are ended whose time is over.
 const EXPIRE_EVERY: Duration = Duration::from_secs(3);
 
+/// How long to leave the database to others between two slices of old events, and how often to look whether a day has begun.
+const BETWEEN_SLICES: Duration = Duration::from_millis(100);
+const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
+
 /// Runs every job until it is dropped. A job that fails says so in the log and goes on at its next turn.
 pub async fn run(app: App) {
     tokio::join!(
@@ -30,7 +35,8 @@ pub async fn run(app: App) {
         expire_reservations(&app),
         clean(&app),
         reload_catalog(&app),
-        keep_books(&app)
+        keep_books(&app),
+        forget(&app)
     );
 }
 
@@ -132,5 +138,20 @@ async fn keep_books(app: &App) {
         {
             tracing::warn!("billing: {error}");
         }
+    }
+}
+
+/// Forgets old usage events, once a day.
+async fn forget(app: &App) {
+    let mut walk = retention::Walk::default();
+    loop {
+        let mut goes_on = false;
+        if app.is_ready() {
+            match retention::turn(app, &mut walk).await {
+                Ok(turn) => goes_on = turn.goes_on,
+                Err(error) => tracing::warn!("old usage events: {error}"),
+            }
+        }
+        tokio::time::sleep(if goes_on { BETWEEN_SLICES } else { BETWEEN_LOOKS }).await;
     }
 }

@@ -10,6 +10,12 @@ const FUTURE_MS: i64 = 5 * MINUTE_MS;
 /// How old an event may be: 13 months of at most 31 days, in milliseconds; ids are kept for longer.
 const OLDEST_MS: i64 = 13 * 31 * DAY_MS;
 
+/// Events from before this instant may be forgotten: a repetition of one is refused as too old, by every server whose clock is
+/// right to a day. It is the start of a day, so that the days after it are whole.
+pub fn forgettable_before(now: Time) -> Time {
+    now.plus_ms(-OLDEST_MS - DAY_MS).day().start()
+}
+
 /// The most that one event may cost: 1,000 of the currency. A day's row then has room for thousands of the dearest ones.
 pub const MOST_EXPENSIVE: Pico = Pico::from_units(1_000_000_000_000_000);
 
@@ -149,5 +155,19 @@ mod tests {
         assert_eq!(code(FUTURE_MS + 1), Err("event_in_future"));
         assert_eq!(code(-OLDEST_MS), Ok(()));
         assert_eq!(code(-OLDEST_MS - 1), Err("event_too_old"));
+    }
+
+    #[test]
+    fn what_is_forgotten_was_refused_for_a_day() {
+        for now in ["2026-03-01T00:00:00Z", "2026-03-01T23:59:59.999Z"] {
+            let now = Time::parse(now).unwrap();
+            let before = forgettable_before(now);
+            assert_eq!(before, before.day().start());
+            assert!(check_time(before.plus_ms(-1), now.plus_ms(-DAY_MS)).is_err());
+        }
+        assert_eq!(
+            forgettable_before(Time::parse("2026-03-01T12:00:00Z").unwrap()).to_string(),
+            "2025-01-21T00:00:00.000Z"
+        );
     }
 }

@@ -4,5 +4,6 @@
 pub mod days;
 pub mod recording;
 pub mod reports;
+pub mod retention;
 
 pub use reports::{PROJECT_TOTALS, Totals, key_totals, project_totals};

@@ -1,5 +1,7 @@
 //! What goes on without a request.
 
+mod retention;
+
 use tollkeeper::clock::{DAY_MS, HOUR_MS, Time};
 use tollkeeper::db::{self, FromRow, Row, sql};
 use tollkeeper::ids::SessionId;

@@ -3,9 +3,9 @@
 use tollkeeper::db::{Error, FromRow, Row, Tx, sql};
 use tollkeeper::rules::usage_groups::{Groups, Period, Subject};
 use tollkeeper::store::projects::listing;
-use tollkeeper::store::usage::reports;
+use tollkeeper::store::usage::{reports, retention};
 use tollkeeper::store::{
-    invitations, organization_members as members, organizations, project_members, usage,
+    audit, invitations, organization_members as members, organizations, project_members, usage,
 };
 
 use crate::support::world::{World, on_each_database};
@@ -309,6 +309,60 @@ fn the_first_and_the_last_page_of_many_projects() {
             let path = format!("{members}?page_size=3{query}");
             let found = names(&path, "members", "username", &ada.access_token).await;
             assert_eq!(found, (due.into(), 2_000, 4), "{query}");
+        }
+    });
+}
+
+/// The audit and the walk over old events read slices, each by an index from where the one before has ended.
+#[test]
+fn walks_over_the_books_go_by_their_keys() {
+    on_each_database(async |world| {
+        let db = &world.app.db;
+        let (series, hash) = (
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000)",
+            if db.is_postgres() { "'\\x00'::bytea" } else { "x'00'" },
+        );
+        let organization = "'org_' || CAST(i % 10 AS TEXT)";
+        let mut tx = db.write().await.unwrap();
+        for text in [
+            format!("{series} INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model,
+                         kind, occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico)
+                     SELECT {organization}, 's', CAST(i AS TEXT), {hash}, 'p', 'k', 'm', 'chat', i, i, 1, 0, 0, 1 FROM n"),
+            format!("{series} INSERT INTO usage_daily SELECT {organization}, 'p', 'k', 'm', 0, 'chat', i, 1, 1, 1, 1, 1, 0 FROM n"),
+            format!("{series} INSERT INTO ledger_transactions SELECT 'ltx_' || CAST(i AS TEXT), {organization}, 'usage', CAST(i AS TEXT), 0 FROM n"),
+            format!("{series} INSERT INTO ledger_entries SELECT 'ltx_' || CAST(i AS TEXT), 'wallet', {organization}, 0 FROM n"),
+            "ANALYZE".to_owned(),
+        ] {
+            sql(text).execute(&mut tx).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        let cases: [(&str, &[&str], &str); 6] = [
+            (audit::NEXT, &["org_5"], "usage_events"),
+            (audit::MOVEMENTS, &["org_5", "k", "20"], "ledger_transactions_organization_id_idempotency_key"),
+            (
+                audit::DAILY,
+                &["org_5", "p", "7", "k", "m", "0", "chat", "1", "20"],
+                "usage_daily_pkey|PRIMARY KEY",
+            ),
+            (audit::EVENTS, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
+            (retention::SLICE_END, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
+            (
+                retention::COUNT_OLDER,
+                &["org_5", "s", "a", "org_5", "s", "b", "9"],
+                "usage_events_pkey|PRIMARY KEY",
+            ),
+        ];
+        for (text, parameters, index) in cases {
+            let plan = plan(&world, text, parameters).await;
+            let what = format!("on {}: {text}\n{plan}", world.backend);
+            assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
+            // Small tables that hold nothing here, and what a slice has found already.
+            let large = ["usage_events", "usage_daily", "ledger_"];
+            let scans = |line: &&str| {
+                (line.contains("Seq Scan") || line.starts_with("SCAN "))
+                    && large.iter().any(|name| line.contains(name))
+            };
+            assert_eq!(plan.lines().filter(scans).count(), 0, "{what}");
         }
     });
 }

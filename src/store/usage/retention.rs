@@ -1,0 +1,92 @@
+//! Old events go, slice by slice along their primary key, so that no index is needed for it and no lock is held for long. Daily
+//! rows stay.
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+
+/// Where a walk over all events has come to: the primary key of an event, which may be gone.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Position {
+    organization_id: String,
+    source: String,
+    event_id: String,
+}
+
+impl FromRow for Position {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            organization_id: row.get("organization_id")?,
+            source: row.get("source")?,
+            event_id: row.get("event_id")?,
+        })
+    }
+}
+
+/// The statement of [`slice_end`].
+pub const SLICE_END: &str = "SELECT organization_id, source, event_id FROM usage_events
+     WHERE (organization_id, source, event_id) > ($1, $2, $3)
+     ORDER BY organization_id, source, event_id LIMIT 1 OFFSET $4";
+
+/// The last event of a slice of this size; none when fewer are left, and then the slice has no end.
+pub async fn slice_end(tx: &mut Tx, after: &Position, size: i64) -> Result<Option<Position>, db::Error> {
+    sql(SLICE_END)
+        .bind(after.organization_id.as_str())
+        .bind(after.source.as_str())
+        .bind(after.event_id.as_str())
+        .bind(size.saturating_sub(1))
+        .heavy()
+        .optional(tx)
+        .await
+}
+
+/// The statement of [`count_older`].
+pub const COUNT_OLDER: &str = "SELECT COUNT(*) FROM usage_events
+     WHERE (organization_id, source, event_id) > ($1, $2, $3)
+       AND (organization_id, source, event_id) <= ($4, $5, $6) AND occurred_at < $7";
+
+/// How many events of a slice happened before this time.
+pub async fn count_older(
+    tx: &mut Tx,
+    after: &Position,
+    end: Option<&Position>,
+    before: Time,
+) -> Result<i64, db::Error> {
+    let (count,): (i64,) = of_slice(COUNT_OLDER, after, end, before).heavy().one(tx).await?;
+    Ok(count)
+}
+
+/// Removes them; how many. [`raise`] has to have allowed it.
+pub async fn remove_older(
+    tx: &mut Tx,
+    after: &Position,
+    end: Option<&Position>,
+    before: Time,
+) -> Result<u64, db::Error> {
+    let text = "DELETE FROM usage_events
+     WHERE (organization_id, source, event_id) > ($1, $2, $3)
+       AND (organization_id, source, event_id) <= ($4, $5, $6) AND occurred_at < $7";
+    of_slice(text, after, end, before).heavy().execute(tx).await
+}
+
+fn of_slice(text: &'static str, after: &Position, end: Option<&Position>, before: Time) -> db::Statement {
+    // Behind every id: these begin with a letter.
+    let last = || Position { organization_id: char::MAX.to_string(), ..Position::default() };
+    let end = end.cloned().unwrap_or_else(last);
+    sql(text)
+        .bind(after.organization_id.as_str())
+        .bind(after.source.as_str())
+        .bind(after.event_id.as_str())
+        .bind(end.organization_id)
+        .bind(end.source)
+        .bind(end.event_id)
+        .bind(before)
+}
+
+/// Says that events from before this time may be gone; it never goes back.
+pub async fn raise(tx: &mut Tx, before: Time) -> Result<(), db::Error> {
+    sql("UPDATE retention SET usage_events_before = $1 WHERE usage_events_before < $1")
+        .bind(before)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
