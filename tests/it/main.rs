@@ -27,6 +27,7 @@ mod bad_input;
 mod browser;
 mod catalog;
 mod cli;
+mod crashes;
 mod db;
 mod faults;
 mod jobs;

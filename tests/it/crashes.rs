@@ -1,0 +1,262 @@
+//! The server is killed again and again while clients report, reserve, capture and release, and credit is added beside it. Clients ask
+//! again, with the same ids, until they are answered. In the end everything that was answered is there exactly once.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollkeeper::db::{Db, Settings, sql};
+
+use crate::support::chance::{Chance, first_seed, number};
+use crate::support::http::Answer;
+use crate::support::process::{Place, Server, Start, Wire, on_each_database_url, usage_event};
+use crate::support::world::runtime;
+
+/// What one token of a prompt and one of an answer are in the test: every event has as many.
+const TOKENS: (i64, i64) = (1_000, 500);
+
+/// Only a server that doesn't come back lets a client wait this long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What clients know of the server.
+struct Target<'a> {
+    start: &'a Start,
+    service: RwLock<SocketAddr>,
+    token: String,
+    place: Place,
+    organization: String,
+    over: AtomicBool,
+}
+
+impl Target<'_> {
+    fn goes_on(&self) -> bool {
+        !self.over.load(Ordering::Relaxed)
+    }
+
+    /// Asks again until there is an answer that isn't "later", from whichever server is up by then.
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let asked = Instant::now();
+        loop {
+            let in_time = asked.elapsed() < PATIENCE;
+            assert!(in_time, "nobody answers {path}");
+            let address = *self.service.read().unwrap();
+            let sent = Wire::new(address, method, path).bearer(&self.token).json(body).try_send();
+            match sent {
+                Ok(answer) if answer.status != 503 => return answer,
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// Reports these events until each is answered; a repeated one is a duplicate by then.
+    fn report(&self, events: &[Value]) {
+        let answer = self.ask("POST", "/service/v1/usage", &json!({ "events": events }));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let results = answer.json()["results"].as_array().unwrap().clone();
+        assert_eq!(results.len(), events.len());
+        for result in results {
+            let counts = result["status"] == "accepted" || result["status"] == "duplicate";
+            assert!(counts, "{result}");
+        }
+    }
+
+    fn event(&self, id: &str) -> Value {
+        usage_event(&self.place, id)["events"][0].clone()
+    }
+}
+
+/// What one client was answered.
+#[derive(Default)]
+struct Answered {
+    events: Vec<String>,
+    captured: Vec<String>,
+    credits: Vec<String>,
+}
+
+/// Single events and batches of several, some of which are repeated although they were answered.
+fn reporter(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
+    let mut answered = Answered::default();
+    for round in 0.. {
+        if !target.goes_on() {
+            break;
+        }
+        let size = if chance.below(3) == 0 { 2 + chance.below(20) } else { 1 };
+        let mut ids: Vec<_> = (0..size).map(|n| format!("{name}-{round}-{n}")).collect();
+        let repeated = answered.events.len();
+        if repeated > 0 && chance.below(4) == 0 {
+            target.report(&[target.event(&answered.events[chance.below(repeated)])]);
+        }
+        let events: Vec<_> = ids.iter().map(|id| target.event(id)).collect();
+        target.report(&events);
+        answered.events.append(&mut ids);
+    }
+    answered
+}
+
+/// Calls: reserved, then captured, released, or left to themselves.
+fn caller(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
+    let mut answered = Answered::default();
+    let question = json!({"credential": target.place.key, "operation": "chat", "model": "svc-1", "max_tokens": TOKENS.1,
+                          "estimated_prompt_tokens": TOKENS.0});
+    for round in 0.. {
+        if !target.goes_on() {
+            break;
+        }
+        let decision = target.ask("POST", "/service/v1/authorize", &question).json();
+        assert_eq!(decision["allowed"], true, "{decision}");
+        let reservation = decision["reservation"]["id"].as_str().unwrap().to_owned();
+        let path = format!("/service/v1/reservations/{reservation}");
+        match chance.below(8) {
+            // Released, perhaps by a try that was never answered.
+            0 => {
+                let status = target.ask("DELETE", &path, &json!({})).status;
+                assert!(status == 200 || status == 404, "{status}");
+            }
+            1 => {}
+            _ => {
+                let id = format!("{name}-{round}");
+                let mut event = target.event(&id);
+                event["reservation_id"] = json!(reservation);
+                target.report(&[event]);
+                answered.events.push(id);
+                answered.captured.push(reservation);
+            }
+        }
+    }
+    answered
+}
+
+/// Credit from the command line, each again until it says that it is there.
+fn payer(target: &Target<'_>) -> Answered {
+    let mut answered = Answered::default();
+    for round in 0.. {
+        if !target.goes_on() {
+            break;
+        }
+        let reference = format!("payment-{round}");
+        let arguments = [
+            "credit",
+            "add",
+            "--organization",
+            &target.organization,
+            "--amount",
+            "1.25",
+            "--reference",
+            &reference,
+        ];
+        while target.start.command(&arguments).code != Some(0) {}
+        // Once more: it is there already.
+        assert_eq!(target.start.command(&arguments).code, Some(0));
+        answered.credits.push(reference);
+    }
+    answered
+}
+
+fn texts(db: &Db, text: &'static str) -> Vec<String> {
+    runtime().block_on(async {
+        let rows: Vec<(String,)> = sql(text).all(&mut db.read().await.unwrap()).await.unwrap();
+        rows.into_iter().map(|(text,)| text).collect()
+    })
+}
+
+/// Everything that was answered, and nothing else, is in the books once.
+fn assert_all_there(target: &Target<'_>, url: Option<&str>, answered: &[Answered]) -> String {
+    let settings = match url {
+        None => Settings::Sqlite { path: target.start.data_dir().join("tollkeeper.db") },
+        Some(url) => Settings::Postgres { url: url.to_owned() },
+    };
+    let db = Db::open(&settings).unwrap();
+    let all =
+        |of: fn(&Answered) -> &Vec<String>| -> BTreeSet<&String> { answered.iter().flat_map(of).collect() };
+    let (events, credits) = (all(|one| &one.events), all(|one| &one.credits));
+    let stored = texts(&db, "SELECT event_id FROM usage_events");
+    assert_eq!(stored.len(), events.len(), "each event once");
+    assert!(stored.iter().collect::<BTreeSet<_>>() == events, "the events that were answered");
+    let stored = texts(&db, "SELECT reference FROM credits WHERE kind = 'purchase'");
+    assert_eq!(stored.len(), credits.len(), "each credit once");
+    assert!(stored.iter().collect::<BTreeSet<_>>() == credits, "the credits that were answered");
+    let left: BTreeSet<_> = texts(&db, "SELECT id FROM reservations").into_iter().collect();
+    let captured = all(|one| &one.captured);
+    assert!(captured.iter().all(|id| !left.contains(*id)), "a captured reservation holds no money");
+
+    let count = i64::try_from(events.len()).unwrap();
+    let sums: (i64, i64, i64) = runtime().block_on(async {
+        let mut tx = db.read().await.unwrap();
+        sql("SELECT CAST(SUM(requests) AS BIGINT), CAST(SUM(prompt_tokens) AS BIGINT), CAST(SUM(completion_tokens) AS BIGINT)
+             FROM usage_daily")
+        .one(&mut tx)
+        .await
+        .unwrap()
+    });
+    assert_eq!(sums, (count, count * TOKENS.0, count * TOKENS.1), "nothing counts twice");
+    format!(
+        "{count} events, {} captures, {} credits, {} reservations left",
+        captured.len(),
+        credits.len(),
+        left.len()
+    )
+}
+
+#[test]
+fn what_was_answered_is_there_once_however_often_the_server_dies() {
+    let kills = number("TOLLKEEPER_TEST_KILLS").unwrap_or(4);
+    on_each_database_url(|url, folder| {
+        let catalog = include_str!("../../catalog/default.toml")
+            .replace("max_requests_per_min = 60\n", "max_requests_per_min = 1000000\n")
+            .replace("max_concurrent_requests = 5\n", "max_concurrent_requests = 1000000\n");
+        let file = folder.0.join("catalog.toml");
+        std::fs::write(&file, catalog).unwrap();
+        let start = Start::new(&folder.0)
+            .database(url)
+            .set("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap())
+            .set("TOLLKEEPER_BILLING__CREDIT_LIMIT", "1000000")
+            .set("TOLLKEEPER_LOG__ACCESS", "false");
+        let mut server = start.run();
+        let ada = server.sign_up("ada");
+        let place = server.settle(&ada);
+        let target = Target {
+            organization: place.project_path.split('/').nth(3).unwrap().to_owned(),
+            service: RwLock::new(server.service),
+            token: server.service_token(),
+            over: AtomicBool::new(false),
+            start: &start,
+            place,
+        };
+        let mut chance = Chance::new(first_seed());
+        let (server, answered): (Server, Vec<Answered>) = std::thread::scope(|scope| {
+            let target = &target;
+            let mut clients: Vec<ScopedJoinHandle<'_, Answered>> = Vec::new();
+            for client in 0..3 {
+                let (one, other) = (Chance::new(100 + client), Chance::new(200 + client));
+                clients.push(scope.spawn(move || reporter(target, &format!("reporter{client}"), one)));
+                clients.push(scope.spawn(move || caller(target, &format!("caller{client}"), other)));
+            }
+            clients.push(scope.spawn(move || payer(target)));
+            for _ in 0..kills {
+                std::thread::sleep(Duration::from_millis(chance.below(400) as u64));
+                // A client that gave up would leave the others waiting for a server for ever.
+                if clients.iter().any(ScopedJoinHandle::is_finished) {
+                    break;
+                }
+                assert_eq!(server.kill().code, None, "it died by the signal");
+                server = start.run();
+                *target.service.write().unwrap() = server.service;
+            }
+            target.over.store(true, Ordering::Relaxed);
+            (server, clients.into_iter().map(|client| client.join().unwrap()).collect())
+        });
+        let figures = assert_all_there(&target, url, &answered);
+        let audit = start.command(&["audit"]);
+        assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
+        println!(
+            "{} after {kills} kills: {figures}\n{}",
+            if url.is_some() { "postgres" } else { "sqlite" },
+            audit.stdout.trim()
+        );
+        assert_eq!(server.stop().code, Some(0));
+    });
+}
