@@ -149,6 +149,34 @@ fn a_new_installation_is_clean() {
 }
 
 #[test]
+fn books_are_clean_after_usage_reservations_and_corrections() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (key, secret) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let event = |id: &str, time: &str, tokens: i64| {
+            json!({"id": id, "source": "s", "time": time, "api_key_id": key, "model": "svc-1", "kind": "chat",
+                   "prompt_tokens": tokens, "completion_tokens": 0})
+        };
+        let question = json!({"credential": secret, "operation": "chat", "model": "svc-1", "estimated_prompt_tokens": 9});
+        let reserve =
+            async || world.ask("/service/v1/authorize", &question).bare().await["reservation"]["id"].clone();
+        let (captured, kept) = (reserve().await, reserve().await);
+        assert!(captured.is_string() && kept.is_string());
+        let mut capture = event("e1", "2026-03-09T10:00:00Z", 1_001);
+        capture["reservation_id"] = captured;
+        let mut correction = event("e3", "2026-03-09T10:00:00Z", -500);
+        correction["corrects"] = json!("e1");
+        let events = json!([capture, event("e2", "2026-02-09T10:00:00Z", 7), correction]);
+        let results = world.ask("/service/v1/usage", &json!({ "events": events })).bare().await;
+        let accepted = |result: &Value| result["status"] == "accepted";
+        assert!(results["results"].as_array().unwrap().iter().all(accepted), "{results}");
+        let checked = assert_clean(&world).await.checked;
+        assert_eq!((checked.events, checked.reservations, checked.daily_rows), (3, 1, 2));
+    });
+}
+
+#[test]
 fn each_broken_rule_is_named() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
