@@ -24,6 +24,7 @@ mod api;
 mod attacks;
 mod audit;
 mod bad_input;
+mod billing;
 mod browser;
 mod catalog;
 mod cli;

@@ -1,5 +1,6 @@
 //! What the tests stand on.
 
+pub mod billed;
 pub mod books;
 pub mod chance;
 pub mod http;

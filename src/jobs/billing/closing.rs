@@ -19,7 +19,7 @@ use crate::store::invoices::Invoice;
 use crate::store::ledger::Movement;
 use crate::store::wallets::Wallet;
 
-use super::deposits::{Deposit, Depositing};
+use super::deposits::{Covers, Deposit, Depositing};
 use super::stops_everything;
 
 /// How many organizations are looked for at a time.
@@ -167,7 +167,7 @@ fn discount(month: Month, amount: Nano) -> Deposit {
         reference: format!("discount:{month}"),
         amount,
         expires_at: None,
-        covered_before: Nano::ZERO,
+        covers: Covers::OnlyExcess,
     }
 }
 

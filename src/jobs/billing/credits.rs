@@ -14,7 +14,7 @@ use crate::store::credits::Expiring;
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
 
-use super::deposits::{Deposit, Depositing};
+use super::deposits::{Covers, Deposit, Depositing};
 use super::{Refusal, stops_everything};
 
 /// How many credits are looked for at a time.
@@ -137,7 +137,7 @@ pub async fn add(app: &App, new: &NewCredit, trail: &Trail) -> Result<Added, Ref
         reference: new.reference.clone(),
         amount: new.amount,
         expires_at: new.expires_at,
-        covered_before: Nano::ZERO,
+        covers: Covers::OldestDues { but: Nano::ZERO },
     };
     let depositing = Depositing { app, trail, now };
     let credit = depositing.bring_in(&mut tx, &mut wallet, deposit).await?;

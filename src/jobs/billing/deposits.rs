@@ -11,6 +11,7 @@ use crate::rules::books::{self, Credit, Source};
 use crate::rules::invoicing::{self, Status};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
+use crate::store::invoices::Invoice;
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
 
@@ -29,8 +30,21 @@ pub struct Deposit {
     pub amount: Nano,
     /// Until when the credit holds.
     pub expires_at: Option<Time>,
-    /// The part that covers the debt of an invoice which the caller has taken off already.
-    pub covered_before: Nano,
+    /// What it does to open invoices.
+    pub covers: Covers,
+}
+
+/// What money that comes in does to open invoices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Covers {
+    /// It pays them, the oldest first; but for so much, which paid one that the caller has seen to.
+    OldestDues {
+        /// What is spent already.
+        but: Nano,
+    },
+    /// It lowers what a month that isn't closed yet will come to, so it pays nothing twice: only what nobody owes any more is
+    /// taken off.
+    OnlyExcess,
 }
 
 /// A deposit on its way.
@@ -78,24 +92,42 @@ impl Depositing<'_> {
             expires_at: deposit.expires_at,
         };
         store::credits::insert(tx, organization_id, &credit).await?;
-        let covered = deposit.amount.units() - credit.remaining.units() - deposit.covered_before.units();
-        self.cover_dues(tx, organization_id, Nano::from_units(covered.max(0))).await?;
         wallet.posted = Nano::from_units(wallet.posted.units() + deposit.amount.units());
         store::wallets::write(tx, wallet).await?;
+        let covered = deposit.amount.units() - credit.remaining.units();
+        let mut open = store::invoices::open(tx, organization_id).await?;
+        let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
+        let covered = match deposit.covers {
+            Covers::OldestDues { but } => covered - but.units(),
+            Covers::OnlyExcess => due - (owed.units() - covered),
+        };
+        self.cover_dues(tx, &mut open, Nano::from_units(covered)).await?;
         Ok(credit)
     }
 
-    /// Takes what was covered of a wallet's debt off its open invoices; what nothing is due of any more is paid.
-    pub async fn cover_dues(
+    /// Takes off open invoices what nobody owes any more: `owed` is what the wallet still does. For what lowers a month that isn't
+    /// closed yet, and so pays no older one.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn cover_excess(
         &self,
         tx: &mut Tx,
         organization_id: OrganizationId,
+        owed: Nano,
+    ) -> Result<(), db::Error> {
+        let mut open = store::invoices::open(tx, organization_id).await?;
+        let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
+        self.cover_dues(tx, &mut open, Nano::from_units(due - owed.units())).await
+    }
+
+    /// Takes what was covered of a wallet's debt off its open invoices; what nothing is due of any more is paid.
+    async fn cover_dues(
+        &self,
+        tx: &mut Tx,
+        open: &mut [Invoice],
         covered: Nano,
     ) -> Result<(), db::Error> {
-        if covered == Nano::ZERO {
-            return Ok(());
-        }
-        let mut open = store::invoices::open(tx, organization_id).await?;
         let dues: Vec<_> = open.iter().map(|invoice| (invoice.id, invoice.due)).collect();
         for (id, due) in invoicing::cover(&dues, covered) {
             let Some(invoice) = open.iter_mut().find(|invoice| invoice.id == id) else { continue };
@@ -103,7 +135,7 @@ impl Depositing<'_> {
             if due == Nano::ZERO {
                 invoice.status = Status::Paid;
                 invoice.paid_at = Some(self.now);
-                self.note(tx, Action::InvoicePaid, &id.to_string(), organization_id).await?;
+                self.note(tx, Action::InvoicePaid, &id.to_string(), invoice.organization_id).await?;
             }
             store::invoices::set_status(tx, invoice).await?;
         }

@@ -14,7 +14,7 @@ use crate::store::ledger::Movement;
 use crate::store::wallets::Wallet;
 
 use super::Refusal;
-use super::deposits::{Deposit, Depositing};
+use super::deposits::{Covers, Deposit, Depositing};
 
 /// What came of it.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub async fn mark_paid(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settle
         reference: format!("payment:{id}"),
         amount: due,
         expires_at: None,
-        covered_before: due,
+        covers: Covers::OldestDues { but: due },
     };
     depositing.bring_in(&mut tx, &mut wallet, payment).await?;
     depositing.note(&mut tx, Action::InvoicePaid, &id.to_string(), invoice.organization_id).await?;
@@ -85,7 +85,7 @@ pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Re
             reference: format!("void:{id}"),
             amount: invoice.amount,
             expires_at: None,
-            covered_before: due,
+            covers: Covers::OldestDues { but: due },
         };
         depositing.bring_in(&mut tx, &mut wallet, returned).await?;
     }

@@ -195,9 +195,11 @@ impl Purse {
         let organization_id = self.wallet.organization_id;
         let owed = books::owed(self.wallet.posted, &credits::left(tx, organization_id).await?);
         let remaining = books::left_after_debts(owed, amount);
-        let covered = Nano::from_units(amount.units() - remaining.units());
-        let trail = Trail::system();
-        Depositing { app, trail: &trail, now }.cover_dues(tx, organization_id, covered).await?;
+        if owed > Nano::ZERO {
+            let still_owed = Nano::from_units(owed.units() - (amount.units() - remaining.units()));
+            let trail = Trail::system();
+            Depositing { app, trail: &trail, now }.cover_excess(tx, organization_id, still_owed).await?;
+        }
         if remaining == Nano::ZERO {
             return Ok(());
         }

@@ -1,0 +1,7 @@
+//! Months, invoices, credits: from what was used to what is on paper.
+
+mod books;
+mod commands;
+mod golden;
+mod jobs;
+mod reading;

@@ -1,0 +1,209 @@
+//! The books of one organization, told as a story that a person can check: every step is a line, and so is what came of it.
+
+use std::fmt::Write;
+
+use serde_json::json;
+use tollkeeper::access::Trail;
+use tollkeeper::clock::{Day, Time};
+use tollkeeper::ids::{InvoiceId, OrganizationId};
+use tollkeeper::jobs::billing::credits::{self, Added, NewCredit};
+use tollkeeper::jobs::billing::{Refusal, closing, settling};
+use tollkeeper::money::Nano;
+use tollkeeper::store;
+use tollkeeper::store::invoices::Invoice;
+
+use crate::support::billed::{self, Usage};
+use crate::support::world::{Place, Somebody, World, on_each_database_with};
+
+/// An organization with two keys, and what happened to it.
+pub struct Books<'a> {
+    pub world: &'a World,
+    pub ada: Somebody,
+    pub place: Place,
+    pub keys: [String; 2],
+    pub story: String,
+}
+
+/// The catalog of these tests.
+pub const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/it/billing/catalog.toml");
+
+/// Runs a test on each database with the catalog of these tests; the organization is made at this time.
+pub fn on_each(start: &str, test: impl AsyncFn(&mut Books)) {
+    on_each_database_with(&[CATALOG], async |world| {
+        let mut books = Books::open(&world, start).await;
+        test(&mut books).await;
+        billed::check(&world, &books.place.organization).await;
+    });
+}
+
+impl<'a> Books<'a> {
+    pub async fn open(world: &'a World, start: &str) -> Self {
+        set_clock(world, start);
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let mut keys = Vec::new();
+        for name in ["one", "two"] {
+            keys.push(world.key(&ada, &place, &json!({ "name": name })).await.0);
+        }
+        let keys = [keys.remove(0), keys.remove(0)];
+        Self { world, ada, place, keys, story: String::new() }
+    }
+
+    pub fn organization_id(&self) -> OrganizationId {
+        OrganizationId::parse(&self.place.organization).unwrap()
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        let now = self.world.clock.now().to_string();
+        writeln!(self.story, "{} {}  {line}", &now[..10], &now[11..16]).unwrap();
+    }
+
+    /// Time passes.
+    pub fn at(&mut self, time: &str) {
+        set_clock(self.world, time);
+    }
+
+    /// Something is used today.
+    pub async fn used(&mut self, model: &str, prompt: i64, completion: i64) {
+        let today = self.world.clock.now().day();
+        self.used_on(today, 0, model, prompt, completion).await;
+    }
+
+    /// Something was used on a day, by one of the keys.
+    pub async fn used_on(&mut self, day: Day, key: usize, model: &str, prompt: i64, completion: i64) {
+        let (world, place, key) = (self.world, self.place.clone(), self.keys[key].clone());
+        billed::charge(world, Usage { place: &place, key: &key, model, day, prompt, completion }).await;
+        let when = if day == world.clock.now().day() { String::new() } else { format!(" on {day}") };
+        self.tell(&format!("{model} is used{when}: {prompt} + {completion} tokens"));
+    }
+
+    pub fn new_credit(&self, amount: &str, reference: &str) -> NewCredit {
+        NewCredit {
+            organization_id: self.organization_id(),
+            amount: Nano::parse(amount).unwrap(),
+            reference: reference.to_owned(),
+            is_grant: false,
+            expires_at: None,
+        }
+    }
+
+    pub async fn add(&self, new: &NewCredit) -> Result<Added, Refusal> {
+        credits::add(&self.world.app, new, &Trail::operator()).await
+    }
+
+    pub async fn buys(&mut self, amount: &str, reference: &str) {
+        self.add(&self.new_credit(amount, reference)).await.unwrap();
+        self.tell(&format!("{amount} are bought as `{reference}`"));
+    }
+
+    pub async fn is_given(&mut self, amount: &str, reference: &str, until: &str) {
+        let expires_at = Time::parse(until);
+        let new = NewCredit { is_grant: true, expires_at, ..self.new_credit(amount, reference) };
+        self.add(&new).await.unwrap();
+        self.tell(&format!("{amount} are given as `{reference}` until {until}"));
+    }
+
+    /// What the scheduler does at this time.
+    pub async fn schedule(&mut self) {
+        let (app, trail) = (&self.world.app, Trail::system());
+        let ended = credits::expire_due(app, &trail).await.unwrap();
+        let outcome = closing::close_due(app, app.clock.now(), &trail, None).await.unwrap();
+        assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
+        if ended > 0 {
+            self.tell(&format!("credits end: {ended}"));
+        }
+        for closed in outcome.closed {
+            let invoice = closed.invoice.map_or("nothing was billed".to_owned(), |invoice| {
+                format!("invoice {} over {}, {} due", invoice.number, invoice.amount, invoice.due)
+            });
+            self.tell(&format!("{} is closed: {invoice}", closed.month));
+        }
+    }
+
+    /// All invoices, the oldest first.
+    pub async fn invoices(&self) -> Vec<Invoice> {
+        let mut tx = self.world.app.db.read().await.unwrap();
+        let page = store::Page { page: 1, page_size: 100 };
+        let mut all = store::invoices::list(&mut tx, self.organization_id(), None, page).await.unwrap();
+        all.reverse();
+        all
+    }
+
+    async fn id_of(&self, number: i64) -> InvoiceId {
+        self.invoices().await.iter().find(|invoice| invoice.number == number).unwrap().id
+    }
+
+    pub async fn pays(&mut self, number: i64) {
+        let settled =
+            settling::mark_paid(&self.world.app, self.id_of(number).await, &Trail::operator()).await;
+        let again = if settled.unwrap().was_so { "was paid already" } else { "is paid from outside" };
+        self.tell(&format!("invoice {number} {again}"));
+    }
+
+    pub async fn voids(&mut self, number: i64) {
+        let settled = settling::void(&self.world.app, self.id_of(number).await, &Trail::operator()).await;
+        let again = if settled.unwrap().was_so { "was void already" } else { "is taken back" };
+        self.tell(&format!("invoice {number} {again}"));
+    }
+
+    /// How things stand.
+    pub async fn stand(&mut self) {
+        billed::check(self.world, &self.place.organization).await;
+        let mut tx = self.world.app.db.read().await.unwrap();
+        let id = self.organization_id();
+        let wallet = store::wallets::get(&mut tx, id).await.unwrap().unwrap();
+        let mut credits = store::credits::left(&mut tx, id).await.unwrap();
+        credits.sort_by(tollkeeper::rules::books::in_order_of_use);
+        let credits: Vec<_> = credits
+            .iter()
+            .map(|c| format!("{} `{}` {} of {}", c.source.as_str(), c.reference, c.remaining, c.amount))
+            .collect();
+        let credits = if credits.is_empty() { "none".to_owned() } else { credits.join("; ") };
+        let open = store::invoices::open(&mut tx, id).await.unwrap();
+        let due = open.iter().map(|invoice| format!("; {} due of invoice {}", invoice.due, invoice.number));
+        let mut line = format!(
+            "= wallet {}, open month {}, credits: {credits}{}",
+            wallet.posted,
+            wallet.open_month,
+            due.collect::<String>()
+        );
+        for invoice in self.invoices().await {
+            line = line.replace(&invoice.id.to_string(), &format!("invoice {}", invoice.number));
+        }
+        self.tell(&line);
+    }
+
+    /// Every invoice with its lines, as the story ends.
+    pub async fn end(&mut self) -> String {
+        self.stand().await;
+        let invoices = self.invoices().await;
+        let mut tx = self.world.app.db.read().await.unwrap();
+        let items = store::invoices::items(&mut tx, self.organization_id(), &invoices).await.unwrap();
+        for (invoice, items) in invoices.iter().zip(items) {
+            let Invoice { number, month, amount, currency, due, .. } = invoice;
+            let day = |time: Option<Time>| time.map(|time| time.day().to_string()).unwrap_or_default();
+            let when = match invoice.status.as_str() {
+                "paid" => format!(" on {}", day(invoice.paid_at)),
+                "void" => format!(" since {}", day(invoice.voided_at)),
+                _ => String::new(),
+            };
+            let status = invoice.status.as_str();
+            writeln!(
+                self.story,
+                "\nInvoice {number} for {month}: {amount} {currency}, {due} due, {status}{when}"
+            )
+            .unwrap();
+            for item in items {
+                let (kind, text, price) = (item.kind.as_str(), &item.description, item.unit_price);
+                writeln!(self.story, "  {kind:10} {text}: {} x {price} = {}", item.quantity, item.amount)
+                    .unwrap();
+            }
+        }
+        std::mem::take(&mut self.story)
+    }
+}
+
+fn set_clock(world: &World, time: &str) {
+    let to = Time::parse(time).unwrap_or_else(|| panic!("{time}"));
+    world.clock.advance_ms(to.unix_ms() - world.clock.now().unix_ms());
+}

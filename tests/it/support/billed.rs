@@ -1,0 +1,134 @@
+//! Usage as it is billed: what the queue of the service listener writes for it, without the queue.
+
+use tollkeeper::catalog::Kind;
+use tollkeeper::clock::Day;
+use tollkeeper::db::sql;
+use tollkeeper::ids::{LedgerTransactionId, OrganizationId, SessionId};
+use tollkeeper::money::{Nano, Pico};
+use tollkeeper::rules::books;
+use tollkeeper::secrets::jwt::TokenKind;
+use tollkeeper::store;
+use tollkeeper::store::ledger::{Account, Movement, Transfer};
+
+use super::world::{Place, Somebody, World};
+
+/// Tokens of one key, model and day.
+#[derive(Clone, Copy)]
+pub struct Usage<'a> {
+    pub place: &'a Place,
+    pub key: &'a str,
+    pub model: &'a str,
+    pub day: Day,
+    pub prompt: i64,
+    pub completion: i64,
+}
+
+/// Rates it at the price of its day's first instant, adds it to its day in the month that is open for it, and charges the
+/// wallet with the whole nanos by which the row rose.
+pub async fn charge(world: &World, usage: Usage<'_>) {
+    let catalog = world.app.catalog.now().clone();
+    let model = catalog.get(usage.model).unwrap();
+    let price = model.price_at(usage.day.start()).unwrap();
+    let amount = tollkeeper::rules::rating::rate(price, usage.prompt, usage.completion).unwrap();
+    let organization_id = OrganizationId::parse(&usage.place.organization).unwrap();
+    let now = world.clock.now();
+    let mut tx = world.app.db.write().await.unwrap();
+    let mut wallet = store::wallets::lock(&mut tx, organization_id, now).await.unwrap().unwrap();
+    let month = usage.day.month().max(wallet.open_month);
+    let kind = if model.kind == Kind::Chat { "chat" } else { "embeddings" };
+    let (amount_pico, posted): (i64, i64) =
+        sql("INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+                                  requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $10, $11, 0)
+         ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
+         SET requests = usage_daily.requests + excluded.requests,
+             prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
+             completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
+             amount_pico = usage_daily.amount_pico + excluded.amount_pico
+         RETURNING amount_pico, posted_nano")
+        .bind(organization_id)
+        .bind(usage.place.project.as_str())
+        .bind(usage.key)
+        .bind(usage.model)
+        .bind(price.effective_at)
+        .bind(kind)
+        .bind(usage.day)
+        .bind(month)
+        .bind(usage.prompt)
+        .bind(usage.completion)
+        .bind(amount.to_i64().unwrap())
+        .one(&mut tx)
+        .await
+        .unwrap();
+    let rise = Pico::from_units(amount_pico.into()).floor_nano().units() - i128::from(posted);
+    sql("UPDATE usage_daily SET posted_nano = amount_pico / 1000 WHERE organization_id = $1")
+        .bind(organization_id)
+        .execute(&mut tx)
+        .await
+        .unwrap();
+    let credits = store::credits::left(&mut tx, organization_id).await.unwrap();
+    for (id, left) in books::charge(&credits, Nano::from_units(rise), now) {
+        store::credits::set_remaining(&mut tx, id, left).await.unwrap();
+    }
+    let id = LedgerTransactionId::new(now, &world.app.random);
+    let transfer = Transfer {
+        id,
+        organization_id,
+        movement: Movement::Usage,
+        idempotency_key: format!("usage:{id}"),
+        account: Account::Usage,
+        to_wallet: Nano::from_units(-rise),
+    };
+    store::ledger::record(&mut tx, &transfer, now).await.unwrap();
+    wallet.posted = Nano::from_units(wallet.posted.units() - rise);
+    store::wallets::write(&mut tx, &wallet).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// An access token for somebody whose session may be over by now.
+pub async fn fresh_token(world: &World, who: &Somebody) -> String {
+    let (now, random) = (world.clock.now(), &world.app.random);
+    let session = SessionId::new(now, random);
+    let mut tx = world.app.db.write().await.unwrap();
+    let ends = now.plus_ms(tollkeeper::clock::DAY_MS);
+    store::sessions::insert(&mut tx, session, who.id, false, now, ends).await.unwrap();
+    tx.commit().await.unwrap();
+    world.token(TokenKind::Access, who.id, session, 3600).await
+}
+
+/// What has to hold of an organization's money at any time.
+pub async fn check(world: &World, organization: &str) {
+    let id = OrganizationId::parse(organization).unwrap();
+    let mut tx = world.app.db.read().await.unwrap();
+    let wallet = store::wallets::get(&mut tx, id).await.unwrap().unwrap();
+    let sum = store::ledger::wallet_sum(&mut tx, id).await.unwrap();
+    assert_eq!(wallet.posted, sum.amount, "the wallet is the sum of its entries");
+    let credits = store::credits::left(&mut tx, id).await.unwrap();
+    let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
+    let owed = left - wallet.posted.units();
+    assert!(owed >= 0, "more is posted than the credits hold: {owed}");
+    let open = store::invoices::open(&mut tx, id).await.unwrap();
+    let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
+    assert!(due <= owed, "{due} is due, {owed} is owed");
+    let page = store::Page { page: 1, page_size: 100 };
+    let invoices = store::invoices::list(&mut tx, id, None, page).await.unwrap();
+    let items = store::invoices::items(&mut tx, id, &invoices).await.unwrap();
+    for (invoice, items) in invoices.iter().zip(items) {
+        let sum: i128 = items.iter().map(|item| item.amount.units()).sum();
+        assert_eq!(sum, invoice.amount.units() * 1_000, "the lines sum to the amount");
+        for item in items {
+            assert_eq!(item.unit_price.units() * i128::from(item.quantity), item.amount.units());
+        }
+        let is_open = invoice.status == tollkeeper::rules::invoicing::Status::Open;
+        assert_eq!(is_open, invoice.due > Nano::ZERO);
+    }
+    let (numbers, most): (i64, Option<i64>) =
+        sql("SELECT COUNT(*), MAX(number) FROM invoices").one(&mut tx).await.unwrap();
+    assert_eq!(numbers, most.unwrap_or(0), "numbers have no gaps");
+    let (unbalanced,): (i64,) = sql("SELECT COUNT(*) FROM (SELECT transaction_id FROM ledger_entries
+         GROUP BY transaction_id HAVING SUM(amount_nano) <> 0) t")
+    .one(&mut tx)
+    .await
+    .unwrap();
+    assert_eq!(unbalanced, 0);
+}
