@@ -1,1 +1,205 @@
-//! To come.
+//! `credit`, `billing` and `invoice` at a terminal, beside a running server.
+
+use serde_json::{Value, json};
+use tollkeeper::clock::{Clock, DAY_MS};
+use tollkeeper::db::{Db, Settings, sql};
+use tollkeeper::ids::{LedgerTransactionId, OrganizationId};
+use tollkeeper::money::Nano;
+use tollkeeper::store;
+use tollkeeper::store::ledger::{Account, Movement, Transfer};
+
+use crate::support::process::{Ended, Start, on_each_database_url};
+use crate::support::world::{Folder, runtime};
+
+#[test]
+fn the_money_commands_help() {
+    let folder = Folder::new();
+    let start = Start::new(&folder.0);
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["--help"], &["credit", "billing", "invoice"]),
+        (
+            &["credit", "add", "--help"],
+            &["--organization", "--amount", "--reference", "--grant", "--expires-at", "--json"],
+        ),
+        (&["billing", "close", "--help"], &["--as-of", "--json"]),
+        (&["invoice", "--help"], &["list", "show", "mark-paid", "void"]),
+        (&["invoice", "list", "--help"], &["--organization", "--json"]),
+        (&["invoice", "show", "--help"], &["--html", "--json"]),
+        (&["invoice", "mark-paid", "--help"], &["<ID>", "--json"]),
+        (&["invoice", "void", "--help"], &["<ID>", "--json"]),
+    ];
+    for (arguments, words) in cases {
+        let ended = start.command(arguments);
+        assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
+        assert!(words.iter().all(|word| ended.stdout.contains(word)), "{arguments:?}:\n{}", ended.stdout);
+    }
+    for (arguments, words) in [
+        (
+            vec!["credit", "add", "--organization", "x", "--amount", "1", "--reference", "r"],
+            "starts with `org_`",
+        ),
+        (
+            vec![
+                "credit",
+                "add",
+                "--organization",
+                "org_01h2xcejqtf2nbrexx3vqjhp41",
+                "--amount",
+                "1e3",
+                "--reference",
+                "r",
+            ],
+            "write a decimal",
+        ),
+        (vec!["billing", "close", "--as-of", "soon"], "write a date"),
+        (vec!["invoice", "show", "42"], "`invoice list` shows them"),
+        (
+            vec!["invoice", "show", "invoice_01h2xcejqtf2nbrexx3vqjhp41", "--html", "--json"],
+            "cannot be used with",
+        ),
+    ] {
+        let ended = start.command(&arguments);
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.log.contains(words), "{}", ended.log);
+    }
+    assert!(!start.data_dir().exists(), "none of this made anything");
+}
+
+fn data_of(ended: &Ended) -> Value {
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    serde_json::from_str(ended.stdout.trim()).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
+}
+
+/// Lets an organization be as old as two months, and lets it use something then; and keeps the server's own scheduler away,
+/// because each month closes once and these tests want to see it.
+async fn use_something(settings: &Settings, organization: &str) {
+    let db = Db::open(settings).unwrap();
+    let day = Clock::System.now().plus_ms(-62 * DAY_MS).day().month_start();
+    let mut tx = db.write().await.unwrap();
+    sql("INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+             requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
+         VALUES ($1, 'proj_1', 'key_1', 'svc-1', 1704067200000, 'chat', $2, $3, 1, 500000, 1000000, 7000000000000, 7000000000)")
+    .bind(organization)
+    .bind(day)
+    .bind(day.month())
+    .execute(&mut tx)
+    .await
+    .unwrap();
+    sql("UPDATE wallets SET open_month = $2, posted_nano = -7000000000 WHERE organization_id = $1")
+        .bind(organization)
+        .bind(day.month())
+        .execute(&mut tx)
+        .await
+        .unwrap();
+    let now = Clock::System.now();
+    let transfer = Transfer {
+        id: LedgerTransactionId::from_parts(now, 1),
+        organization_id: OrganizationId::parse(organization).unwrap(),
+        movement: Movement::Usage,
+        idempotency_key: "usage:1".into(),
+        account: Account::Usage,
+        to_wallet: Nano::from_units(-7_000_000_000),
+    };
+    store::ledger::record(&mut tx, &transfer, now).await.unwrap();
+    sql("INSERT INTO job_leases (job, holder, leased_until) VALUES ('billing', 'the test', $1)
+         ON CONFLICT (job) DO UPDATE SET holder = excluded.holder, leased_until = excluded.leased_until")
+    .bind(i64::MAX)
+    .execute(&mut tx)
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[test]
+fn money_is_kept_beside_a_running_server() {
+    on_each_database_url(|url, folder| {
+        let start = Start::new(&folder.0).database(url);
+        let server = start.run();
+        let owner = server.sign_up("ada");
+        let place = server.settle(&owner);
+        let organization = place.project_path.split('/').nth(3).unwrap();
+        let settings = match url {
+            Some(url) => Settings::Postgres { url: url.to_owned() },
+            None => Settings::Sqlite { path: start.data_dir().join("tollkeeper.db") },
+        };
+        runtime().block_on(use_something(&settings, organization));
+        story(&start, organization);
+        let path = format!("/v1/organizations/{organization}/billing/invoices");
+        let invoices = server.get(&path).bearer(&owner.access_token).data();
+        assert_eq!(invoices["invoices"][0]["status"], "void", "the server sees what the commands did");
+        assert_eq!(server.stop().code, Some(0));
+    });
+}
+
+/// One command after the other, all of them while the server runs.
+fn story(start: &Start, organization: &str) {
+    let ahead = start.command(&["billing", "close", "--as-of", "2999-01-01"]);
+    assert_eq!(ahead.code, Some(1));
+    assert!(ahead.log.contains("must not lie ahead"), "{}", ahead.log);
+    let long_ago = start.command(&["billing", "close", "--as-of", "2020-01-01T00:00:00Z"]);
+    assert_eq!((long_ago.code, long_ago.stdout.trim()), (Some(0), "No month was to be closed."));
+
+    let closed = start.command(&["billing", "close", "--json"]);
+    let first: Value = serde_json::from_str(closed.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["number"], &first["amount"], &first["status"]),
+        (&json!(1), &json!(7), &json!("open"))
+    );
+    assert_eq!(first["organization_id"], organization);
+    assert!(closed.stdout.lines().count() >= 2, "a month without usage closes too: {}", closed.stdout);
+    let again = start.command(&["billing", "close"]);
+    assert_eq!(again.stdout.trim(), "No month was to be closed.");
+    let id = first["invoice_id"].as_str().unwrap();
+
+    let add = |amount: &str, more: &[&str]| {
+        let fixed =
+            ["credit", "add", "--organization", organization, "--reference", "p 1", "--amount", amount];
+        start.command(&[&fixed[..], more].concat())
+    };
+    let added = data_of(&add("2.00", &["--json"]));
+    assert_eq!(
+        (&added["already_there"], &added["amount"], &added["balance"]),
+        (&json!(false), &json!(2), &json!(-5))
+    );
+    assert_eq!(data_of(&add("2", &["--json"]))["already_there"], true);
+    assert!(add("2", &[]).stdout.contains("was there already"));
+    let other = add("3", &[]);
+    assert_eq!(other.code, Some(1));
+    assert!(other.log.contains("that of another credit already: a purchase of 2"), "{}", other.log);
+
+    let list = start.command(&["invoice", "list", "--organization", organization, "--json"]);
+    let listed = data_of(&list);
+    assert_eq!((&listed["due"], &listed["items"][1]["amount"]), (&json!(5), &json!(6)));
+    let list = start.command(&["invoice", "list", "--organization", organization]);
+    assert!(list.stdout.contains("7 USD  open, 5 due"), "{}", list.stdout);
+    let shown = start.command(&["invoice", "show", id]);
+    assert!(shown.stdout.contains("svc-1, completion tokens: 1,000,000 x 0.000006 = 6"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("Total 7.00 USD, 5.00 due"), "{}", shown.stdout);
+    assert_eq!(data_of(&start.command(&["invoice", "show", id, "--json"])), listed);
+    let page = start.command(&["invoice", "show", id, "--html"]);
+    assert!(page.stdout.starts_with("<!doctype html>") && page.stdout.contains("<h1>Invoice 1</h1>"));
+
+    let paid = start.command(&["invoice", "mark-paid", id]);
+    assert_eq!((paid.code, paid.stdout.trim()), (Some(0), "Invoice 1 is paid now."));
+    let paid = data_of(&start.command(&["invoice", "mark-paid", id, "--json"]));
+    assert_eq!(paid, json!({"id": id, "number": 1, "status": "paid", "due": 0, "already": true}));
+    let void = data_of(&start.command(&["invoice", "void", id, "--json"]));
+    assert_eq!((&void["status"], &void["already"]), (&json!("void"), &json!(false)));
+    assert_eq!(start.command(&["invoice", "void", id]).stdout.trim(), "Invoice 1 was void already.");
+    let refused = start.command(&["invoice", "mark-paid", id]);
+    assert_eq!(
+        (refused.code, refused.log.trim()),
+        (Some(1), "tollkeeper: invoice 1 is void and can't be paid")
+    );
+
+    let nobody = "org_01h2xcejqtf2nbrexx3vqjhp42";
+    for ended in [
+        start.command(&["credit", "add", "--organization", nobody, "--reference", "r", "--amount", "1"]),
+        start.command(&["invoice", "list", "--organization", nobody]),
+    ] {
+        let words = format!("tollkeeper: there is no organization {nobody}");
+        assert_eq!((ended.code, ended.log.trim()), (Some(1), words.as_str()));
+    }
+    let ended = start.command(&["invoice", "show", "invoice_01h2xcejqtf2nbrexx3vqjhp41"]);
+    assert_eq!(ended.code, Some(1));
+}

@@ -187,6 +187,7 @@ fn taken_back() {
         books.voids(1).await;
         books.voids(1).await;
         books.stand().await;
+        books.at("2026-03-16T09:00:00Z");
         books.voids(2).await;
     });
 }
