@@ -77,6 +77,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{key_id}", &target.key)
         .replace("{member_id}", member)
         .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
+        .replace("{invoice_id}", &target.invoice)
         .replace("{*model_id}", "svc-1");
     assert!(!path.contains('{'), "{path}: say here what this parameter stands for");
     let path = if route.path == scene::FORWARD_AUTH {

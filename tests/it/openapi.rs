@@ -9,6 +9,7 @@ use tollkeeper::openapi;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::routes::{self, Listener, Route};
 
+use crate::support::billed;
 use crate::support::http::{Answer, Call};
 use crate::support::process::run_to_end;
 use crate::support::python::python;
@@ -340,6 +341,7 @@ struct Scene {
     key_id: String,
     member_id: String,
     reservation_id: String,
+    invoice_id: String,
 }
 
 async fn scene(world: &World) -> Scene {
@@ -364,7 +366,8 @@ async fn scene(world: &World) -> Scene {
         "organization_id": place.organization, "project_id": place.project});
     let decision = world.ask("/service/v1/authorize", &call).bare().await;
     let reservation_id = decision["reservation"]["id"].as_str().unwrap().to_owned();
-    Scene { ada, place, key_id, member_id: member.id.to_string(), reservation_id }
+    let invoice_id = billed::invoice(world, &place.organization).await;
+    Scene { ada, place, key_id, member_id: member.id.to_string(), reservation_id, invoice_id }
 }
 
 /// A call of the route, with nothing in it but the path.
@@ -393,6 +396,7 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 6] {
         ("key_id", &scene.key_id),
         ("member_id", &scene.member_id),
         ("reservation_id", &scene.reservation_id),
+        ("invoice_id", &scene.invoice_id),
         ("*model_id", "svc-1"),
     ]
 }

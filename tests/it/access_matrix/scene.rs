@@ -7,6 +7,7 @@ use tollkeeper::ids::{OrganizationId, ProjectId};
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::store;
 
+use crate::support::billed;
 use crate::support::world::{Place, Somebody, World, id};
 
 /// A kind of caller: the column's head, what it means where that isn't said in general, and whose roles count.
@@ -33,6 +34,7 @@ pub struct Target {
     pub organization: String,
     pub project: String,
     pub key: String,
+    pub invoice: String,
     pub member: Member,
 }
 
@@ -60,6 +62,7 @@ pub struct Scene {
 struct Spot {
     place: Place,
     key: String,
+    invoice: String,
     member: String,
 }
 
@@ -83,6 +86,7 @@ impl Scene {
         let nowhere = Spot {
             place: nowhere,
             key: "key_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            invoice: "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(),
             member: "user_01h2xcejqtf2nbrexx3vqjhp41".into(),
         };
         let mut scene = Self { callers: Vec::new(), own, sibling, public, foreign, nowhere };
@@ -165,6 +169,7 @@ impl Scene {
             organization: organization.place.organization.clone(),
             project: project.place.project.clone(),
             key: project.key.clone(),
+            invoice: organization.invoice.clone(),
             member: Member::Other(project.member.clone()),
         };
         let member = |title, member: &Member| Target { member: member.clone(), ..target(title, own, own) };
@@ -192,6 +197,12 @@ impl Scene {
                     vec![member("own, a member", &other(own)), member("own, oneself", &Member::Oneself)];
                 targets.push(member("own, nobody", &other(nowhere)));
                 targets.push(member("own, somebody else's", &other(foreign)));
+            }
+            if path.contains("{invoice_id}") {
+                let invoice =
+                    |title, spot: &Spot| Target { invoice: spot.invoice.clone(), ..target(title, own, own) };
+                targets.push(invoice("own, unknown", nowhere));
+                targets.push(invoice("own, somebody else's", foreign));
             }
             targets.push(target("foreign", foreign, foreign));
             targets.push(target("unknown", nowhere, own));
@@ -239,7 +250,11 @@ async fn spot(world: &World, owner: &Somebody, place: Place, name: &str) -> Spot
     store::organization_members::insert(&mut tx, organization, member.id, role, now).await.unwrap();
     store::project_members::insert(&mut tx, project, member.id, ProjectRole::Viewer, now).await.unwrap();
     tx.commit().await.unwrap();
-    Spot { place, key, member: member.id.to_string() }
+    let invoice = match name {
+        "inside" | "away" => billed::invoice(world, &place.organization).await,
+        _ => String::new(),
+    };
+    Spot { place, key, invoice, member: member.id.to_string() }
 }
 
 /// What a call can take away; who is referred to stands before who refers.

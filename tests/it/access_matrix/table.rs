@@ -47,6 +47,7 @@ impl<'a> Table<'a> {
         let path = path
             .replace("member_id", "member")
             .replace("key_id", "key")
+            .replace("invoice_id", "invoice")
             .replace("*model_id", "model")
             .replace("reservation_id", "reservation");
         let heading = format!("{} {path}    [{access}]", route.method);

@@ -1,13 +1,15 @@
 //! Usage as it is billed: what the queue of the service listener writes for it, without the queue.
 
 use tollkeeper::catalog::Kind;
-use tollkeeper::clock::Day;
+use tollkeeper::clock::{Day, Month};
 use tollkeeper::db::sql;
-use tollkeeper::ids::{LedgerTransactionId, OrganizationId, SessionId};
+use tollkeeper::ids::{InvoiceId, LedgerTransactionId, OrganizationId, SessionId};
 use tollkeeper::money::{Nano, Pico};
 use tollkeeper::rules::books;
+use tollkeeper::rules::invoicing::{Item, ItemKind, Status};
 use tollkeeper::secrets::jwt::TokenKind;
 use tollkeeper::store;
+use tollkeeper::store::invoices::Invoice;
 use tollkeeper::store::ledger::{Account, Movement, Transfer};
 
 use super::world::{Place, Somebody, World};
@@ -85,6 +87,36 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
     tx.commit().await.unwrap();
 }
 
+/// An invoice over nothing for an organization's first month; its id.
+pub async fn invoice(world: &World, organization: &str) -> String {
+    let (now, organization_id) = (world.clock.now(), OrganizationId::parse(organization).unwrap());
+    let mut tx = world.app.db.write().await.unwrap();
+    let invoice = Invoice {
+        id: InvoiceId::new(now, &world.app.random),
+        number: store::invoices::next_number(&mut tx).await.unwrap(),
+        organization_id,
+        organization_name: "Somebody".into(),
+        month: Month::from_unix_months(672),
+        currency: "USD".into(),
+        amount: Nano::ZERO,
+        due: Nano::ZERO,
+        status: Status::Paid,
+        finalized_at: now,
+        paid_at: Some(now),
+        voided_at: None,
+    };
+    let item = Item {
+        kind: ItemKind::Usage,
+        description: "svc-1, prompt tokens".into(),
+        quantity: 7,
+        unit_price: Pico::ZERO,
+        amount: Pico::ZERO,
+    };
+    store::invoices::insert(&mut tx, &invoice, &[item]).await.unwrap();
+    tx.commit().await.unwrap();
+    invoice.id.to_string()
+}
+
 /// An access token for somebody whose session may be over by now.
 pub async fn fresh_token(world: &World, who: &Somebody) -> String {
     let (now, random) = (world.clock.now(), &world.app.random);
@@ -119,7 +151,7 @@ pub async fn check(world: &World, organization: &str) {
         for item in items {
             assert_eq!(item.unit_price.units() * i128::from(item.quantity), item.amount.units());
         }
-        let is_open = invoice.status == tollkeeper::rules::invoicing::Status::Open;
+        let is_open = invoice.status == Status::Open;
         assert_eq!(is_open, invoice.due > Nano::ZERO);
     }
     let (numbers, most): (i64, Option<i64>) =
