@@ -124,18 +124,21 @@ impl Sheet<'_> {
             if items.is_empty() {
                 continue;
             }
-            let title = if kind == ItemKind::Usage {
-                format!("{title} in {}", month_words(invoice.month))
-            } else {
-                title.to_owned()
+            body.push_str("<tbody>\n");
+            let title = match kind {
+                ItemKind::Usage => format!("{title} in {}", month_words(invoice.month)),
+                _ => title.to_owned(),
             };
-            body.push_str(&format!(
-                "<tbody>\n<tr class=\"section\"><th colspan=\"4\" scope=\"rowgroup\">{title}</th></tr>\n"
-            ));
+            // A single line that says the same needs no heading.
+            if kind != ItemKind::Rounding {
+                body.push_str(&format!(
+                    "<tr class=\"section\"><th colspan=\"4\" scope=\"rowgroup\">{title}</th></tr>\n"
+                ));
+            }
             for item in items {
                 body.push_str(&format!(
                     "<tr><td>{}</td><td>{}</td>{}{}</tr>\n",
-                    escape(&item.description),
+                    description(&item.description),
                     currencies::grouped(&item.quantity.to_string()),
                     self.cell(item.unit_price, price_width),
                     self.cell(item.amount, width)
@@ -194,6 +197,14 @@ impl Sheet<'_> {
             _ => "",
         };
         format!("<dl class=\"sums\">\n{}</dl>\n{note}", rows.collect::<String>())
+    }
+}
+
+/// A line's words; the date of a price stays in one piece.
+fn description(text: &str) -> String {
+    match text.rsplit_once(", price from ") {
+        Some((what, date)) => format!("{}, <span>price from {}</span>", escape(what), escape(date)),
+        None => escape(text),
     }
 }
 

@@ -173,7 +173,7 @@ proptest! {
         let first = MONTH.first_day();
         let rows: Vec<_> = days.iter().map(|(offset, model, prompt, completion)| {
             let name = ["a", "b", "c"][*model];
-            used(name, Kind::Chat, first.plus(*offset), *model as i64, (*prompt, *completion), prices[*model])
+            used(name, Kind::Chat, first.plus(*offset), i64::try_from(*model).unwrap(), (*prompt, *completion), prices[*model])
         }).collect();
         let tiers: Vec<_> = tiers.into_iter()
             .map(|(threshold, ppm)| VolumeDiscount { threshold, discount: Ppm::from_units(ppm) }).collect();
