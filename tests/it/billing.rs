@@ -3,5 +3,6 @@
 mod books;
 mod commands;
 mod golden;
+mod history;
 mod jobs;
 mod reading;

@@ -1,6 +1,8 @@
 //! What people see of money: the summary, invoices, and an invoice's page.
 
 use serde_json::{Value, json};
+use tollkeeper::db::{Error, FromRow, Row, sql};
+use tollkeeper::store::{invoices, months};
 
 use super::books::{Books, on_each};
 use crate::support::billed::fresh_token;
@@ -198,5 +200,42 @@ fn an_invoice_is_printed() {
         // Without the role there is no page either, and what went wrong is told as elsewhere.
         let refused = books.world.get(&path).header("accept", "text/html").send().await;
         assert_eq!((refused.status, refused.code().as_str()), (401, "missing_credentials"));
+    });
+}
+
+/// A step of a plan, in the database's own words.
+struct Step(String);
+
+impl FromRow for Step {
+    fn from_row(row: &Row) -> Result<Self, Error> {
+        row.get("detail").or_else(|_| row.get("QUERY PLAN")).map(Self)
+    }
+}
+
+#[test]
+fn invoices_and_months_are_found_by_an_index() {
+    on_each(JANUARY, async |books| {
+        let postgres = books.world.app.db.is_postgres();
+        let explain = if postgres { "EXPLAIN" } else { "EXPLAIN QUERY PLAN" };
+        let mut tx = books.world.app.db.write().await.unwrap();
+        if postgres {
+            // A handful of rows would be read whole.
+            sql("SET LOCAL enable_seqscan = off").execute(&mut tx).await.unwrap();
+        }
+        let organization = books.place.organization.as_str();
+        let list =
+            sql(format!("{explain} {}", invoices::LIST)).bind(organization).bind("open").bind(20).bind(0);
+        let used = sql(format!("{explain} {}", months::USED)).bind(organization).bind(672);
+        // Without statistics SQLite goes through the organization's part of the table itself.
+        let month = if postgres {
+            "usage_daily_organization_month"
+        } else {
+            "usage_daily_organization_month|PRIMARY KEY (organization_id=?"
+        };
+        for (statement, index) in [(list, "invoices_organization_id_month"), (used, month)] {
+            let steps: Vec<Step> = statement.all(&mut tx).await.unwrap();
+            let plan: Vec<_> = steps.into_iter().map(|Step(step)| step).collect();
+            assert!(index.split('|').any(|index| plan.iter().any(|step| step.contains(index))), "{plan:?}");
+        }
     });
 }

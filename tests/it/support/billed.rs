@@ -142,6 +142,11 @@ pub async fn check(world: &World, organization: &str) {
     let open = store::invoices::open(&mut tx, id).await.unwrap();
     let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
     assert!(due <= owed, "{due} is due, {owed} is owed");
+    let charged = store::months::charged_after(&mut tx, id, wallet.open_month.plus(-1)).await.unwrap();
+    assert!(
+        owed - due <= charged.units(),
+        "a debt of {owed} is on no invoice: {due} are due, {charged} not billed yet"
+    );
     let page = store::Page { page: 1, page_size: 100 };
     let invoices = store::invoices::list(&mut tx, id, None, page).await.unwrap();
     let items = store::invoices::items(&mut tx, id, &invoices).await.unwrap();

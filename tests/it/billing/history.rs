@@ -1,0 +1,77 @@
+//! Random histories of one organization's money: whatever happens in whatever order, the books hold after every step.
+
+use tollkeeper::access::Trail;
+use tollkeeper::clock::{DAY_MS, HOUR_MS};
+use tollkeeper::jobs::billing::credits::NewCredit;
+use tollkeeper::jobs::billing::settling;
+use tollkeeper::money::Nano;
+
+use super::books::{Books, CATALOG};
+use crate::support::billed::check;
+use crate::support::chance::{Chance, first_seed, number};
+use crate::support::world::{World, runtime};
+
+const STEPS: usize = 60;
+
+#[test]
+fn the_books_hold_whatever_happens() {
+    let histories = number("TOLLKEEPER_TEST_HISTORIES").unwrap_or(12);
+    runtime().block_on(async {
+        for seed in first_seed()..first_seed() + histories {
+            let world = World::new("sqlite", None, &[CATALOG]).await;
+            let mut books = Books::open(&world, "2026-01-03T00:00:00Z").await;
+            let mut chance = Chance::new(seed);
+            for step in 0..STEPS {
+                act(&mut books, &mut chance, step).await;
+                let told = books.story.clone();
+                let checked = check(&world, &books.place.organization);
+                let held = futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(checked)).await;
+                assert!(held.is_ok(), "seed {seed}:\n{told}");
+            }
+        }
+    });
+}
+
+async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize) {
+    let clock = &books.world.clock;
+    match chance.below(12) {
+        0..=3 => {
+            let today = clock.now().day();
+            let day = today
+                .plus(-(chance.below(40) as i64))
+                .max(tollkeeper::clock::Day::parse("2026-01-01").unwrap());
+            let model = chance.one_of(&["chat-a", "embed-e"]);
+            let completion = if model == "chat-a" { chance.below(400_000) as i64 } else { 0 };
+            let prompt = chance.below(2_500_000) as i64;
+            books.used_on(day, chance.below(2), model, prompt, completion).await;
+        }
+        4 | 5 => {
+            let ends = clock.now().plus_ms(chance.below(50) as i64 * DAY_MS + 1);
+            let new = NewCredit {
+                organization_id: books.organization_id(),
+                amount: Nano::from_units((chance.below(900) as i128 + 1) * 10_000_000),
+                reference: format!("payment {step}"),
+                is_grant: chance.below(2) == 0,
+                expires_at: (chance.below(2) == 0).then_some(ends),
+            };
+            books.add(&new).await.unwrap();
+            books.tell(&format!("a credit of {} until {:?}", new.amount, new.expires_at));
+        }
+        6..=8 => clock.advance_ms(chance.below(20) as i64 * DAY_MS + chance.below(24) as i64 * HOUR_MS),
+        9 | 10 => books.schedule().await,
+        _ => {
+            let invoices = books.invoices().await;
+            if invoices.is_empty() {
+                return;
+            }
+            let invoice = &invoices[chance.below(invoices.len())];
+            let (app, trail) = (&books.world.app, Trail::operator());
+            let (what, done) = if chance.below(3) == 0 {
+                ("is taken back", settling::void(app, invoice.id, &trail).await.is_ok())
+            } else {
+                ("is paid", settling::mark_paid(app, invoice.id, &trail).await.is_ok())
+            };
+            books.tell(&format!("invoice {} {what}: {done}", invoice.number));
+        }
+    }
+}
