@@ -389,7 +389,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 6] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 7] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),

@@ -22,7 +22,7 @@ const SLICE: i64 = 100;
 /// The longest reference, in characters.
 const LONGEST_REFERENCE: usize = 200;
 /// What references start with that the service makes by itself.
-const OUR_OWN: [&str; 4] = ["discount:", "payment:", "void:", "usage:"];
+const OUR_OWN: [&str; 4] = ["discount:", "payment:", "void:", "correction:"];
 
 /// A credit that somebody wants to add.
 #[derive(Clone, Debug)]

@@ -122,12 +122,7 @@ impl Depositing<'_> {
     }
 
     /// Takes what was covered of a wallet's debt off its open invoices; what nothing is due of any more is paid.
-    async fn cover_dues(
-        &self,
-        tx: &mut Tx,
-        open: &mut [Invoice],
-        covered: Nano,
-    ) -> Result<(), db::Error> {
+    async fn cover_dues(&self, tx: &mut Tx, open: &mut [Invoice], covered: Nano) -> Result<(), db::Error> {
         let dues: Vec<_> = open.iter().map(|invoice| (invoice.id, invoice.due)).collect();
         for (id, due) in invoicing::cover(&dues, covered) {
             let Some(invoice) = open.iter_mut().find(|invoice| invoice.id == id) else { continue };

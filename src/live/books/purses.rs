@@ -206,7 +206,7 @@ impl Purse {
         let credit = Credit {
             id: CreditId::new(now, &app.random),
             source: Source::Correction,
-            reference: reference.to_owned(),
+            reference: format!("correction:{}", reference.trim_start_matches("usage:")),
             amount,
             remaining,
             created_at: now,

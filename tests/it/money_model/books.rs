@@ -5,6 +5,12 @@ use std::collections::BTreeMap;
 /// Pico in a nano.
 const NANO: i128 = 1_000;
 
+/// In which order credits of the same time are used up.
+const GRANT: u8 = 0;
+const CORRECTION: u8 = 1;
+const DISCOUNT: u8 = 2;
+const PURCHASE: u8 = 4;
+
 /// A price from an instant on, in pico a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Price {
@@ -72,6 +78,9 @@ pub struct Books {
     pub limit: i128,
 }
 
+/// Tokens and their price, by day and price version.
+type Run = BTreeMap<(i64, i64), (i128, i128)>;
+
 /// Tiers: tokens above the first number cost so many millionths less.
 pub type Tiers = [(i128, i128)];
 
@@ -96,12 +105,17 @@ impl Books {
         (self.left() - self.posted).max(0)
     }
 
-    /// What the wallet gains, negative when it is charged. What comes in covers what is owed first, on the oldest bills first.
+    /// What the wallet gains, negative when it is charged. What comes in covers what is owed first; payments do so on the
+    /// oldest bills first, while what makes the open month cheaper takes only off bills what nobody owes any more.
     fn moves(&mut self, nano: i128, rank: u8, now_ms: i64, until_ms: Option<i64>) {
         if nano > 0 {
-            let left = (nano - self.owed()).max(0);
+            let owed = self.owed();
+            let left = (nano - owed).max(0);
             self.lots.push(Lot { left, rank, since_ms: now_ms, until_ms });
-            let mut covers = nano - left;
+            let due: i128 = self.bills.iter().map(|bill| bill.due).sum();
+            let still_owed = owed - (nano - left);
+            let is_payment = matches!(rank, GRANT | PURCHASE);
+            let mut covers = if is_payment { nano - left } else { (due - still_owed).max(0) };
             for bill in &mut self.bills {
                 let paid = covers.min(bill.due);
                 bill.due -= paid;
@@ -141,13 +155,13 @@ impl Books {
         self.events.extend(events);
         let cost = self.posted_usage(|_| true) - before;
         if cost != 0 {
-            self.moves(-cost, 1, now_ms, None);
+            self.moves(-cost, CORRECTION, now_ms, None);
         }
     }
 
     /// Adds credit.
     pub fn credit(&mut self, nano: i128, grant: bool, now_ms: i64, until_ms: Option<i64>) {
-        self.moves(nano, if grant { 0 } else { 4 }, now_ms, until_ms);
+        self.moves(nano, if grant { GRANT } else { PURCHASE }, now_ms, until_ms);
     }
 
     /// Ends what has run out.
@@ -164,7 +178,7 @@ impl Books {
     /// What the tiers give back of a month so far, in pico: token by token in the order of days and prices, each model and
     /// kind of token on its own.
     pub fn discount(&self, month: i64, tiers: &Tiers) -> i128 {
-        let mut runs: BTreeMap<(usize, bool), BTreeMap<(i64, i64), (i128, i128)>> = BTreeMap::new();
+        let mut runs: BTreeMap<(usize, bool), Run> = BTreeMap::new();
         for event in self.events.values().filter(|event| event.month == month) {
             let kinds =
                 [(false, event.prompt, event.price.prompt), (true, event.completion, event.price.completion)];
@@ -208,7 +222,7 @@ impl Books {
         let most = rows.into_iter().filter(|nano| *nano > 0).sum();
         let discount = (self.discount(month, tiers) + NANO - 1).div_euclid(NANO).min(most);
         if discount > 0 {
-            self.moves(discount, 2, now_ms, None);
+            self.moves(discount, DISCOUNT, now_ms, None);
         }
         let nano = charged - discount;
         let older: i128 = self.bills.iter().map(|bill| bill.due).sum();

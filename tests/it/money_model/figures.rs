@@ -200,7 +200,7 @@ impl Cells {
     fn shown(&self) -> Vec<String> {
         let [chat, embeddings] = self.requests;
         let mut cells =
-            vec![chat, self.prompt[0], self.completion].iter().map(i128::to_string).collect::<Vec<_>>();
+            [chat, self.prompt[0], self.completion].iter().map(i128::to_string).collect::<Vec<_>>();
         cells.push(decimal(self.pico[0], 12));
         cells.extend([embeddings, self.prompt[1]].iter().map(i128::to_string));
         cells.push(decimal(self.pico[1], 12));

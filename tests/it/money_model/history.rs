@@ -334,7 +334,7 @@ impl<'w> History<'w> {
             self.send_events(&[report], &["correction_too_large"]).await;
             return;
         }
-        self.send_events(&[report.clone()], &["accepted"]).await;
+        self.send_events(std::slice::from_ref(&report), &["accepted"]).await;
         let own = tollkeeper::clock::Day::from_unix_days(event.day).month().unix_months();
         let month = own.max(self.books.open_month);
         let correction =
