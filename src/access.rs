@@ -207,7 +207,7 @@ async fn caller(app: &App, call: &mut Call) -> Result<Caller, Error> {
     let key = app.keyring.authenticate(app, bearer, now).await?;
     call.who = key.id.to_string();
     key.admit_address(Some(call.address))?;
-    key.admit_rate(app, now)?;
+    key.admit_rate(app, now).await?;
     Ok(Caller::Key(key))
 }
 

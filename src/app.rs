@@ -20,6 +20,7 @@ use crate::live::feed::{self, Feed};
 use crate::live::keyring::Keyring;
 use crate::live::last_uses::LastUses;
 use crate::live::limiter::Limiter;
+use crate::live::rates::Rates;
 use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
 use crate::mail::Mailer;
@@ -64,10 +65,12 @@ pub struct Parts {
     pub last_uses: LastUses,
     /// Sessions in memory.
     pub sessions: Sessions,
-    /// Request rates in memory.
+    /// Request rates of this replica's own.
     pub limiter: Limiter,
     /// The queue to the books.
     pub books: Books,
+    /// Request rates that all replicas share.
+    pub rates: Rates,
     /// Wakes the job that sends mail.
     pub outbox: Notify,
     /// What is counted.
@@ -123,8 +126,10 @@ impl App {
             &random,
         )?;
         let catalog = CurrentCatalog::load(config.catalog_file.clone());
+        let db = Db::open(&database(&config)).map_err(|error| error.to_string())?;
         let parts = Parts {
-            db: Db::open(&database(&config)).map_err(|error| error.to_string())?,
+            rates: Rates::new(db.is_postgres()),
+            db,
             catalog: catalog.map_err(|error| error.to_string())?,
             hasher,
             sealer: Sealer::new(master_key),

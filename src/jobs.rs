@@ -11,7 +11,7 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
-use crate::live::{feed, last_uses};
+use crate::live::{feed, last_uses, rates};
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
@@ -25,6 +25,8 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(3);
 /// How long to leave the database to others between two slices of old events, and how often to look whether a day has begun.
 const BETWEEN_SLICES: Duration = Duration::from_millis(100);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
+/// How often lapsed leases of request rates are given back: sooner than they count as used.
+const GIVE_BACK_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs every job until it is dropped. A job that fails says so in the log and goes on at its next turn.
 pub async fn run(app: App) {
@@ -33,6 +35,7 @@ pub async fn run(app: App) {
         send_mail(&app),
         note_uses(&app),
         expire_reservations(&app),
+        give_leases_back(&app),
         clean(&app),
         reload_catalog(&app),
         keep_books(&app),
@@ -76,6 +79,7 @@ pub async fn finish(app: &App) {
     if let Err(error) = last_uses::flush(app).await {
         tracing::warn!("the last uses of {} keys are lost: {error}", app.last_uses.len());
     }
+    rates::give_leases_back(app, true).await;
 }
 
 /// Writes when and from where keys were used last.
@@ -97,6 +101,14 @@ async fn expire_reservations(app: &App) {
         {
             tracing::warn!("reservations: {error}");
         }
+    }
+}
+
+/// Gives other replicas what this one has borrowed of a rate and not used.
+async fn give_leases_back(app: &App) {
+    loop {
+        tokio::time::sleep(GIVE_BACK_EVERY).await;
+        rates::give_leases_back(app, false).await;
     }
 }
 

@@ -6,5 +6,6 @@ pub mod feed;
 pub mod keyring;
 pub mod last_uses;
 pub mod limiter;
+pub mod rates;
 pub mod sessions;
 pub mod signing_keys;

@@ -14,6 +14,7 @@ pub mod periods;
 pub mod phones;
 pub mod project_membership;
 pub mod projects;
+pub mod rates;
 pub mod rating;
 pub mod reserving;
 pub mod restrictions;

@@ -17,6 +17,7 @@ pub mod organizations;
 pub mod outbox;
 pub mod project_members;
 pub mod projects;
+pub mod rate_meters;
 pub mod reservations;
 pub mod sessions;
 pub mod signing_keys;

@@ -179,13 +179,15 @@ CREATE TABLE job_leases (
     leased_until BIGINT NOT NULL
 );
 
--- The meters of request rates that replicas share: each takes a few requests at a time. `version` goes up with each change.
+-- The meters of request rates that replicas share: `level` is what was used, `lent` what replicas have borrowed and not reported yet in
+-- the term of `at`, `lent_before` in the one before.
 CREATE TABLE rate_meters (
     meter BYTEA NOT NULL PRIMARY KEY,
     per_minute BIGINT NOT NULL,
     level BIGINT NOT NULL,
     at BIGINT NOT NULL,
-    version BIGINT NOT NULL
+    lent BIGINT NOT NULL,
+    lent_before BIGINT NOT NULL
 );
 CREATE INDEX rate_meters_at ON rate_meters (at);
 

@@ -182,13 +182,15 @@ CREATE TABLE job_leases (
     leased_until INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The meters of request rates that replicas share: each takes a few requests at a time. `version` goes up with each change.
+-- The meters of request rates that replicas share: `level` is what was used, `lent` what replicas have borrowed and not reported yet in
+-- the term of `at`, `lent_before` in the one before.
 CREATE TABLE rate_meters (
     meter BLOB NOT NULL PRIMARY KEY,
     per_minute INTEGER NOT NULL,
     level INTEGER NOT NULL,
     at INTEGER NOT NULL,
-    version INTEGER NOT NULL
+    lent INTEGER NOT NULL,
+    lent_before INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX rate_meters_at ON rate_meters (at);
 

@@ -1,7 +1,7 @@
 //! Forgets what has run out.
 
 use crate::app::App;
-use crate::clock::DAY_MS;
+use crate::clock::{DAY_MS, MINUTE_MS};
 use crate::error::Error;
 use crate::live::feed::KEEP_MS;
 use crate::rules::throttling::FORGET_MS;
@@ -10,6 +10,9 @@ use crate::store;
 /// How long a session is kept after it ended or expired, in milliseconds: for whoever looks into what happened.
 const SESSIONS_KEPT_MS: i64 = 30 * DAY_MS;
 
+/// How long a shared rate is kept that nobody uses, in milliseconds: it has been empty for a while by then.
+const RATES_KEPT_MS: i64 = 2 * MINUTE_MS;
+
 /// The most sessions that one turn removes, so that writers don't wait long for it.
 const SESSIONS_AT_ONCE: i64 = 10_000;
 
@@ -17,11 +20,13 @@ const SESSIONS_AT_ONCE: i64 = 10_000;
 pub async fn sweep(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     app.limiter.sweep(now);
+    app.rates.sweep(now);
     let mut tx = app.db.write().await?;
     store::throttles::remove_older_than(&mut tx, now.plus_ms(-FORGET_MS)).await?;
     store::email_tokens::remove_expired(&mut tx, now).await?;
     store::sessions::remove_over_by(&mut tx, now.plus_ms(-SESSIONS_KEPT_MS), SESSIONS_AT_ONCE).await?;
     store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;
+    store::rate_meters::remove_unused_since(&mut tx, now.plus_ms(-RATES_KEPT_MS)).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::error::{Code, Error};
 use crate::live::epochs::Stamp;
 use crate::live::feed::Feed;
 use crate::live::limiter::{self, Allowed, Who};
+use crate::live::rates;
 use crate::rules::restrictions::{self, Permission};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
@@ -45,18 +46,17 @@ impl LiveKey {
     }
 
     /// Counts one request against the key's own rate. What is let through is a use of the key.
-    pub fn admit_rate(&self, app: &App, now: Time) -> Result<(), Error> {
-        self.take_rate(app, now)?;
+    pub async fn admit_rate(&self, app: &App, now: Time) -> Result<(), Error> {
+        self.take_rate(app, now).await?;
         self.note_use(app, now);
         Ok(())
     }
 
     /// Counts one request against the key's own rate: what is left of it, where there is one.
-    pub fn take_rate(&self, app: &App, now: Time) -> Result<Option<Left>, Error> {
+    pub async fn take_rate(&self, app: &App, now: Time) -> Result<Option<Left>, Error> {
         let Some(limit) = self.rate_limit else { return Ok(None) };
-        let allowed = app
-            .limiter
-            .check(self.meter(), limit, now)
+        let allowed = rates::take(app, self.meter(), limit, now)
+            .await
             .map_err(|limit| Error { rate_limit: Some(limit), ..Error::new(Code::RateLimited) })?;
         Ok(Some(Left { limit, allowed }))
     }
@@ -64,7 +64,7 @@ impl LiveKey {
     /// Takes that request back, when something else refuses it.
     pub fn give_rate_back(&self, app: &App, now: Time) {
         if self.rate_limit.is_some() {
-            app.limiter.give_back(self.meter(), now);
+            rates::give_back(app, self.meter(), now);
         }
     }
 

@@ -3,71 +3,33 @@
 //! Each key has a meter. A request fills it by one, time empties it at the limit's rate, and a request that
 //! would overfill it is refused. A meter that has run empty is the same as none, so it is forgotten without loss,
 //! and memory holds only keys that were used within the last minute or so.
+//!
+//! These meters are this replica's own: management calls by caller, logins and registrations by address. What replicas
+//! share is in `live::rates`.
 
-use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+mod shards;
+
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ring::digest;
 
-use crate::clock::{MINUTE_MS, SECOND_MS, Time};
+pub(super) use shards::Shards;
+
+use crate::clock::Time;
 use crate::error::RateLimit;
-
-/// What one request adds to a meter. Each millisecond takes `per_minute` away: with 60,000 milliseconds in a
-/// minute every rate comes out in whole numbers, also those that don't divide a minute's nanoseconds.
-const REQUEST: u64 = 60_000;
-/// How far the clock may step back before a meter follows it. Threads that read the clock a moment apart look
-/// like small steps back; following those would empty the meter twice for the same millisecond.
-const STEP_BACK_MS: i64 = SECOND_MS;
-const SHARDS: usize = 64;
-/// A shard smaller than this is swept by time only.
-const SWEEP_FROM: usize = 64;
-
-/// A request that was let through.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Allowed {
-    /// Requests that would still be let through now.
-    pub remaining: u32,
-    /// Milliseconds until the whole limit is free again.
-    pub reset_ms: i64,
-}
+pub use crate::rules::rates::Allowed;
+use crate::rules::rates::Meter;
 
 /// The meters of this replica.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Limiter {
-    shards: Vec<Mutex<Shard>>,
-    hasher: RandomState,
-}
-
-#[derive(Debug)]
-struct Shard {
-    meters: HashMap<u128, Meter>,
-    sweep_at_len: usize,
-    swept_at_ms: i64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Meter {
-    /// Sixty-thousandths of a request; at most `per_minute` requests.
-    level: u64,
-    /// Unix milliseconds of the last change.
-    at_ms: i64,
-    per_minute: u32,
-}
-
-impl Default for Limiter {
-    fn default() -> Self {
-        Self::new()
-    }
+    shards: Shards<Meter>,
 }
 
 impl Limiter {
     /// A limiter that has seen nobody yet.
     pub fn new() -> Self {
-        let shard = || Shard { meters: HashMap::new(), sweep_at_len: SWEEP_FROM, swept_at_ms: 0 };
-        Self { shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(), hasher: RandomState::new() }
+        Self::default()
     }
 
     /// Counts one request of `key` (see [`key_for`]) against `per_minute` requests a minute; 0 counts as 1.
@@ -76,129 +38,42 @@ impl Limiter {
     /// The limit is used up: `retry_after_ms` is the shortest wait after which a request is let through when
     /// nobody else takes the place. A refused request doesn't count.
     pub fn check(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
-        let Some(mut shard) = self.shard(key) else {
+        let now_ms = now.unix_ms();
+        let Some(mut shard) = self.shards.of(key) else {
             // There always is a shard; were there none, refusing everybody would be the worse mistake.
             return Ok(Allowed { remaining: 0, reset_ms: 0 });
         };
-        shard.sweep_when_due(now.unix_ms());
-        let mut meter = match shard.meters.get(&key) {
-            Some(meter) => *meter,
-            None => Meter { level: 0, at_ms: now.unix_ms(), per_minute: per_minute.max(1) },
-        };
+        shard.sweep_when_due(now_ms, Meter::is_used);
+        let meter = shard.entries.entry(key).or_insert_with(|| Meter::empty(per_minute, now_ms));
         meter.set_rate(per_minute.max(1));
-        meter.drain(now.unix_ms());
-        let allowed = meter.take(now.unix_ms());
-        shard.meters.insert(key, meter);
-        allowed
+        meter.drain(now_ms);
+        meter.take(now_ms)
     }
 
     /// Takes a request back that [`Limiter::check`] has let through and that came to nothing, for instance because
     /// another limit refused it: the meter is then as if it had never come.
     pub fn give_back(&self, key: u128, now: Time) {
-        let Some(mut shard) = self.shard(key) else { return };
-        if let Some(meter) = shard.meters.get_mut(&key) {
-            meter.drain(now.unix_ms());
-            // What time has taken of it meanwhile is gone already, so a meter at zero stays there.
-            meter.level = meter.level.saturating_sub(REQUEST);
+        let Some(mut shard) = self.shards.of(key) else { return };
+        if let Some(meter) = shard.entries.get_mut(&key) {
+            meter.give_back(now.unix_ms());
         }
     }
 
     /// Forgets every key whose meter has run empty; [`Limiter::check`] does it in passing, a quiet server needs
     /// the call to give memory back.
     pub fn sweep(&self, now: Time) {
-        for shard in &self.shards {
-            lock(shard).sweep(now.unix_ms());
-        }
+        self.shards.sweep(now.unix_ms(), Meter::is_used);
     }
 
     /// How many keys are remembered.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).meters.len()).sum()
+        self.shards.len()
     }
 
     /// Whether no key is remembered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    fn shard(&self, key: u128) -> Option<MutexGuard<'_, Shard>> {
-        let shards = u64::try_from(self.shards.len()).ok()?;
-        let index = self.hasher.hash_one(key).checked_rem(shards)?;
-        self.shards.get(usize::try_from(index).ok()?).map(lock)
-    }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // A panic between two whole assignments leaves nothing half done.
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shard {
-    fn sweep_when_due(&mut self, now_ms: i64) {
-        let long_ago = now_ms.abs_diff(self.swept_at_ms) >= MINUTE_MS.unsigned_abs();
-        if long_ago || self.meters.len() >= self.sweep_at_len {
-            self.sweep(now_ms);
-        }
-    }
-
-    fn sweep(&mut self, now_ms: i64) {
-        self.meters.retain(|_, meter| {
-            let mut later = *meter;
-            later.drain(now_ms);
-            later.level > 0
-        });
-        // The next sweep waits until the shard has doubled, so that its cost stays constant a request.
-        self.sweep_at_len = self.meters.len().saturating_mul(2).max(SWEEP_FROM);
-        self.swept_at_ms = now_ms;
-        self.meters.shrink_to(self.sweep_at_len);
-    }
-}
-
-impl Meter {
-    /// A changed limit keeps the used part of the minute, so that nobody waits longer than a minute for it.
-    fn set_rate(&mut self, per_minute: u32) {
-        if per_minute != self.per_minute {
-            let scaled = u128::from(self.level) * u128::from(per_minute);
-            let level = scaled.div_ceil(u128::from(self.per_minute));
-            self.level = u64::try_from(level).unwrap_or(u64::MAX).min(capacity(per_minute));
-            self.per_minute = per_minute;
-        }
-    }
-
-    fn drain(&mut self, now_ms: i64) {
-        let passed = now_ms.saturating_sub(self.at_ms);
-        if passed > 0 {
-            let drained = passed.unsigned_abs().saturating_mul(u64::from(self.per_minute));
-            self.level = self.level.saturating_sub(drained);
-        }
-        if !(-STEP_BACK_MS..=0).contains(&passed) {
-            self.at_ms = now_ms;
-        }
-    }
-
-    fn take(&mut self, now_ms: i64) -> Result<Allowed, RateLimit> {
-        let rate = u64::from(self.per_minute);
-        // The meter stands a moment ahead when the clock has just stepped back: it empties from then on.
-        let ahead_ms = self.at_ms.saturating_sub(now_ms).max(0);
-        let wait_ms =
-            |amount: u64| i64::try_from(amount.div_ceil(rate)).unwrap_or(i64::MAX).saturating_add(ahead_ms);
-        let full = capacity(self.per_minute);
-        let wanted = self.level.saturating_add(REQUEST);
-        if wanted > full {
-            return Err(RateLimit {
-                limit: self.per_minute,
-                retry_after_ms: wait_ms(wanted - full),
-                reset_ms: wait_ms(self.level),
-            });
-        }
-        self.level = wanted;
-        let remaining = u32::try_from((full - wanted) / REQUEST).unwrap_or(u32::MAX);
-        Ok(Allowed { remaining, reset_ms: wait_ms(wanted) })
-    }
-}
-
-fn capacity(per_minute: u32) -> u64 {
-    u64::from(per_minute) * REQUEST
 }
 
 /// Whom a limit counts.
@@ -255,6 +130,7 @@ fn network(address: Ipv6Addr) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use super::shards::{SHARDS, SWEEP_FROM};
     use super::*;
     use proptest::prelude::*;
     use std::sync::Arc;

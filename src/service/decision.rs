@@ -17,6 +17,7 @@ use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::live::books::Reservation;
 use crate::live::keyring::Left;
 use crate::live::limiter::{self, Who};
+use crate::live::rates;
 use crate::rules::restrictions::Permission;
 
 /// What is asked.
@@ -192,7 +193,7 @@ pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refuse
     let now = app.clock.now();
     let who = calling(app, question.credential, question.organization, question.project, now).await;
     let calling = who.map_err(|error| Refused { error, calling: None })?;
-    let Admitted { max_tokens, limits, model } = match admit(app, &question, &calling, now) {
+    let Admitted { max_tokens, limits, model } = match admit(app, &question, &calling, now).await {
         Ok(admitted) => admitted,
         Err(error) => return Err(Refused { error, calling: Some(calling) }),
     };
@@ -219,7 +220,7 @@ struct Admitted {
     model: Option<Arc<Model>>,
 }
 
-fn admit(app: &App, question: &Question<'_>, calling: &Calling, now: Time) -> Result<Admitted, Error> {
+async fn admit(app: &App, question: &Question<'_>, calling: &Calling, now: Time) -> Result<Admitted, Error> {
     let key = calling.key();
     if let Some(key) = key {
         key.admit_address(question.client_address)?;
@@ -248,7 +249,7 @@ fn admit(app: &App, question: &Question<'_>, calling: &Calling, now: Time) -> Re
         (None, most) => most,
     };
     // Last, so that a refused call doesn't use a rate up.
-    let limits = take_rates(app, calling, model.as_deref(), now)?;
+    let limits = take_rates(app, calling, model.as_deref(), now).await?;
     Ok(Admitted { max_tokens, limits, model })
 }
 
@@ -275,13 +276,17 @@ pub const fn kind_of(operation: Permission) -> Option<Kind> {
 
 /// Counts the call against the key's rate and the model's; against neither when one refuses it. The key's comes first,
 /// so that a key beyond its own rate takes no place from its organization's other keys.
-fn take_rates(app: &App, calling: &Calling, model: Option<&Model>, now: Time) -> Result<Limits, Error> {
+async fn take_rates(app: &App, calling: &Calling, model: Option<&Model>, now: Time) -> Result<Limits, Error> {
     let key = calling.key();
     let of_key = match key {
-        Some(key) => key.take_rate(app, now)?,
+        Some(key) => key.take_rate(app, now).await?,
         None => None,
     };
-    let of_model = match model.map(|model| take_model_rate(app, calling.organization_id(), model, now)) {
+    let of_model = match model {
+        Some(model) => Some(take_model_rate(app, calling.organization_id(), model, now).await),
+        None => None,
+    };
+    let of_model = match of_model {
         Some(Err(error)) => {
             if let Some(key) = key {
                 key.give_rate_back(app, now);
@@ -298,7 +303,7 @@ fn take_rates(app: &App, calling: &Calling, model: Option<&Model>, now: Time) ->
 }
 
 /// A model's own rate holds for each organization (decisions, section 8).
-fn take_model_rate(
+async fn take_model_rate(
     app: &App,
     organization_id: OrganizationId,
     model: &Model,
@@ -306,7 +311,7 @@ fn take_model_rate(
 ) -> Result<Left, Error> {
     let meter = model_meter(organization_id, model);
     let limit = model.max_requests_per_min;
-    match app.limiter.check(meter, limit, now) {
+    match rates::take(app, meter, limit, now).await {
         Ok(allowed) => Ok(Left { limit, allowed }),
         Err(limit) => Err(Error { rate_limit: Some(limit), ..Error::new(Code::ModelRateLimited) }),
     }
@@ -317,7 +322,7 @@ fn give_rates_back(app: &App, calling: &Calling, model: &Model, now: Time) {
     if let Some(key) = calling.key() {
         key.give_rate_back(app, now);
     }
-    app.limiter.give_back(model_meter(calling.organization_id(), model), now);
+    rates::give_back(app, model_meter(calling.organization_id(), model), now);
 }
 
 fn model_meter(organization_id: OrganizationId, model: &Model) -> u128 {

@@ -1,0 +1,278 @@
+//! Request rates of API keys and of models, shared by all replicas.
+//!
+//! On SQLite there is one server, and its own meters (`live::limiter`) are the truth: nothing here costs a query. On
+//! PostgreSQL the truth is a row of `rate_meters` (`rules::rates::Pool`, which also says why all replicas together keep to
+//! the limit). A replica borrows a few requests at a time and counts calls against them without a query; the next time it
+//! says how many it has used. How many it borrows follows from how many it used lately, from one to what the rate gives in
+//! five seconds. A lease is held for five seconds. What is left of it then goes back, by [`give_leases_back`] if nobody
+//! asks before.
+//!
+//! One asks at a time for a meter, the others wait for that. A lease that is nearly used up is renewed while the rest of it
+//! is used. When nothing is to be had, the meter as it was found there says until when, and until then calls are
+//! refused without a query.
+//!
+//! While the database can't be asked, each replica counts for itself: a limit must not become an outage.
+
+mod share;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use self::share::{Asked, Checked, Share};
+use crate::app::App;
+use crate::clock::{SECOND_MS, Time};
+use crate::db;
+use crate::error::RateLimit;
+use crate::live::limiter::Shards;
+use crate::rules::rates::{Allowed, Pool};
+use crate::store;
+
+/// How long a call waits for the database before it is decided without.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long the database is left alone after it could not be asked, in milliseconds.
+const LEFT_ALONE_MS: i64 = SECOND_MS;
+/// Meters that can be asked for at the same time.
+const TURNS: usize = 256;
+
+/// What this replica holds of the shared rates.
+pub struct Rates {
+    /// Whether there may be other replicas.
+    shared: bool,
+    shares: Shards<Share>,
+    /// By meter: who holds one is on the way to the database.
+    turns: Vec<Mutex<()>>,
+    /// Unix milliseconds when the database last could not be asked; [`NEVER`] after it could.
+    failed_at_ms: AtomicI64,
+}
+
+const NEVER: i64 = i64::MIN;
+
+impl Rates {
+    /// Holds nothing yet.
+    pub fn new(shared: bool) -> Self {
+        Self {
+            shared,
+            shares: Shards::default(),
+            turns: (0..TURNS).map(|_| Mutex::new(())).collect(),
+            failed_at_ms: AtomicI64::new(NEVER),
+        }
+    }
+
+    /// Forgets meters that have run empty.
+    pub fn sweep(&self, now: Time) {
+        self.shares.sweep(now.unix_ms(), Share::is_used);
+    }
+
+    /// How many meters are held.
+    pub fn len(&self) -> usize {
+        self.shares.len()
+    }
+
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Does something with what is held of a meter.
+    fn with<T>(
+        &self,
+        key: u128,
+        per_minute: u32,
+        now_ms: i64,
+        act: impl FnOnce(&mut Share) -> T,
+    ) -> Option<T> {
+        let mut shard = self.shares.of(key)?;
+        shard.sweep_when_due(now_ms, Share::is_used);
+        Some(act(shard.entries.entry(key).or_insert_with(|| Share::new(per_minute, now_ms))))
+    }
+
+    fn check(&self, key: u128, per_minute: u32, now: Time) -> Checked {
+        let now_ms = now.unix_ms();
+        let checked = self.with(key, per_minute, now_ms, |share| share.check(per_minute, now_ms));
+        checked.unwrap_or(Checked::Ask)
+    }
+
+    fn check_alone(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
+        let now_ms = now.unix_ms();
+        let checked = self.with(key, per_minute, now_ms, |share| share.check_alone(per_minute, now_ms));
+        // There always is a place for it; were there none, refusing everybody would be the worse mistake.
+        checked.unwrap_or(Ok(Allowed { remaining: 0, reset_ms: 0 }))
+    }
+
+    /// Whether to ask the database: during an outage one call a second tries.
+    fn may_ask(&self, now: Time) -> bool {
+        let (failed_at, now_ms) = (self.failed_at_ms.load(Ordering::SeqCst), now.unix_ms());
+        if failed_at == NEVER {
+            return true;
+        }
+        !(0..LEFT_ALONE_MS).contains(&now_ms.saturating_sub(failed_at))
+            && self
+                .failed_at_ms
+                .compare_exchange(failed_at, now_ms, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+    }
+
+    fn succeeded(&self) {
+        if self.failed_at_ms.load(Ordering::SeqCst) != NEVER
+            && self.failed_at_ms.swap(NEVER, Ordering::SeqCst) != NEVER
+        {
+            tracing::info!("request rates are shared with other replicas again");
+        }
+    }
+
+    fn failed(&self, now: Time, why: &str) {
+        if self.failed_at_ms.swap(now.unix_ms(), Ordering::SeqCst) == NEVER {
+            tracing::warn!(
+                "request rates can't be shared: this replica counts for itself until they can: {why}"
+            );
+        }
+    }
+}
+
+/// Counts one request of the meter `key` (see `limiter::key_for`) against `per_minute` requests a minute.
+///
+/// # Errors
+/// The limit is used up, as in `Limiter::check`.
+pub async fn take(app: &App, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
+    if !app.rates.shared {
+        return app.limiter.check(key, per_minute, now);
+    }
+    match decided(app, key, per_minute, now) {
+        Some(result) => result,
+        // Boxed: what a query needs would make every call's future large, and futures are moved.
+        None => Box::pin(ask(app, key, per_minute)).await,
+    }
+}
+
+/// What can be decided without asking.
+fn decided(app: &App, key: u128, per_minute: u32, now: Time) -> Option<Result<Allowed, RateLimit>> {
+    match app.rates.check(key, per_minute, now) {
+        Checked::Done(result) => Some(result),
+        Checked::Renew(allowed) => {
+            tokio::spawn(renew_soon(app.clone(), key, per_minute));
+            Some(Ok(allowed))
+        }
+        Checked::Ask => None,
+    }
+}
+
+/// Takes a request back that [`take`] has let through and that came to nothing.
+pub fn give_back(app: &App, key: u128, now: Time) {
+    if !app.rates.shared {
+        return app.limiter.give_back(key, now);
+    }
+    let Some(mut shard) = app.rates.shares.of(key) else { return };
+    if let Some(share) = shard.entries.get_mut(&key) {
+        share.give_back(now.unix_ms());
+    }
+}
+
+/// Gives back what is left of leases that have lapsed, or of `all`; how many meters that concerns. What can't be given back
+/// counts as used a few seconds later.
+pub async fn give_leases_back(app: &App, all: bool) -> usize {
+    let now = app.clock.now();
+    let mut due = Vec::new();
+    for mut shard in app.rates.shares.each() {
+        for (key, share) in &mut shard.entries {
+            due.extend(share.returned(all, now.unix_ms()).map(|asked| (*key, share.per_minute(), asked)));
+        }
+    }
+    let count = due.len();
+    for (key, per_minute, asked) in due {
+        if !app.rates.may_ask(now) {
+            break;
+        }
+        let told = exchange(app, key, per_minute, asked, now).await;
+        if told.is_none() {
+            break;
+        }
+    }
+    count
+}
+
+async fn ask(app: &App, key: u128, per_minute: u32) -> Result<Allowed, RateLimit> {
+    let _turn = turn(app, key).await;
+    let now = app.clock.now();
+    // Whoever had the turn before may have borrowed for all.
+    if let Some(result) = decided(app, key, per_minute, now) {
+        return result;
+    }
+    let asked = renew(app, key, per_minute, now).await;
+    // Nothing was lent when all is used, and then that is known here now.
+    let result = if asked { decided(app, key, per_minute, now) } else { None };
+    result.unwrap_or_else(|| app.rates.check_alone(key, per_minute, now))
+}
+
+async fn renew_soon(app: App, key: u128, per_minute: u32) {
+    let _turn = turn(&app, key).await;
+    let now = app.clock.now();
+    let is_due = app.rates.with(key, per_minute, now.unix_ms(), |share| share.is_renewing());
+    if is_due == Some(true) {
+        renew(&app, key, per_minute, now).await;
+    }
+}
+
+async fn turn(app: &App, key: u128) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    let turns = u128::try_from(app.rates.turns.len()).ok()?;
+    let index = usize::try_from(key.checked_rem(turns)?).ok()?;
+    match app.rates.turns.get(index) {
+        Some(turn) => Some(turn.lock().await),
+        None => None,
+    }
+}
+
+/// Borrows anew; whether the database could be asked.
+async fn renew(app: &App, key: u128, per_minute: u32, now: Time) -> bool {
+    let (rates, now_ms) = (&app.rates, now.unix_ms());
+    let asked = if rates.may_ask(now) {
+        rates.with(key, per_minute, now_ms, |share| share.ask(now_ms))
+    } else {
+        None
+    };
+    let lent = match asked {
+        Some(asked) => exchange(app, key, per_minute, asked, now).await,
+        None => None,
+    };
+    rates.with(key, per_minute, now_ms, |share| match &lent {
+        Some((pool, granted)) => share.settle(pool, *granted, now_ms),
+        None => share.give_up(),
+    });
+    lent.is_some()
+}
+
+/// One exchange with the pool: reports, and what was wanted. `None` when the database can't be asked.
+async fn exchange(app: &App, key: u128, per_minute: u32, asked: Asked, now: Time) -> Option<(Pool, u32)> {
+    let done = tokio::time::timeout(PATIENCE, lend(app, key, per_minute, asked, now)).await;
+    match done {
+        Ok(Ok(lent)) => {
+            app.rates.succeeded();
+            Some(lent)
+        }
+        Ok(Err(error)) => {
+            app.rates.failed(app.clock.now(), &error.to_string());
+            None
+        }
+        Err(_) => {
+            app.rates.failed(app.clock.now(), "the database takes too long");
+            None
+        }
+    }
+}
+
+async fn lend(
+    app: &App,
+    key: u128,
+    per_minute: u32,
+    asked: Asked,
+    now: Time,
+) -> Result<(Pool, u32), db::Error> {
+    // A crash of the database may lose it: a second of some meters.
+    let mut tx = app.db.write_behind().await?;
+    let mut pool = store::rate_meters::lock(&mut tx, key, per_minute, now).await?;
+    let granted = asked.of(&mut pool, per_minute, now.unix_ms());
+    store::rate_meters::set(&mut tx, key, &pool).await?;
+    tx.commit().await?;
+    Ok((pool, granted))
+}

@@ -1,0 +1,283 @@
+//! Replicas, their pool and a reference that sees every call, in one thread: any order of calls, pauses and silences.
+
+use super::*;
+use proptest::prelude::*;
+
+const START: i64 = 1_700_000_000_000;
+const SECOND: i64 = 1_000;
+
+/// The textbook form of a single meter: the theoretical arrival time, in 1/rate of a millisecond, so that nothing is rounded.
+struct Reference {
+    rate: i128,
+    arrival: i128,
+}
+
+impl Reference {
+    const MINUTE: i128 = 60_000;
+
+    fn new(rate: u32) -> Self {
+        Self { rate: i128::from(rate), arrival: 0 }
+    }
+
+    /// Counts a call whatever it takes; by how much it passes the limit, in milliseconds of the rate.
+    fn count(&mut self, now_ms: i64) -> i128 {
+        let now = i128::from(now_ms) * self.rate;
+        self.arrival = self.arrival.max(now) + Self::MINUTE;
+        (self.arrival - now - Self::MINUTE * self.rate) / self.rate
+    }
+
+    fn would_allow(&self, now_ms: i64) -> bool {
+        let now = i128::from(now_ms) * self.rate;
+        self.arrival.max(now) + Self::MINUTE - now <= Self::MINUTE * self.rate
+    }
+}
+
+struct Replicas {
+    rate: u32,
+    now: i64,
+    pool: Pool,
+    shares: Vec<Share>,
+    /// Asked, and not answered yet: by replica.
+    under_way: Vec<Option<(Asked, u32)>>,
+    reference: Reference,
+    let_through: u32,
+    exchanges: u32,
+    most_over: i128,
+}
+
+impl Replicas {
+    fn new(count: usize, rate: u32) -> Self {
+        Self {
+            rate,
+            now: START,
+            pool: Pool::new(rate, START),
+            shares: vec![Share::new(rate, START); count],
+            under_way: vec![None; count],
+            reference: Reference::new(rate),
+            let_through: 0,
+            exchanges: 0,
+            most_over: i128::MIN,
+        }
+    }
+
+    fn ask(&mut self, replica: usize) {
+        let asked = self.shares[replica].ask(self.now);
+        let granted = asked.of(&mut self.pool, self.rate, self.now);
+        self.exchanges += 1;
+        self.under_way[replica] = Some((asked, granted));
+    }
+
+    fn answer(&mut self, replica: usize) {
+        if let Some((_, granted)) = self.under_way[replica].take() {
+            let pool = self.pool;
+            self.shares[replica].settle(&pool, granted, self.now);
+        }
+    }
+
+    /// One call; `slow` when the answer to a renewal is still to come.
+    fn call(&mut self, replica: usize, slow: bool) -> Result<Allowed, RateLimit> {
+        let mut checked = self.shares[replica].check(self.rate, self.now);
+        if checked == Checked::Ask {
+            self.answer(replica);
+            checked = self.shares[replica].check(self.rate, self.now);
+        }
+        if checked == Checked::Ask {
+            self.ask(replica);
+            self.answer(replica);
+            checked = self.shares[replica].check(self.rate, self.now);
+        }
+        let result = match checked {
+            Checked::Done(result) => result,
+            Checked::Renew(allowed) => {
+                self.ask(replica);
+                if !slow {
+                    self.answer(replica);
+                }
+                Ok(allowed)
+            }
+            Checked::Ask => {
+                panic!("nothing was lent, and nothing is known of it: {:?}", self.shares[replica])
+            }
+        };
+        if result.is_ok() {
+            self.let_through += 1;
+            self.most_over = self.most_over.max(self.reference.count(self.now));
+        }
+        result
+    }
+
+    fn give_leases_back(&mut self, replica: usize) {
+        if let Some(asked) = self.shares[replica].returned(false, self.now) {
+            asked.of(&mut self.pool, self.rate, self.now);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Calls { replica: usize, count: u32, slow: bool },
+    Wait(i64),
+    GiveBack(usize),
+    Die(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0_usize..3, 1_u32..60, any::<bool>()).prop_map(|(replica, count, slow)| Step::Calls { replica, count, slow }),
+        4 => (0_i64..400).prop_map(Step::Wait),
+        2 => (0_i64..7_000).prop_map(Step::Wait),
+        2 => (0_usize..3).prop_map(Step::GiveBack),
+        1 => (0_usize..3).prop_map(Step::Die),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+proptest! {
+    #[test]
+    fn all_together_keep_to_the_limit(rate in prop_oneof![1_u32..40, 1_u32..1_000], steps in steps()) {
+        let mut replicas = Replicas::new(3, rate);
+        for step in steps {
+            match step {
+                Step::Calls { replica, count, slow } => {
+                    for _ in 0..count {
+                        if let Err(refused) = replicas.call(replica, slow) {
+                            prop_assert!((1..=70_000).contains(&refused.retry_after_ms), "{refused:?}");
+                        }
+                    }
+                }
+                Step::Wait(ms) => replicas.now += ms,
+                Step::GiveBack(replica) => replicas.give_leases_back(replica),
+                Step::Die(replica) => {
+                    replicas.under_way[replica] = None;
+                    replicas.shares[replica] = Share::new(rate, replicas.now);
+                }
+            }
+        }
+        prop_assert!(replicas.most_over <= 2_000, "{} ms of the rate beyond the limit", replicas.most_over);
+    }
+
+    /// Alone, a replica is what a single meter would be, as long as that doesn't run empty meanwhile.
+    #[test]
+    fn one_replica_is_exact(rate in 1_u32..1_000, waits in prop::collection::vec(0_i64..300, 1..400)) {
+        let mut replicas = Replicas::new(1, rate);
+        for _ in 0..rate {
+            prop_assert!(replicas.call(0, false).is_ok());
+        }
+        for wait in waits {
+            replicas.now += wait;
+            let due = replicas.reference.would_allow(replicas.now);
+            let result = replicas.call(0, false);
+            prop_assert_eq!(result.is_ok(), due);
+            if let Err(refused) = result {
+                let (now, retry) = (replicas.now, refused.retry_after_ms);
+                prop_assert!(!replicas.reference.would_allow(now + retry - 1));
+                prop_assert!(replicas.reference.would_allow(now + retry));
+            }
+        }
+    }
+}
+
+/// So many calls a second on each replica, evenly, for so many seconds: how many were let through, and the exchanges.
+fn minute(rate: u32, per_second: &[i64], seconds: i64) -> (u32, u32) {
+    let mut replicas = Replicas::new(per_second.len(), rate);
+    for ms in 0..seconds * SECOND {
+        replicas.now = START + ms;
+        for (replica, per_second) in per_second.iter().enumerate() {
+            let (before, after) = (ms * per_second / SECOND, (ms + 1) * per_second / SECOND);
+            for _ in before..after {
+                drop(replicas.call(replica, false));
+            }
+            if ms % 500 == 0 {
+                replicas.give_leases_back(replica);
+            }
+        }
+    }
+    assert!(replicas.most_over <= 2_000, "{}", replicas.most_over);
+    (replicas.let_through, replicas.exchanges)
+}
+
+#[test]
+fn nobody_starves_and_few_ask() {
+    // Within the limit everything is let through, however it is shared out.
+    for per_second in [&[10][..], &[5, 5], &[9, 1], &[3, 3, 4]] {
+        let (let_through, exchanges) = minute(600, per_second, 60);
+        assert_eq!(let_through, 600, "{per_second:?}");
+        assert!(exchanges <= 17 * u32::try_from(per_second.len()).unwrap(), "{per_second:?}: {exchanges}");
+    }
+    // Beyond it: the burst and the rate, less what a lease holds for each replica.
+    for per_second in [&[100][..], &[50, 50], &[90, 10], &[100, 100, 100]] {
+        let (let_through, exchanges) = minute(600, per_second, 60);
+        let due = 600 + 600 - most_of(600) * u32::try_from(per_second.len()).unwrap();
+        assert!(let_through >= due, "{per_second:?}: {let_through}");
+        assert!(exchanges <= 60 * u32::try_from(per_second.len()).unwrap(), "{per_second:?}: {exchanges}");
+    }
+    // Few calls cost an exchange each, and nothing else: no lease of theirs is missing elsewhere.
+    assert_eq!(minute(60, &[1], 120).0, 120);
+}
+
+#[test]
+fn bursts_waste_nothing() {
+    // 22 calls at once every 2.5 s on one replica, every 4 s on another: 858 a minute of 1,000.
+    let mut replicas = Replicas::new(2, 1_000);
+    for ms in (0..300 * SECOND).step_by(500) {
+        replicas.now = START + ms;
+        for (replica, every) in [(0, 2_500), (1, 4_000)] {
+            replicas.give_leases_back(replica);
+            if ms % every == 0 {
+                for _ in 0..22 {
+                    assert!(replicas.call(replica, true).is_ok(), "{ms}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_silent_replica_holds_counts_as_used() {
+    let mut replicas = Replicas::new(2, 600);
+    for _ in 0..25 {
+        replicas.call(0, false).unwrap();
+    }
+    // It has borrowed 71, used 25, and says nothing any more. The other gets the rest at once, and what drains later.
+    let mut rest = 0;
+    while replicas.call(1, false).is_ok() {
+        rest += 1;
+    }
+    assert_eq!(rest, 600 - 71);
+    replicas.now += 12 * SECOND;
+    let before = replicas.let_through;
+    while replicas.call(1, false).is_ok() {}
+    let later = replicas.let_through - before;
+    assert!((100..=120).contains(&later), "{later}");
+    replicas.now += 70 * SECOND;
+    let before = replicas.let_through;
+    while replicas.call(1, false).is_ok() {}
+    assert_eq!(replicas.let_through - before, 600);
+}
+
+#[test]
+fn a_call_taken_back_was_never_there() {
+    let mut replicas = Replicas::new(1, 60);
+    for _ in 0..200 {
+        replicas.call(0, false).unwrap();
+        replicas.shares[0].give_back(START);
+    }
+    for left in (0..60).rev() {
+        assert_eq!(replicas.call(0, false).unwrap().remaining, left);
+    }
+    assert_eq!(replicas.call(0, false).unwrap_err().retry_after_ms, SECOND);
+}
+
+#[test]
+fn a_changed_limit_keeps_the_used_part() {
+    let mut replicas = Replicas::new(2, 1_000);
+    for turn in 0..500 {
+        replicas.call(turn % 2, false).unwrap();
+    }
+    replicas.rate = 10;
+    let mut let_through = 0;
+    while replicas.call(0, false).is_ok() {
+        let_through += 1;
+    }
+    assert!((1..=5).contains(&let_through), "{let_through}");
+}
