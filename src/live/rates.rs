@@ -26,7 +26,7 @@ use crate::clock::{SECOND_MS, Time};
 use crate::db;
 use crate::error::RateLimit;
 use crate::live::limiter::Shards;
-use crate::rules::rates::{Allowed, Pool};
+use crate::rules::rates::{Allowed, Loan, Pool};
 use crate::store;
 
 /// How long a call waits for the database before it is decided without.
@@ -199,7 +199,7 @@ async fn ask(app: &App, key: u128, per_minute: u32) -> Result<Allowed, RateLimit
     if let Some(result) = decided(app, key, per_minute, now) {
         return result;
     }
-    let asked = renew(app, key, per_minute, now).await;
+    let asked = renew(app, key, per_minute, true, now).await;
     // Nothing was lent when all is used, and then that is known here now.
     let result = if asked { decided(app, key, per_minute, now) } else { None };
     result.unwrap_or_else(|| app.rates.check_alone(key, per_minute, now))
@@ -210,7 +210,7 @@ async fn renew_soon(app: App, key: u128, per_minute: u32) {
     let now = app.clock.now();
     let is_due = app.rates.with(key, per_minute, now.unix_ms(), |share| share.is_renewing());
     if is_due == Some(true) {
-        renew(&app, key, per_minute, now).await;
+        renew(&app, key, per_minute, false, now).await;
     }
 }
 
@@ -224,10 +224,10 @@ async fn turn(app: &App, key: u128) -> Option<tokio::sync::MutexGuard<'_, ()>> {
 }
 
 /// Borrows anew; whether the database could be asked.
-async fn renew(app: &App, key: u128, per_minute: u32, now: Time) -> bool {
+async fn renew(app: &App, key: u128, per_minute: u32, call_waits: bool, now: Time) -> bool {
     let (rates, now_ms) = (&app.rates, now.unix_ms());
     let asked = if rates.may_ask(now) {
-        rates.with(key, per_minute, now_ms, |share| share.ask(now_ms))
+        rates.with(key, per_minute, now_ms, |share| share.ask(call_waits, now_ms))
     } else {
         None
     };
@@ -236,14 +236,14 @@ async fn renew(app: &App, key: u128, per_minute: u32, now: Time) -> bool {
         None => None,
     };
     rates.with(key, per_minute, now_ms, |share| match &lent {
-        Some((pool, granted)) => share.settle(pool, *granted, now_ms),
+        Some((pool, loan)) => share.settle(pool, *loan, now_ms),
         None => share.give_up(),
     });
     lent.is_some()
 }
 
 /// One exchange with the pool: reports, and what was wanted. `None` when the database can't be asked.
-async fn exchange(app: &App, key: u128, per_minute: u32, asked: Asked, now: Time) -> Option<(Pool, u32)> {
+async fn exchange(app: &App, key: u128, per_minute: u32, asked: Asked, now: Time) -> Option<(Pool, Loan)> {
     let done = tokio::time::timeout(PATIENCE, lend(app, key, per_minute, asked, now)).await;
     match done {
         Ok(Ok(lent)) => {
@@ -267,12 +267,12 @@ async fn lend(
     per_minute: u32,
     asked: Asked,
     now: Time,
-) -> Result<(Pool, u32), db::Error> {
+) -> Result<(Pool, Loan), db::Error> {
     // A crash of the database may lose it: a second of some meters.
     let mut tx = app.db.write_behind().await?;
     let mut pool = store::rate_meters::lock(&mut tx, key, per_minute, now).await?;
-    let granted = asked.of(&mut pool, per_minute, now.unix_ms());
+    let loan = asked.of(&mut pool, per_minute, now.unix_ms());
     store::rate_meters::set(&mut tx, key, &pool).await?;
     tx.commit().await?;
-    Ok((pool, granted))
+    Ok((pool, loan))
 }

@@ -2,7 +2,7 @@
 
 mod pool;
 
-pub use pool::{HOLD_MS, Pool, Report, most_of};
+pub use pool::{HOLD_MS, Loan, Pool, Report, most_of};
 
 use crate::clock::SECOND_MS;
 use crate::error::RateLimit;

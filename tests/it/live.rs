@@ -2,4 +2,5 @@
 
 mod books;
 mod feed;
+mod rates;
 mod sessions;

@@ -1,7 +1,7 @@
 //! What one replica holds of a shared rate, as pure code.
 
 use crate::error::RateLimit;
-use crate::rules::rates::{Allowed, HOLD_MS, Meter, Pool, REQUEST, Report, STEP_BACK_MS, most_of};
+use crate::rules::rates::{Allowed, HOLD_MS, Loan, Meter, Pool, REQUEST, Report, STEP_BACK_MS, most_of};
 
 /// A lease is renewed when only this part of it is left. A smaller one isn't before it is used up: there are few calls, and
 /// there may be no more.
@@ -18,6 +18,8 @@ pub(super) struct Share {
     old: Lease,
     new: Lease,
     renewing: bool,
+    /// Calls that were let through without a lease, and not reported yet.
+    alone: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +28,8 @@ struct Lease {
     until_ms: i64,
     size: u32,
     left: u32,
+    /// Not used yet, and counted as used in the pool.
+    counted: u32,
     /// Used, and not reported yet.
     unreported: u32,
 }
@@ -45,16 +49,21 @@ pub(super) enum Checked {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asked {
     wanted: u32,
+    call_waits: bool,
     reports: [Report; 2],
+    alone: u32,
 }
 
 impl Asked {
-    /// Has it answered: how many requests it lends.
-    pub fn of(self, pool: &mut Pool, per_minute: u32, now_ms: i64) -> u32 {
+    /// Has it answered: what is lent.
+    pub fn of(self, pool: &mut Pool, per_minute: u32, now_ms: i64) -> Loan {
         pool.meter.set_rate(per_minute.max(1));
         pool.advance(now_ms);
         self.reports.into_iter().for_each(|report| pool.settle(report));
-        pool.lend(self.wanted)
+        if self.alone > 0 {
+            pool.catch_up(self.alone);
+        }
+        pool.lend(self.wanted, self.call_waits)
     }
 }
 
@@ -62,7 +71,7 @@ impl Share {
     /// Nothing.
     pub fn new(per_minute: u32, now_ms: i64) -> Self {
         let (meter, lease) = (Meter::empty(per_minute, now_ms), Lease::default());
-        Self { meter, old: lease, new: lease, renewing: false }
+        Self { meter, old: lease, new: lease, renewing: false, alone: 0 }
     }
 
     /// The limit that it was last used with.
@@ -82,7 +91,10 @@ impl Share {
             None => return Checked::Ask,
         };
         lease.left -= 1;
-        lease.unreported += 1;
+        match lease.counted {
+            0 => lease.unreported += 1,
+            _ => lease.counted -= 1,
+        }
         self.meter = after;
         let nearly_used_up = self.new.size >= RENEW_FROM && self.new.left <= self.new.size / RENEW_FROM;
         if nearly_used_up && !self.renewing && !self.old.holds(now_ms) {
@@ -95,18 +107,21 @@ impl Share {
     /// Counts a call by what is known here alone.
     pub fn check_alone(&mut self, per_minute: u32, now_ms: i64) -> Result<Allowed, RateLimit> {
         self.meter = self.at(per_minute, now_ms);
-        self.meter.take(now_ms)
+        let allowed = self.meter.take(now_ms)?;
+        self.alone = self.alone.saturating_add(1);
+        Ok(allowed)
     }
 
     /// Takes a call back.
     pub fn give_back(&mut self, now_ms: i64) {
         self.meter.give_back(now_ms);
         let mut leases = [&mut self.old, &mut self.new].into_iter();
-        let of = leases.find(|lease| lease.unreported > 0 && lease.is_current(now_ms));
-        // What was reported as used stays so.
-        if let Some(lease) = of {
+        if let Some(lease) = leases.find(|lease| lease.left < lease.size && lease.is_current(now_ms)) {
             lease.left += 1;
-            lease.unreported -= 1;
+            match lease.unreported {
+                0 => lease.counted += 1,
+                _ => lease.unreported -= 1,
+            }
         }
     }
 
@@ -116,9 +131,12 @@ impl Share {
     }
 
     /// What to ask the pool for, and what to tell it. Whoever takes this has to settle it, or give it up.
-    pub fn ask(&mut self, now_ms: i64) -> Asked {
+    pub fn ask(&mut self, call_waits: bool, now_ms: i64) -> Asked {
         let wanted = self.wanted(now_ms);
-        Asked { wanted, reports: [&mut self.old, &mut self.new].map(|lease| lease.report(now_ms)) }
+        self.meter.drain(now_ms);
+        // Of those of long ago nothing is left.
+        let in_meter = u32::try_from(self.meter.level.div_ceil(REQUEST)).unwrap_or(u32::MAX);
+        Asked { wanted, call_waits, reports: self.reports(now_ms), alone: self.alone.min(in_meter) }
     }
 
     /// What to tell the pool when a lease has lapsed with something left of it, or `all` is to go back.
@@ -127,22 +145,27 @@ impl Share {
         if !is_due(&self.old) && !is_due(&self.new) {
             return None;
         }
-        let at_ms = if all { i64::MAX } else { now_ms };
-        Some(Asked { wanted: 0, reports: [&mut self.old, &mut self.new].map(|lease| lease.report(at_ms)) })
+        let reports = self.reports(if all { i64::MAX } else { now_ms });
+        Some(Asked { wanted: 0, call_waits: false, reports, alone: 0 })
+    }
+
+    fn reports(&mut self, now_ms: i64) -> [Report; 2] {
+        [&mut self.old, &mut self.new].map(|lease| lease.report(now_ms))
     }
 
     /// Takes in what the pool has lent.
-    pub fn settle(&mut self, pool: &Pool, granted: u32, now_ms: i64) {
-        self.renewing = false;
+    pub fn settle(&mut self, pool: &Pool, loan: Loan, now_ms: i64) {
+        (self.renewing, self.alone) = (false, 0);
         self.old = self.new;
         self.new = Lease {
             term: pool.term(),
             until_ms: now_ms.saturating_add(HOLD_MS),
-            size: granted.max(1),
-            left: granted,
+            size: loan.granted,
+            left: loan.granted,
+            counted: loan.counted,
             unreported: 0,
         };
-        let ours = (u64::from(self.old.left) + u64::from(granted)) * REQUEST;
+        let ours = (u64::from(self.old.left) + u64::from(loan.granted)) * REQUEST;
         self.meter = Meter { level: pool.taken().saturating_sub(ours), ..pool.meter };
     }
 
@@ -170,7 +193,7 @@ impl Share {
         let used = i64::from(lease.size - lease.left.min(lease.size));
         let elapsed_ms = now_ms.saturating_sub(lease.until_ms.saturating_sub(HOLD_MS)).max(1);
         let lately = u32::try_from(used.saturating_mul(HOLD_MS) / elapsed_ms).unwrap_or(u32::MAX);
-        lately.clamp(1, lease.size.saturating_mul(GROWTH).clamp(1, most_of(self.meter.per_minute)))
+        lately.clamp(1, lease.size.max(1).saturating_mul(GROWTH).clamp(1, most_of(self.meter.per_minute)))
     }
 }
 
@@ -185,7 +208,10 @@ impl Lease {
     }
 
     fn report(&mut self, now_ms: i64) -> Report {
-        let unused = if self.is_current(now_ms) { 0 } else { std::mem::take(&mut self.left) };
+        let unused = match self.is_current(now_ms) {
+            true => 0,
+            false => std::mem::take(&mut self.left) - std::mem::take(&mut self.counted),
+        };
         Report { term: self.term, used: std::mem::take(&mut self.unreported), unused }
     }
 }

@@ -9,7 +9,7 @@
 //! times U ≤ `level` + what is lent and used: lending adds to neither, a call adds one to both, a report moves what was
 //! used from one part of the right side to the other, time takes from U at least what it takes from `level`. And `level` +
 //! `lent` + `lent_before` ≤ limit + [`AHEAD_MS`] of the rate, because [`Pool::lend`] lends no more and nothing else
-//! raises the sum. So all replicas together let through what one would, and at most two seconds of the rate more: less
+//! raises the sum but [`Pool::catch_up`], after an outage. So all replicas together let through what one would, and at most two seconds of the rate more: less
 //! than one lease, which is five.
 
 use super::{Meter, REQUEST, capacity};
@@ -49,6 +49,15 @@ pub struct Report {
     pub used: u32,
     /// How many go back.
     pub unused: u32,
+}
+
+/// What was lent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Loan {
+    /// How many requests.
+    pub granted: u32,
+    /// How many of them are counted as used already: the one of a call that waits, if its time has come.
+    pub counted: u32,
 }
 
 impl Pool {
@@ -95,9 +104,9 @@ impl Pool {
         self.use_up(used);
     }
 
-    /// Lends up to so many requests; how many. Who wants several, because there are that many calls, gets some ahead of
-    /// time, to be used when their time has come.
-    pub fn lend(&mut self, wanted: u32) -> u32 {
+    /// Lends up to so many requests, one of them to a call that waits if there is one. Who wants several, because there
+    /// are that many calls, gets some ahead of time, to be used when their time has come.
+    pub fn lend(&mut self, wanted: u32, call_waits: bool) -> Loan {
         let per_minute = self.meter.per_minute;
         let ahead = match wanted {
             0 | 1 => 0,
@@ -105,13 +114,22 @@ impl Pool {
         };
         let room = (capacity(per_minute) + ahead).saturating_sub(self.taken()) / REQUEST;
         let granted = wanted.min(u32::try_from(room).unwrap_or(u32::MAX));
-        self.lent = self.lent.saturating_add(granted);
-        granted
+        let goes_through = self.taken().saturating_add(REQUEST) <= capacity(per_minute);
+        let counted = u32::from(call_waits && goes_through).min(granted);
+        self.use_up(counted);
+        self.lent = self.lent.saturating_add(granted - counted);
+        Loan { granted, counted }
     }
 
     /// All that is used or lent, as a level of a meter.
     pub fn taken(&self) -> u64 {
         self.meter.level.saturating_add(self.lent_in_all() * REQUEST)
+    }
+
+    /// Counts calls that were let through without a lease, while nobody could be asked for one.
+    pub fn catch_up(&mut self, calls: u32) {
+        self.use_up(calls);
+        self.meter.level = self.meter.level.min(capacity(self.meter.per_minute));
     }
 
     fn lent_in_all(&self) -> u64 {

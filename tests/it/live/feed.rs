@@ -19,7 +19,7 @@ use crate::support::world::{World, on_each_database, runtime};
 
 /// What is logged by this thread, from INFO on.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -33,10 +33,15 @@ impl Write for Lines {
 
 impl Lines {
     /// As long as the guard lives.
-    fn capture(&self) -> tracing::subscriber::DefaultGuard {
+    pub(super) fn capture(&self) -> tracing::subscriber::DefaultGuard {
         let writer = self.clone();
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         tracing::subscriber::set_default(log.finish())
+    }
+
+    /// Everything so far.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
     /// Level and message up to the cause.

@@ -94,7 +94,10 @@ fn a_known_key_is_decided_about_without_a_query() {
         for _ in 0..20 {
             assert_eq!(code(&ask(&world, &key, "svc-1").await), (200, ""));
         }
-        assert_eq!(world.app.db.statement_count(), before);
+        let cost = world.app.db.statement_count() - before;
+        // On PostgreSQL its two rates are borrowed, a few requests at a time: two statements a lease.
+        let due = if world.backend == "sqlite" { 0 } else { 2 * (4 + 6) };
+        assert!(cost <= due, "{}: {cost}", world.backend);
     });
 }
 

@@ -1,0 +1,247 @@
+//! Rates that replicas share: together they let through what one would, at few queries, and none is an outage.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tollkeeper::db::sql;
+use tollkeeper::jobs::sweep::sweep;
+use tollkeeper::live::rates;
+
+use super::feed::Lines;
+use crate::support::postgres::Cluster;
+use crate::support::twin::Twin;
+use crate::support::world::{World, on_each_database, runtime};
+
+/// A minute's worth of calls that a replica may hold: what the rate gives in five seconds.
+const LEASE: u32 = 600 / 12;
+
+/// On PostgreSQL only: SQLite has one server.
+fn on_postgres(test: impl AsyncFn(World)) {
+    runtime().block_on(async {
+        if let Some(cluster) = Cluster::shared() {
+            test(World::new("postgres", Some(cluster.new_database().await), &[]).await).await;
+        }
+    });
+}
+
+/// A key with this rate; its secret.
+async fn key(world: &World, rate: u32) -> String {
+    let ada = world.somebody("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    world.key(&ada, &place, &json!({"name": "k", "restrictions": {"rate_limit": rate}})).await.1
+}
+
+/// Status and, of a refusal, the milliseconds to wait.
+async fn call(twin: &Twin, key: &str) -> (u16, i64) {
+    let answer = twin.get("/v1/models").bearer(key).send().await;
+    (answer.status, answer.header("retry-after-ms").parse().unwrap_or(0))
+}
+
+/// Calls until one is refused: how many were let through, and how long to wait.
+async fn drain(twin: &Twin, key: &str) -> (u32, i64) {
+    let mut let_through = 0;
+    loop {
+        match call(twin, key).await {
+            (200, _) => let_through += 1,
+            (429, wait_ms) => return (let_through, wait_ms),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn three(world: &World) -> Vec<Twin> {
+    let [one, two] = Twin::both(world).await;
+    let [_, three] = Twin::both(world).await;
+    vec![one, two, three]
+}
+
+#[test]
+fn three_replicas_keep_to_one_limit_for_a_minute_under_load() {
+    on_postgres(async |world| {
+        let key = key(&world, 600).await;
+        let replicas = three(&world).await;
+        let mut let_through = 0;
+        for turn in 0..240 {
+            world.clock.advance_ms(250);
+            for step in 0..9 {
+                let replica = &replicas[(turn + step) % 3];
+                let_through += u32::from(call(replica, &key).await.0 == 200);
+            }
+            for replica in &replicas {
+                rates::give_leases_back(&replica.app, false).await;
+            }
+        }
+        // 600 at once and 600 in the minute are due; 2,160 calls came.
+        assert!(let_through <= 1_200 + LEASE, "{let_through}");
+        assert!(let_through >= 1_200 - 3 * LEASE, "{let_through}");
+    });
+}
+
+#[test]
+fn calls_at_the_same_instant_share_one_limit() {
+    on_postgres(async |world| {
+        let key = Arc::new(key(&world, 300).await);
+        let replicas = Twin::both(&world).await;
+        let calls = (0..800).map(|number| {
+            let (replica, key) = (replicas[number % 2].clone(), Arc::clone(&key));
+            tokio::spawn(async move { call(&replica, &key).await.0 == 200 })
+        });
+        let let_through: u32 =
+            futures_util::future::join_all(calls).await.into_iter().map(|ok| u32::from(ok.unwrap())).sum();
+        assert!((300 - 2 * 25..=300).contains(&let_through), "{let_through}");
+    });
+}
+
+#[test]
+fn a_minute_at_the_rate_costs_few_statements() {
+    on_each_database(async |world| {
+        let key = key(&world, 600).await;
+        let replicas =
+            if world.backend == "sqlite" { three(&world).await[..1].to_vec() } else { three(&world).await };
+        for replica in &replicas {
+            call(replica, &key).await;
+        }
+        let mut others = vec![0; replicas.len()];
+        let before: Vec<_> = replicas.iter().map(|replica| replica.app.db.statement_count()).collect();
+        for turn in 0..600 {
+            world.clock.advance_ms(100);
+            assert_eq!(call(&replicas[turn % replicas.len()], &key).await.0, 200, "{turn}");
+            // As its job does, so that the key stays in memory; that isn't what is counted.
+            for (replica, others) in replicas.iter().zip(&mut others) {
+                let before = replica.app.db.statement_count();
+                tollkeeper::live::feed::catch_up(&replica.app).await.unwrap();
+                *others += replica.app.db.statement_count() - before;
+            }
+        }
+        for ((replica, before), others) in replicas.iter().zip(before).zip(others) {
+            let cost = replica.app.db.statement_count() - before - others;
+            let due = if world.backend == "sqlite" { 0..=0 } else { 2..=34 };
+            assert!(due.contains(&cost), "{}: {cost}", world.backend);
+        }
+    });
+}
+
+#[test]
+fn refusals_tell_the_exact_wait() {
+    on_postgres(async |world| {
+        let key = key(&world, 60).await;
+        let [one, two] = Twin::both(&world).await;
+        let (first, wait_ms) = drain(&one, &key).await;
+        assert_eq!((first, wait_ms), (60, 1_000));
+        // The other learns it by asking once, and then refuses without a query.
+        assert_eq!(call(&two, &key).await, (429, 1_000));
+        let before = two.app.db.statement_count();
+        world.clock.advance_ms(999);
+        assert_eq!(call(&two, &key).await, (429, 1));
+        assert_eq!(two.app.db.statement_count(), before);
+        world.clock.advance_ms(1);
+        assert_eq!(call(&two, &key).await.0, 200);
+        assert_eq!(call(&one, &key).await, (429, 1_000));
+    });
+}
+
+#[test]
+fn what_a_silent_replica_has_borrowed_comes_back() {
+    on_postgres(async |world| {
+        let key = key(&world, 600).await;
+        let [silent, other] = Twin::both(&world).await;
+        for _ in 0..22 {
+            assert_eq!(call(&silent, &key).await.0, 200);
+        }
+        let (let_through, _) = drain(&other, &key).await;
+        assert!((600 - 22 - LEASE..=600 - 22).contains(&let_through), "{let_through}");
+        // Nobody reports: twelve seconds later it counts as used, and what has drained is there.
+        world.clock.advance_ms(12_000);
+        let (let_through, _) = drain(&other, &key).await;
+        assert!((100..=120).contains(&let_through), "{let_through}");
+        // A replica that lives gives back what it hasn't used.
+        world.clock.advance_ms(72_000);
+        for _ in 0..22 {
+            assert_eq!(call(&silent, &key).await.0, 200);
+        }
+        world.clock.advance_ms(5_000);
+        assert_eq!(rates::give_leases_back(&silent.app, false).await, 1);
+        assert_eq!(rates::give_leases_back(&silent.app, false).await, 0);
+        let (let_through, _) = drain(&other, &key).await;
+        assert!(let_through >= 600 - 22, "{let_through}");
+    });
+}
+
+#[test]
+fn a_model_s_rate_is_shared_too_and_what_is_refused_is_given_back() {
+    on_postgres(async |world| {
+        let key = key(&world, 100).await;
+        let [_, other] = Twin::both(&world).await;
+        let ask = async |key: &str| -> Value {
+            let body = json!({"credential": key, "operation": "chat", "model": "svc-1", "reserve": false});
+            world.ask("/service/v1/authorize", &body).bare().await
+        };
+        for left in (0..60).rev() {
+            let limits = ask(&key).await["limits"].take();
+            assert_eq!(limits["model"]["remaining_requests"], left, "{limits}");
+            assert_eq!(limits["api_key"]["remaining_requests"], left + 40, "{limits}");
+        }
+        for _ in 0..20 {
+            assert_eq!(ask(&key).await["code"], "model_rate_limited");
+        }
+        // The refused ones cost the key nothing, on the other replica either.
+        let (let_through, _) = drain(&other, &key).await;
+        assert!((40 - 9..=40).contains(&let_through), "{let_through}");
+    });
+}
+
+#[test]
+fn without_a_database_each_counts_for_itself_and_says_so_once() {
+    runtime().block_on(async {
+        let Some(cluster) = Cluster::private() else { return };
+        let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
+        let key = key(&world, 60).await;
+        let [one, two] = Twin::both(&world).await;
+        for twin in [&one, &two] {
+            for _ in 0..10 {
+                assert_eq!(call(twin, &key).await.0, 200);
+            }
+        }
+        let log = Lines::default();
+        let _captured = log.capture();
+        cluster.stop();
+        for twin in [&one, &two] {
+            let (let_through, wait_ms) = drain(twin, &key).await;
+            // What it knew of the other's calls still counts.
+            assert!((40..=50).contains(&let_through), "{let_through}");
+            assert_eq!(wait_ms, 1_000);
+        }
+        cluster.start();
+        world.clock.advance_ms(2_000);
+        for twin in [&one, &two] {
+            tollkeeper::live::feed::catch_up(&twin.app).await.unwrap();
+        }
+        let said = |what: &str| log.text().matches(what).count();
+        assert_eq!(said("can't be shared: this replica counts for itself"), 2, "{}", log.text());
+        let sum = drain(&one, &key).await.0 + drain(&two, &key).await.0;
+        // What was let through alone counts now. The crash may have lost the first calls: nobody waited for the disk.
+        assert!(sum <= 2 + 20, "{sum}");
+        assert_eq!(said("shared with other replicas again"), 2, "{}", log.text());
+    });
+}
+
+#[test]
+fn meters_that_have_run_empty_are_swept() {
+    on_postgres(async |world| {
+        let key = key(&world, 60).await;
+        let [one, _] = Twin::both(&world).await;
+        assert_eq!(call(&one, &key).await.0, 200);
+        let rows = async || -> i64 {
+            let (count,) = sql("SELECT COUNT(*) AS n FROM rate_meters")
+                .one(&mut world.app.db.read().await.unwrap())
+                .await
+                .unwrap();
+            count
+        };
+        sweep(&world.app).await.unwrap();
+        assert_eq!((rows().await, one.app.rates.len()), (1, 1));
+        world.clock.advance_ms(120_001);
+        sweep(&world.app).await.unwrap();
+        assert_eq!((rows().await, one.app.rates.len()), (0, 0));
+    });
+}
