@@ -58,6 +58,13 @@ impl Time {
         Self::from_unix_ms(self.0.saturating_add(ms))
     }
 
+    /// As the header `date` has it, in whole seconds.
+    pub fn to_http_date(self) -> String {
+        let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
+        let at = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
+        printer.timestamp_to_rfc9110_string(&at).unwrap_or_default()
+    }
+
     /// The UTC day that this instant lies in.
     pub const fn day(self) -> Day {
         Day(self.0.div_euclid(DAY_MS))

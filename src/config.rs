@@ -54,6 +54,10 @@ pub struct Config {
     pub cors_origins: Vec<String>,
     /// How long open requests may take to end after the signal to stop, in milliseconds.
     pub shutdown_grace_ms: u32,
+    /// Connections of both listeners.
+    pub server: Server,
+    /// TLS on the listeners.
+    pub tls: Tls,
     /// Mail to users.
     pub mail: Mail,
     /// The log.
@@ -66,6 +70,34 @@ pub struct Config {
     pub api_keys: ApiKeys,
     /// The checking of passwords.
     pub passwords: Passwords,
+}
+
+/// Table `server`: what a client may take its time for. Each holds for each connection of each listener.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// How long the head of a request may take to come, and a TLS handshake before it, in seconds.
+    pub head_timeout_seconds: u32,
+    /// How long a body may take to come, in seconds.
+    pub body_timeout_seconds: u32,
+    /// How long a client may take to read an answer, in seconds.
+    pub write_timeout_seconds: u32,
+    /// How long a connection may wait for its next request, in seconds.
+    pub idle_timeout_seconds: u32,
+    /// Connections that a listener has at a time; further ones wait to be accepted.
+    pub max_connections: u32,
+}
+
+/// Table `tls`. A listener with a certificate speaks TLS and nothing else.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// The public listener's certificate and the ones that lead to its authority, PEM.
+    pub certificate_file: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub key_file: Option<PathBuf>,
+    /// The service listener's certificate, PEM.
+    pub service_certificate_file: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub service_key_file: Option<PathBuf>,
 }
 
 /// Table `mail`.
@@ -162,6 +194,16 @@ impl Default for Config {
             cors_origins: Vec::new(),
             // Below the 10 s after which container runtimes kill.
             shutdown_grace_ms: 8_000,
+            server: Server {
+                head_timeout_seconds: 10,
+                body_timeout_seconds: 30,
+                write_timeout_seconds: 30,
+                // Longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep theirs: who opened a connection should be
+                // the one to close it, or a request may meet the close.
+                idle_timeout_seconds: 150,
+                max_connections: 10_000,
+            },
+            tls: Tls::default(),
             mail: Mail { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() },
             log: Log { format: LogFormat::Text, level: "info".to_owned(), access: true },
             limits: Limits {
@@ -205,10 +247,12 @@ impl Config {
         load::load(file, Path::new("tollkeeper.toml"), environment)
     }
 
-    /// What links start with, without a slash at the end: as configured, or `http://` and the public listener.
+    /// What links start with, without a slash at the end: as configured, or the public listener's
+    /// own address, `https://` where it has a certificate.
     pub fn public_url(&self) -> String {
         match &self.public_url {
             Some(url) => url.as_str().to_owned(),
+            None if self.tls.certificate_file.is_some() => format!("https://{}", self.listen),
             None => format!("http://{}", self.listen),
         }
     }

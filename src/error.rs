@@ -14,7 +14,7 @@ use crate::db;
 /// What kind of mistake it is, in the words that the OpenAI SDKs know (decisions, section 1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
-    /// 400, 404, 405, 409, 413.
+    /// 400, 404, 405, 408, 409, 413, 431.
     InvalidRequest,
     /// 401.
     Authentication,
@@ -45,6 +45,8 @@ impl Type {
 /// Every error that a caller can meet. The word never changes once released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Code {
+    /// What came isn't HTTP, or not the kind that this port takes.
+    MalformedRequest,
     /// The body isn't JSON.
     InvalidJson,
     /// The body has no content type, or one that isn't JSON.
@@ -123,8 +125,12 @@ pub enum Code {
     UnsettledBalance,
     /// An expired key can't be rotated.
     KeyExpired,
+    /// Head or body of the request did not come in time.
+    RequestTimeout,
     /// The body is larger than the limit.
     PayloadTooLarge,
+    /// The head of the request is larger than the limit.
+    HeadTooLarge,
     /// Too many requests.
     RateLimited,
     /// Too many requests of one organization for one model.
@@ -154,6 +160,7 @@ pub enum Code {
 impl Code {
     /// Every code, for the documents.
     pub const ALL: &[Self] = &[
+        Self::MalformedRequest,
         Self::InvalidJson,
         Self::UnsupportedContentType,
         Self::InvalidRequest,
@@ -193,7 +200,9 @@ impl Code {
         Self::AlreadyInvited,
         Self::UnsettledBalance,
         Self::KeyExpired,
+        Self::RequestTimeout,
         Self::PayloadTooLarge,
+        Self::HeadTooLarge,
         Self::RateLimited,
         Self::ModelRateLimited,
         Self::TooManyAttempts,
@@ -212,6 +221,7 @@ impl Code {
     #[allow(clippy::too_many_lines, reason = "a table: one row a code")]
     const fn row(self) -> (u16, &'static str, &'static str) {
         match self {
+            Self::MalformedRequest => (400, "malformed_request", "This is not a valid HTTP/1.1 request."),
             Self::InvalidJson => (400, "invalid_json", "The body is not valid JSON."),
             Self::UnsupportedContentType => (
                 400,
@@ -300,6 +310,12 @@ impl Code {
             ),
             Self::KeyExpired => {
                 (409, "key_expired", "This API key has expired and can't be rotated: create a new one.")
+            }
+            Self::RequestTimeout => {
+                (408, "request_timeout", "The request did not arrive in time: send it again, faster.")
+            }
+            Self::HeadTooLarge => {
+                (431, "head_too_large", "The request's head has more than 100 headers or 32 KiB.")
             }
             Self::PayloadTooLarge => {
                 (413, "payload_too_large", "The body is larger than 1 MiB, or 64 KiB for a form.")

@@ -176,6 +176,9 @@ async fn read_body(call: &mut Call, limit: usize) -> Result<Bytes, Error> {
     }
     std::mem::take(&mut call.body).read(limit).await.map_err(|error| match error {
         BodyError::TooLong => Code::PayloadTooLarge.into(),
+        BodyError::TooSlow => {
+            Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
+        }
         BodyError::Broken => {
             Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
         }

@@ -227,6 +227,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
 /// Which failures an operation can have follows from its access, its path and what it takes.
 fn error_statuses(route: &Route) -> Vec<u16> {
     let input = (route.input)();
+    let takes_body = input.body.is_some() || input.form.is_some();
     let takes_fields = input.body.is_some() || input.form.is_some() || input.query.is_some();
     let in_path = path_parameters(route.path).next().is_some();
     let has_access = route.access.scheme.is_some();
@@ -243,6 +244,7 @@ fn error_statuses(route: &Route) -> Vec<u16> {
         (401, has_access || route.path == "/v1/auth/login"),
         (403, has_access || route.path == "/v1/auth/login"),
         (404, in_path || judges),
+        (408, takes_body),
         (409, may_conflict),
         (413, takes_fields),
         (429, limited || judges),

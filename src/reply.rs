@@ -241,6 +241,10 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         let challenge = if no_token { "Bearer" } else { "Bearer error=\"invalid_token\"" };
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
+    if status == StatusCode::REQUEST_TIMEOUT {
+        // What is left of the request may still come, and is nothing that the next one could start with.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     let no_money = error.code == Code::InsufficientQuota;
     if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT || no_money {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));

@@ -1,31 +1,35 @@
 //! The two listeners: from a socket to [`Entrance`] and back, until the end.
 
 mod access_line;
+mod connection;
 mod entrance;
+mod tls;
+mod watch;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch::Receiver;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 pub use entrance::Entrance;
 
 use crate::app::App;
-use crate::input::RequestBody;
 use crate::jobs;
 use crate::routes::Listener;
+use connection::Client;
+use tls::Certificate;
+use watch::Patience;
 
 /// Serves both listeners until `shutdown` resolves, then lets requests in flight finish within the grace time.
 ///
 /// # Errors
 /// A sentence for the operator: an address that can't be listened on, or a database that will never do.
 pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
+    let certificates = tls::Certificates::load(&app.config.tls)?;
     let public = bind("listen", app.config.listen).await?;
     let service = bind("service_listen", app.config.service_listen).await?;
     let mut boot = tokio::spawn({
@@ -41,9 +45,11 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     tracing::info!(public = %app.config.listen, service = %app.config.service_listen, "listening");
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let _jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
-    let mut public =
-        tokio::spawn(serve_listener(public, Entrance::new(&app, Listener::Public), stopped.clone()));
-    let mut service = tokio::spawn(serve_listener(service, Entrance::new(&app, Listener::Service), stopped));
+    let public = Socket::new(&app, Listener::Public, public, certificates.public.clone());
+    let service = Socket::new(&app, Listener::Service, service, certificates.service.clone());
+    let _certificates = AbortOnDrop(tokio::spawn(certificates.keep_fresh()));
+    let mut public = tokio::spawn(public.serve(stopped.clone()));
+    let mut service = tokio::spawn(service.serve(stopped));
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
@@ -87,54 +93,92 @@ async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// Accepts connections until the stop, then waits for the requests in flight.
-async fn serve_listener(
+/// A listener: its socket and what every connection of it gets.
+struct Socket {
+    name: &'static str,
     listener: TcpListener,
+    certificate: Option<Arc<Certificate>>,
     entrance: Entrance,
-    mut stopped: tokio::sync::watch::Receiver<bool>,
-) {
-    let connections = GracefulShutdown::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            // An error means that the sender is gone, which is a stop as well.
-            _ = stopped.wait_for(|stop| *stop) => break,
-        };
-        match accepted {
-            Ok((stream, peer)) => serve_connection(stream, peer, &entrance, &connections),
-            Err(error) => after_failed_accept(&error).await,
-        }
-    }
-    drop(listener);
-    connections.shutdown().await;
+    patience: Patience,
+    places: Arc<Semaphore>,
+    max_connections: u32,
 }
 
-fn serve_connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    entrance: &Entrance,
-    connections: &GracefulShutdown,
-) {
-    // Without it the second packet of an answer would wait for the client to have seen the first. Where it can't be set,
-    // answers are late, not lost.
-    stream.set_nodelay(true).ok();
-    let entrance = entrance.clone();
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let entrance = entrance.clone();
-        async move {
-            let request = request.map(RequestBody::Incoming);
-            Ok::<_, Infallible>(entrance.answer(request, peer.ip()).await)
+impl Socket {
+    fn new(app: &App, which: Listener, listener: TcpListener, certificate: Option<Arc<Certificate>>) -> Self {
+        let max_connections = app.config.server.max_connections;
+        Self {
+            name: if which == Listener::Service { "service" } else { "public" },
+            listener,
+            certificate,
+            entrance: Entrance::new(app, which),
+            patience: Patience::new(&app.config.server),
+            places: Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default())),
+            max_connections,
         }
-    });
-    // Answers are small: one buffer and one plain write for head and body.
-    let connection = http1::Builder::new().writev(false).serve_connection(TokioIo::new(stream), service);
-    let connection = connections.watch(connection);
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            // A client that hangs up or talks nonsense is no event of ours.
-            tracing::debug!(%peer, "a connection ended early: {error}");
+    }
+
+    /// Accepts connections until the stop, then waits for the requests in flight.
+    async fn serve(self, mut stopped: Receiver<bool>) {
+        let mut told = None;
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.accept(&mut told) => accepted,
+                // An error means that the sender is gone, which is a stop as well.
+                _ = stopped.wait_for(|stop| *stop) => break,
+            };
+            match accepted {
+                Ok((stream, peer, place)) => self.welcome(stream, peer, place, stopped.clone()),
+                Err(error) => after_failed_accept(&error).await,
+            }
         }
-    });
+        drop(self.listener);
+        // Every connection has given its place back when it has ended.
+        self.places.acquire_many(self.max_connections).await.ok();
+    }
+
+    /// The next connection, once there is a place for it. Until then it waits in the socket's queue.
+    async fn accept(
+        &self,
+        told: &mut Option<Instant>,
+    ) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+        if self.places.available_permits() == 0
+            && told.is_none_or(|at| at.elapsed() >= Duration::from_secs(1))
+        {
+            *told = Some(Instant::now());
+            tracing::warn!(
+                listener = self.name,
+                max_connections = self.max_connections,
+                "all connections are taken: new ones wait until one ends"
+            );
+        }
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(std::io::Error::other)?;
+        let (stream, peer) = self.listener.accept().await?;
+        Ok((stream, peer, place))
+    }
+
+    fn welcome(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: OwnedSemaphorePermit,
+        stopped: Receiver<bool>,
+    ) {
+        // Without it the second packet of an answer would wait for the client to have seen the first. Where it can't be
+        // set, answers are late, not lost.
+        stream.set_nodelay(true).ok();
+        let client = Client { peer: peer.ip(), entrance: self.entrance.clone(), patience: self.patience };
+        match self.certificate.clone() {
+            None => drop(tokio::spawn(async move {
+                client.serve(stream, stopped).await;
+                drop(place);
+            })),
+            Some(certificate) => drop(tokio::spawn(async move {
+                certificate.serve(client, stream, stopped).await;
+                drop(place);
+            })),
+        }
+    }
 }
 
 /// A client that is gone already is none of our business; where files run out, some may come back in a second.

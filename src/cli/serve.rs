@@ -9,11 +9,15 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::{jobs, log, server};
 
+/// Files that are open besides connections, roughly: the database's, the log, certificates.
+#[cfg(target_os = "linux")]
+const OTHER_FILES: u64 = 100;
 /// How long blocking work, such as a commit that waits for the disk, may go on after everything else has ended.
 const THREADS_GRACE: Duration = Duration::from_secs(1);
 
 pub fn run(config: Config) -> Result<(), String> {
     let _guard = log::init(&config.log);
+    allow_open_files(config.server.max_connections);
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
         let stop = stop_signal()?;
@@ -35,6 +39,27 @@ pub fn run(config: Config) -> Result<(), String> {
     runtime.shutdown_timeout(THREADS_GRACE);
     outcome
 }
+
+/// Takes as many open files as the system lets us have: the limit that processes start with is often 1,024, for the sake of
+/// programs that use `select`, and each connection is a file.
+#[cfg(target_os = "linux")]
+fn allow_open_files(max_connections: u32) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    let allowed = if raised { maximum } else { current };
+    let wanted = u64::from(max_connections).saturating_mul(2).saturating_add(OTHER_FILES);
+    if allowed.is_some_and(|allowed| allowed < wanted) {
+        tracing::warn!(
+            allowed,
+            wanted,
+            "fewer files may be open than `server.max_connections` needs: raise the limit (`ulimit -n`, LimitNOFILE)"
+        );
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allow_open_files(_: u32) {}
 
 fn listen(kind: SignalKind) -> Result<Signal, String> {
     signal(kind).map_err(|error| format!("can't listen for signals: {error}"))

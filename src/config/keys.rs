@@ -79,6 +79,51 @@ pub const KEYS: &[Key] = &[
         |c, v| put(&mut c.shutdown_grace_ms, read::whole(v, 0..=600_000)),
         |c| number(c.shutdown_grace_ms),
     ),
+    key(
+        "server.head_timeout_seconds",
+        |c, v| put(&mut c.server.head_timeout_seconds, seconds(v)),
+        |c| number(c.server.head_timeout_seconds),
+    ),
+    key(
+        "server.body_timeout_seconds",
+        |c, v| put(&mut c.server.body_timeout_seconds, seconds(v)),
+        |c| number(c.server.body_timeout_seconds),
+    ),
+    key(
+        "server.write_timeout_seconds",
+        |c, v| put(&mut c.server.write_timeout_seconds, seconds(v)),
+        |c| number(c.server.write_timeout_seconds),
+    ),
+    key(
+        "server.idle_timeout_seconds",
+        |c, v| put(&mut c.server.idle_timeout_seconds, seconds(v)),
+        |c| number(c.server.idle_timeout_seconds),
+    ),
+    key(
+        "server.max_connections",
+        |c, v| put(&mut c.server.max_connections, read::whole(v, 1..=1_000_000)),
+        |c| number(c.server.max_connections),
+    ),
+    key(
+        "tls.certificate_file",
+        |c, v| some(&mut c.tls.certificate_file, read::path(v)),
+        |c| c.tls.certificate_file.as_deref().and_then(path),
+    ),
+    key(
+        "tls.key_file",
+        |c, v| some(&mut c.tls.key_file, read::path(v)),
+        |c| c.tls.key_file.as_deref().and_then(path),
+    ),
+    key(
+        "tls.service_certificate_file",
+        |c, v| some(&mut c.tls.service_certificate_file, read::path(v)),
+        |c| c.tls.service_certificate_file.as_deref().and_then(path),
+    ),
+    key(
+        "tls.service_key_file",
+        |c, v| some(&mut c.tls.service_key_file, read::path(v)),
+        |c| c.tls.service_key_file.as_deref().and_then(path),
+    ),
     secret("mail.url", |c, v| put(&mut c.mail.url, read::mail_url(v)), |c| text(&c.mail.url)),
     key("mail.from", |c, v| put(&mut c.mail.from, read::mailbox(v)), |c| text(&c.mail.from)),
     key("log.format", |c, v| put(&mut c.log.format, read::log_format(v)), |c| text(c.log.format.as_str())),
@@ -194,6 +239,10 @@ fn some<T>(slot: &mut Option<T>, value: Read<T>) -> Read<()> {
 
 fn rate(value: &Value) -> Read<u32> {
     read::whole(value, 1..=1_000_000)
+}
+
+fn seconds(value: &Value) -> Read<u32> {
+    read::whole(value, 1..=3_600)
 }
 
 fn text(value: &(impl ToString + ?Sized)) -> Option<toml::Value> {

@@ -119,6 +119,22 @@ impl Loader {
         if self.config.master_key.is_some() && self.config.master_key_file.is_some() {
             self.wrong_together("master_key", "expected either this or `master_key_file`, not both");
         }
+        let tls = &self.config.tls;
+        let pairs = [
+            ("tls.certificate_file", tls.certificate_file.is_some(), "tls.key_file", tls.key_file.is_some()),
+            (
+                "tls.service_certificate_file",
+                tls.service_certificate_file.is_some(),
+                "tls.service_key_file",
+                tls.service_key_file.is_some(),
+            ),
+        ];
+        for (certificate, has_certificate, key, has_key) in pairs {
+            let (set, missing) = if has_certificate { (certificate, key) } else { (key, certificate) };
+            if has_certificate != has_key {
+                self.wrong_together(set, &format!("expected `{missing}` as well: TLS needs both files"));
+            }
+        }
     }
 
     fn wrong_together(&mut self, name: &str, message: &str) {

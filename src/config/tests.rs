@@ -57,6 +57,19 @@ trusted_proxies = []
 cors_origins = []
 shutdown_grace_ms = 8000
 
+[server]
+head_timeout_seconds = 10
+body_timeout_seconds = 30
+write_timeout_seconds = 30
+idle_timeout_seconds = 150
+max_connections = 10000
+
+[tls]
+# certificate_file is not set
+# key_file is not set
+# service_certificate_file is not set
+# service_key_file is not set
+
 [mail]
 url = "file"
 from = "Tollkeeper <tollkeeper@localhost>"
@@ -356,4 +369,27 @@ fn all_mistakes_are_reported_at_once() {
     assert_eq!(error.lines().count(), 2, "{error}");
     let missing = Config::load(Some(Path::new("/nonexistent/x.toml")), []).unwrap_err();
     assert!(missing.to_string().starts_with("/nonexistent/x.toml: the file can't be read: "), "{missing}");
+}
+
+#[test]
+fn a_certificate_needs_its_key_and_makes_links_https() {
+    let half = |set: &str, missing: &str| {
+        let error = from_environment(&[(&variable(set), "x.pem")]).unwrap_err().to_string();
+        let expected = format!(
+            "environment variable {}: `{set}`: expected `{missing}` as well: TLS needs both files",
+            variable(set)
+        );
+        assert_eq!(error, expected);
+    };
+    half("tls.certificate_file", "tls.key_file");
+    half("tls.key_file", "tls.certificate_file");
+    half("tls.service_certificate_file", "tls.service_key_file");
+    half("tls.service_key_file", "tls.service_certificate_file");
+    let public = [("TOLLKEEPER_TLS__CERTIFICATE_FILE", "c.pem"), ("TOLLKEEPER_TLS__KEY_FILE", "k.pem")];
+    assert_eq!(from_environment(&public).unwrap().public_url(), "https://127.0.0.1:8080");
+    let service = [
+        ("TOLLKEEPER_TLS__SERVICE_CERTIFICATE_FILE", "c.pem"),
+        ("TOLLKEEPER_TLS__SERVICE_KEY_FILE", "k.pem"),
+    ];
+    assert_eq!(from_environment(&service).unwrap().public_url(), "http://127.0.0.1:8080");
 }

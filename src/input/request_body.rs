@@ -1,5 +1,9 @@
 //! What a request carries, as it comes in.
 
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 
@@ -7,7 +11,12 @@ use hyper::body::{Bytes, Incoming};
 #[derive(Debug)]
 pub enum RequestBody {
     /// From a connection, piece by piece.
-    Incoming(Incoming),
+    Incoming {
+        /// The pieces.
+        body: Incoming,
+        /// How long all of them may take to come.
+        patience: Duration,
+    },
     /// Here already.
     Whole(Bytes),
 }
@@ -17,6 +26,8 @@ pub enum RequestBody {
 pub enum BodyError {
     /// It is longer than the limit.
     TooLong,
+    /// It took too long to come.
+    TooSlow,
     /// The connection ended, or broke the protocol, before the body did.
     Broken,
 }
@@ -24,32 +35,42 @@ pub enum BodyError {
 impl RequestBody {
     /// The whole of it, but no more than `limit` bytes.
     pub async fn read(self, limit: usize) -> Result<Bytes, BodyError> {
-        let mut body = match self {
-            Self::Whole(bytes) if bytes.len() > limit => return Err(BodyError::TooLong),
-            Self::Whole(bytes) => return Ok(bytes),
-            Self::Incoming(body) => body,
-        };
-        // Most bodies come in one piece, which is then the whole and need not be copied.
-        let mut first = Bytes::new();
-        let mut rest = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let Ok(piece) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
-                continue;
-            };
-            if first.len() + rest.len() + piece.len() > limit {
-                return Err(BodyError::TooLong);
-            }
-            if first.is_empty() {
-                first = piece;
-            } else {
-                rest.extend_from_slice(&piece);
+        match self {
+            Self::Whole(bytes) if bytes.len() > limit => Err(BodyError::TooLong),
+            Self::Whole(bytes) => Ok(bytes),
+            Self::Incoming { body, patience } => {
+                let mut whole = pin!(collect(body, limit));
+                // Most bodies came along with the head: those cost no timer.
+                if let Some(outcome) = whole.as_mut().now_or_never() {
+                    return outcome;
+                }
+                tokio::time::timeout(patience, whole).await.unwrap_or(Err(BodyError::TooSlow))
             }
         }
-        if rest.is_empty() {
-            return Ok(first);
-        }
-        Ok([first.as_ref(), &rest].concat().into())
     }
+}
+
+async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
+    // Most bodies come in one piece, which is then the whole and need not be copied.
+    let mut first = Bytes::new();
+    let mut rest = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
+            continue;
+        };
+        if first.len() + rest.len() + piece.len() > limit {
+            return Err(BodyError::TooLong);
+        }
+        if first.is_empty() {
+            first = piece;
+        } else {
+            rest.extend_from_slice(&piece);
+        }
+    }
+    if rest.is_empty() {
+        return Ok(first);
+    }
+    Ok([first.as_ref(), &rest].concat().into())
 }
 
 impl Default for RequestBody {

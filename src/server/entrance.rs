@@ -88,6 +88,27 @@ impl Entrance {
         }
     }
 
+    /// What somebody gets whose words are no request: it has no method and no path.
+    pub fn refuse(&self, error: Error, peer: IpAddr) -> Response<Body> {
+        let app = &self.0.app;
+        let line = AccessLine {
+            // A method by the letter; nobody has it.
+            method: Method::from_bytes(b"-").unwrap_or_default(),
+            route: "-",
+            request_id: next_request_id(app),
+            address: peer,
+            watch: Stopwatch::start(),
+        };
+        let outcome = Outcome { result: Err(error), who: String::new() };
+        let mut response = respond(app, outcome, ErrorShape::Bare, &line);
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if let Ok(date) = HeaderValue::try_from(app.clock.now().to_http_date()) {
+            headers.insert(header::DATE, date);
+        }
+        response
+    }
+
     async fn serve(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Body> {
         let (app, paths) = (&self.0.app, &self.0.paths);
         let watch = Stopwatch::start();

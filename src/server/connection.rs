@@ -1,0 +1,155 @@
+//! One connection, from its first byte to its last: requests in turn, and no client that is waited for too long.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use http::Response;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Entrance;
+use super::watch::{Finding, Patience, Quiet, Watch, Watched};
+use crate::error::{Code, Error};
+use crate::input::RequestBody;
+use crate::reply::Body;
+
+/// The most bytes of a request's head; the most lines are hyper's own 100, which take no memory of the heap.
+const HEAD_BYTES: usize = 32 * 1024;
+/// The most bytes of a request that wait to be read.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// How long a client may take for our last words to it, and how long its own are still listened to: a connection that is
+/// closed while they come would be reset, and our words with it.
+const LINGER: Duration = Duration::from_secs(1);
+/// The most bytes that are still listened to.
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// Who is on the other side, and how it is served.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Its address.
+    pub peer: IpAddr,
+    /// What answers it.
+    pub entrance: Entrance,
+    /// How long it may take.
+    pub patience: Patience,
+}
+
+impl Client {
+    /// Serves requests until one side ends the connection, or the stop has come and nothing is in flight.
+    pub async fn serve<S>(self, stream: S, mut stopped: Receiver<bool>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let watch = Watch::new();
+        let io = TokioIo::new(Watched::new(stream, Arc::clone(&watch)));
+        let service = service_fn(|request| self.answer(request, &watch));
+        // Answers are small: one buffer and one plain write for head and body.
+        let mut http = http1::Builder::new();
+        http.writev(false).max_header_size(HEAD_BYTES).max_buf_size(BUFFER_BYTES);
+        let mut connection = http.serve_connection(io, service);
+        let mut look = pin::pin!(sleep_until(watch.first_look(&self.patience)));
+        let (mut quiet, mut stopping) = (Quiet::default(), false);
+        let refusal = loop {
+            tokio::select! {
+                // What has come is read before the stop is heard, so that it counts as in flight.
+                biased;
+                outcome = &mut connection => {
+                    // A client that hangs up or talks nonsense is no event of ours.
+                    if let Err(error) = outcome {
+                        tracing::debug!(peer = %self.peer, "a connection ended early: {error}");
+                    }
+                    break watch.refused().map(refusal);
+                }
+                _ = stopped.wait_for(|stop| *stop), if !stopping => {
+                    stopping = true;
+                    pin::Pin::new(&mut connection).graceful_shutdown();
+                }
+                () = &mut look => match watch.look(&self.patience, &mut quiet, Instant::now()) {
+                    Finding::LookAgain(at) => look.as_mut().reset(at),
+                    Finding::SlowHead => break Some(slow_head()),
+                    Finding::Dead(why) => {
+                        tracing::debug!(peer = %self.peer, "a connection is closed: {why}");
+                        return;
+                    }
+                },
+            }
+        };
+        let Some(stream) = connection.into_parts().io.into_inner().into_open_stream() else { return };
+        self.part(stream, refusal).await;
+    }
+
+    async fn answer(
+        &self,
+        request: http::Request<Incoming>,
+        watch: &Watch,
+    ) -> Result<Response<Body>, Infallible> {
+        watch.begin();
+        let patience = self.patience.body;
+        let request = request.map(|body| RequestBody::Incoming { body, patience });
+        let response = self.entrance.answer(request, self.peer).await;
+        watch.answered();
+        Ok(response)
+    }
+
+    /// Says a last word, if there is one, and leaves so that it is heard.
+    pub async fn part(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, refusal: Option<Error>) {
+        if let Some(error) = refusal {
+            let response = self.entrance.refuse(error, self.peer);
+            let words = on_the_wire(response).await;
+            let said = async {
+                stream.write_all(&words).await?;
+                stream.shutdown().await
+            };
+            if !matches!(timeout(LINGER, said).await, Ok(Ok(()))) {
+                return;
+            }
+        } else if !has_unread(&mut stream) {
+            return;
+        }
+        let mut rest = stream.take(u64::try_from(LINGER_BYTES).unwrap_or_default());
+        // Whatever comes of it, the connection ends here.
+        timeout(LINGER, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await.ok();
+    }
+}
+
+/// Whether the client has sent something that nobody has read.
+fn has_unread(stream: &mut (impl AsyncRead + Unpin)) -> bool {
+    let mut byte = [0; 1];
+    matches!(stream.read(&mut byte).now_or_never(), Some(Ok(1)))
+}
+
+fn slow_head() -> Error {
+    Error::new(Code::RequestTimeout).message("The head of the request did not arrive in time.")
+}
+
+/// What hyper tells by a bare status.
+fn refusal(status: u16) -> Error {
+    let too_large = Code::HeadTooLarge.status().as_u16() == status;
+    if too_large { Code::HeadTooLarge.into() } else { Code::MalformedRequest.into() }
+}
+
+/// A response as HTTP/1.1 has it, for what hyper doesn't send.
+async fn on_the_wire(response: Response<Body>) -> Vec<u8> {
+    let (head, body) = response.into_parts();
+    let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes);
+    let mut wire = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in &head.headers {
+        wire.extend_from_slice(name.as_str().as_bytes());
+        wire.extend_from_slice(b": ");
+        wire.extend_from_slice(value.as_bytes());
+        wire.extend_from_slice(b"\r\n");
+    }
+    wire.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+    wire.extend_from_slice(&body);
+    wire
+}

@@ -1,0 +1,273 @@
+//! Where a connection stands, and since when, so that one timer a connection finds the clients that are too slow.
+//!
+//! The connection's stream and the service note what happens, all on one task. A request that comes in one piece and whose
+//! answer goes out at once reads no clock and touches no timer: a moment is only noted when something has to be waited for.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use crate::config;
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For the head of a request, or a handshake.
+    pub head: Duration,
+    /// For a body.
+    pub body: Duration,
+    /// For taking an answer.
+    pub write: Duration,
+    /// For coming with the next request.
+    pub idle: Duration,
+}
+
+impl Patience {
+    /// As configured.
+    pub fn new(config: &config::Server) -> Self {
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        Self {
+            head: seconds(config.head_timeout_seconds),
+            body: seconds(config.body_timeout_seconds),
+            write: seconds(config.write_timeout_seconds),
+            idle: seconds(config.idle_timeout_seconds),
+        }
+    }
+
+    /// Who looks this often is never late.
+    fn shortest(&self) -> Duration {
+        self.head.min(self.write).min(self.idle)
+    }
+}
+
+/// Nothing has come since the connection was opened.
+const FRESH: u8 = 0;
+/// The head of a request is on its way.
+const HEAD: u8 = 1;
+/// A request is being answered.
+const BUSY: u8 = 2;
+/// The answer is made, and on its way.
+const ANSWERED: u8 = 3;
+/// The answer has left.
+const IDLE: u8 = 4;
+
+/// No moment was noted.
+const NEVER: u64 = u64::MAX;
+
+/// What has become of a connection so far.
+#[derive(Debug)]
+pub struct Watch {
+    opened: Instant,
+    state: AtomicU8,
+    /// Since when the rest of a head is waited for, in milliseconds from the start.
+    head_since_ms: AtomicU64,
+    /// Since when the client is waited for to take an answer.
+    write_since_ms: AtomicU64,
+    /// Counts requests; around its end it starts over.
+    requests: AtomicU32,
+    /// What hyper would answer to something that isn't a request; 0: nothing.
+    refused: AtomicU16,
+}
+
+/// What a look at a connection has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Finding {
+    /// All is well; look again then.
+    LookAgain(Instant),
+    /// Part of a head came, and the rest doesn't.
+    SlowHead,
+    /// Nothing comes, or the client doesn't take its answer.
+    Dead(&'static str),
+}
+
+/// The quiet that the last look has met, since nobody notes when it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet {
+    requests: u32,
+    since: Option<Instant>,
+}
+
+impl Watch {
+    /// Of a connection that was just opened.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            opened: Instant::now(),
+            state: AtomicU8::new(FRESH),
+            head_since_ms: AtomicU64::new(NEVER),
+            write_since_ms: AtomicU64::new(NEVER),
+            requests: AtomicU32::new(0),
+            refused: AtomicU16::new(0),
+        })
+    }
+
+    /// A request has come.
+    pub fn begin(&self) {
+        self.state.store(BUSY, Ordering::Relaxed);
+        let count = self.requests.load(Ordering::Relaxed);
+        self.requests.store(count.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Its answer is made.
+    pub fn answered(&self) {
+        self.state.store(ANSWERED, Ordering::Relaxed);
+    }
+
+    /// When to look first.
+    pub fn first_look(&self, patience: &Patience) -> Instant {
+        self.opened + patience.shortest()
+    }
+
+    /// What hyper would have answered to what came, if it wasn't a request.
+    pub fn refused(&self) -> Option<u16> {
+        Some(self.refused.load(Ordering::Relaxed)).filter(|status| *status != 0)
+    }
+
+    /// Looks whether the client keeps us waiting for too long.
+    pub fn look(&self, patience: &Patience, quiet: &mut Quiet, now: Instant) -> Finding {
+        let state = self.state.load(Ordering::Relaxed);
+        let at = |ms: u64| self.opened + Duration::from_millis(ms);
+        let noted =
+            |moment: &AtomicU64| Some(moment.load(Ordering::Relaxed)).filter(|ms| *ms != NEVER).map(at);
+        let due = if let Some(since) = noted(&self.write_since_ms) {
+            Some((since + patience.write, Finding::Dead("it does not take its answer")))
+        } else if state == FRESH {
+            Some((self.opened + patience.head, Finding::Dead("it says nothing")))
+        } else if state == HEAD {
+            noted(&self.head_since_ms).map(|since| (since + patience.head, Finding::SlowHead))
+        } else if state == IDLE {
+            let requests = self.requests.load(Ordering::Relaxed);
+            if quiet.requests != requests || quiet.since.is_none() {
+                *quiet = Quiet { requests, since: Some(now) };
+            }
+            quiet.since.map(|since| (since + patience.idle, Finding::Dead("it has been idle for long")))
+        } else {
+            None
+        };
+        let next = now + patience.shortest();
+        match due {
+            Some((due, finding)) if due <= now => finding,
+            Some((due, _)) => Finding::LookAgain(due.min(next)),
+            None => Finding::LookAgain(next),
+        }
+    }
+
+    fn note(&self, moment: &AtomicU64) {
+        if moment.load(Ordering::Relaxed) == NEVER {
+            let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(NEVER);
+            moment.store(ms, Ordering::Relaxed);
+        }
+    }
+
+    fn has_read(&self) {
+        if matches!(self.state.load(Ordering::Relaxed), FRESH | IDLE) {
+            self.head_since_ms.store(NEVER, Ordering::Relaxed);
+            self.state.store(HEAD, Ordering::Relaxed);
+        }
+    }
+
+    fn waits_to_read(&self) {
+        if self.state.load(Ordering::Relaxed) == HEAD {
+            self.note(&self.head_since_ms);
+        }
+    }
+
+    fn has_flushed(&self) {
+        self.write_since_ms.store(NEVER, Ordering::Relaxed);
+        if self.state.load(Ordering::Relaxed) == ANSWERED {
+            self.state.store(IDLE, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether these are hyper's own words: nobody else answers what isn't a request. They have no body, so another answer
+    /// takes their place once hyper is done.
+    fn refuses(&self, bytes: &[u8]) -> bool {
+        if self.refused().is_some() {
+            return true;
+        }
+        // The second look is for the day on which an answer leaves in parts.
+        if !matches!(self.state.load(Ordering::Relaxed), HEAD | IDLE) || !bytes.starts_with(b"HTTP/1.") {
+            return false;
+        }
+        let status = bytes.get(9..12).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        self.refused.store(status.unwrap_or(400), Ordering::Relaxed);
+        true
+    }
+}
+
+/// A stream that tells its watch what happens.
+#[derive(Debug)]
+pub struct Watched<S> {
+    stream: S,
+    watch: Arc<Watch>,
+    /// Whether the client has ended its side.
+    ended: bool,
+}
+
+impl<S> Watched<S> {
+    /// Nothing has happened on the stream yet.
+    pub fn new(stream: S, watch: Arc<Watch>) -> Self {
+        Self { stream, watch, ended: false }
+    }
+
+    /// The stream, unless its client is gone.
+    pub fn into_open_stream(self) -> Option<S> {
+        if self.ended { None } else { Some(self.stream) }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = into.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
+        match &outcome {
+            Poll::Pending => self.watch.waits_to_read(),
+            Poll::Ready(Ok(())) if into.filled().len() > before => self.watch.has_read(),
+            Poll::Ready(_) => self.ended = true,
+        }
+        outcome
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        if self.watch.refuses(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        match &outcome {
+            Poll::Pending => self.watch.note(&self.watch.write_since_ms),
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(_)) => self.ended = true,
+        }
+        outcome
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_flush(cx);
+        match &outcome {
+            Poll::Pending => self.watch.note(&self.watch.write_since_ms),
+            Poll::Ready(_) => self.watch.has_flushed(),
+        }
+        outcome
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        if self.watch.refused().is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
