@@ -44,7 +44,7 @@ impl Limiter {
             return Ok(Allowed { remaining: 0, reset_ms: 0 });
         };
         shard.sweep_when_due(now_ms, Meter::is_used);
-        let meter = shard.entries.entry(key).or_insert_with(|| Meter::empty(per_minute, now_ms));
+        let meter = shard.entry(key).or_insert_with(|| Meter::empty(per_minute, now_ms));
         meter.set_rate(per_minute.max(1));
         meter.drain(now_ms);
         meter.take(now_ms)
@@ -261,6 +261,19 @@ mod tests {
         assert!(limiter.len() <= SHARDS * SWEEP_FROM, "{}", limiter.len());
         limiter.sweep(at(300_000));
         assert!(limiter.is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_strangers_takes_no_more_than_its_place() {
+        let (limiter, most) = (Limiter::new(), shards::SHARDS * shards::MOST_ENTRIES);
+        let last = u128::try_from(most).unwrap() + 299_999;
+        for key in 0..=last {
+            limiter.check(key, 60, at(0)).unwrap();
+        }
+        assert!((most * 9 / 10..=most).contains(&limiter.len()), "{}", limiter.len());
+        // Whoever is still known is still counted.
+        let refused = (0..61).filter(|_| limiter.check(last, 60, at(0)).is_err()).count();
+        assert!((1..=2).contains(&refused), "{refused}");
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Rates {
     ) -> Option<T> {
         let mut shard = self.shares.of(key)?;
         shard.sweep_when_due(now_ms, Share::is_used);
-        Some(act(shard.entries.entry(key).or_insert_with(|| Share::new(per_minute, now_ms))))
+        Some(act(shard.entry(key).or_insert_with(|| Share::new(per_minute, now_ms))))
     }
 
     fn check(&self, key: u128, per_minute: u32, now: Time) -> Checked {

@@ -1,13 +1,16 @@
 //! A map by key that many threads use at once, and that forgets what is of no more use in passing.
 
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
+use std::collections::hash_map::{Entry, RandomState};
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::clock::MINUTE_MS;
 
 pub(super) const SHARDS: usize = 64;
+/// Entries that a shard has at most, a million in all, about 64 MiB. Past it an arbitrary one is forgotten for each new one: a
+/// flood of addresses then gives a stranger some requests back, and takes no more memory.
+pub(super) const MOST_ENTRIES: usize = 1 << 14;
 /// A shard smaller than this is swept by time only.
 pub(super) const SWEEP_FROM: usize = 64;
 
@@ -21,7 +24,7 @@ pub(in crate::live) struct Shards<T> {
 /// A part of it, locked.
 #[derive(Debug)]
 pub(in crate::live) struct Shard<T> {
-    /// What is remembered.
+    /// What is remembered; new entries come by [`Shard::entry`].
     pub entries: HashMap<u128, T>,
     sweep_at_len: usize,
     swept_at_ms: i64,
@@ -64,6 +67,17 @@ fn lock<T>(shard: &Mutex<Shard<T>>) -> MutexGuard<'_, Shard<T>> {
 }
 
 impl<T> Shard<T> {
+    /// The place of this key; where it is new and the shard is full, another one makes room.
+    pub fn entry(&mut self, key: u128) -> Entry<'_, u128, T> {
+        if self.entries.len() >= MOST_ENTRIES
+            && !self.entries.contains_key(&key)
+            && let Some(other) = self.entries.keys().next().copied()
+        {
+            self.entries.remove(&other);
+        }
+        self.entries.entry(key)
+    }
+
     /// Forgets what is of no use when a minute has passed, or when there is twice as much as after the last time.
     pub fn sweep_when_due(&mut self, now_ms: i64, is_used: impl Fn(&T, i64) -> bool) {
         let long_ago = now_ms.abs_diff(self.swept_at_ms) >= MINUTE_MS.unsigned_abs();
