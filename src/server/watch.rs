@@ -271,3 +271,94 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Patience = Patience {
+        head: Duration::from_secs(10),
+        body: Duration::from_secs(99),
+        write: Duration::from_secs(30),
+        idle: Duration::from_secs(150),
+    };
+
+    /// Looks as the connection does, and says after how many seconds it is given up, or that it is not within an hour.
+    fn ends_after(watch: &Watch, quiet: &mut Quiet) -> (u64, Finding) {
+        let mut at = watch.first_look(&PATIENCE);
+        while at < watch.opened + Duration::from_secs(3_600) {
+            match watch.look(&PATIENCE, quiet, at) {
+                Finding::LookAgain(next) => {
+                    assert!(next > at && next <= at + PATIENCE.shortest());
+                    at = next;
+                }
+                finding => return ((at - watch.opened).as_secs(), finding),
+            }
+        }
+        (3_600, Finding::LookAgain(at))
+    }
+
+    fn looked(watch: &Watch) -> (u64, Finding) {
+        ends_after(watch, &mut Quiet::default())
+    }
+
+    #[test]
+    fn each_state_has_its_time() {
+        let watch = Watch::new();
+        assert_eq!(looked(&watch), (10, Finding::Dead("it says nothing")));
+        watch.has_read();
+        watch.waits_to_read();
+        assert_eq!(looked(&watch), (10, Finding::SlowHead));
+        watch.begin();
+        assert_eq!(looked(&watch).0, 3_600, "a request takes what it takes");
+        watch.waits_to_read();
+        watch.answered();
+        watch.note(&watch.write_since_ms);
+        assert_eq!(looked(&watch), (30, Finding::Dead("it does not take its answer")));
+        watch.has_flushed();
+        // Noticed at the first look, ten seconds in.
+        assert_eq!(looked(&watch), (160, Finding::Dead("it has been idle for long")));
+        watch.has_read();
+        assert_eq!(looked(&watch).0, 3_600, "nothing is waited for yet");
+        watch.waits_to_read();
+        assert_eq!(looked(&watch), (10, Finding::SlowHead), "the second head has its own beginning");
+    }
+
+    #[test]
+    fn a_request_between_two_looks_starts_idleness_over() {
+        let watch = Watch::new();
+        let mut quiet = Quiet::default();
+        let request = || {
+            watch.has_read();
+            watch.begin();
+            watch.answered();
+            watch.has_flushed();
+        };
+        let at = |seconds| watch.opened + Duration::from_secs(seconds);
+        request();
+        for seconds in [10, 100, 159] {
+            assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(seconds)), Finding::LookAgain(_)));
+        }
+        request();
+        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(161)), Finding::LookAgain(_)));
+        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(310)), Finding::LookAgain(_)));
+        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(311)), Finding::Dead(_)));
+    }
+
+    #[test]
+    fn only_words_without_a_request_are_hyper_s_own() {
+        let watch = Watch::new();
+        let refusal = b"HTTP/1.1 431 Request Header Fields Too Large\r\n";
+        watch.has_read();
+        watch.begin();
+        assert!(!watch.refuses(refusal), "a handler may say so");
+        watch.answered();
+        assert!(!watch.refuses(refusal));
+        watch.has_flushed();
+        assert!(!watch.refuses(b"{\"rest of\": \"an answer\"}"));
+        assert_eq!(watch.refused(), None);
+        watch.has_read();
+        assert!(watch.refuses(refusal) && watch.refuses(b"content-length: 0"));
+        assert_eq!(watch.refused(), Some(431));
+    }
+}
