@@ -110,11 +110,14 @@ impl Postgres {
             client = slot.client().await?;
             answer = answer_of(&client, statement, want).await;
         }
+        if matches!(answer, Err(Failure::Stale(_))) {
+            answer = answer_of(&client, statement, want).await;
+        }
         answer.map_err(|failure| match failure {
             Failure::Refused(Error::ReadOnly(what)) => {
                 Error::Internal(format!("a statement that writes was run on a read handle: {what}"))
             }
-            Failure::Refused(error) => error,
+            Failure::Refused(error) | Failure::Stale(error) => error,
             Failure::Gone(error) => {
                 slot.discard(&client);
                 error
@@ -123,7 +126,7 @@ impl Postgres {
     }
 
     /// Starts a transaction on a connection of the pool, by one of the texts above.
-    pub(super) async fn begin(&self, text: &str) -> Result<Transaction, Error> {
+    pub(super) async fn begin(&self, text: &'static str) -> Result<Transaction, Error> {
         // A connection that died while idle may not know it yet. Nothing has happened at BEGIN, so the next
         // one may be tried; after a restart of the server all of them may be like that.
         for _ in 0..POOL_SIZE {
@@ -135,10 +138,11 @@ impl Postgres {
         self.begin_on_next(text).await.map_err(Failure::into_error)
     }
 
-    async fn begin_on_next(&self, text: &str) -> Result<Transaction, Failure> {
+    async fn begin_on_next(&self, text: &'static str) -> Result<Transaction, Failure> {
         let client = self.pool.get().await.map_err(|error| Failure::Refused(map_pool_error(&error)))?;
         // The guard comes first: a caller that is cancelled from here on leaves no open transaction behind.
-        let mut transaction = Transaction { client: Some(client), open: true };
+        let mut transaction =
+            Transaction { client: Some(client), begun_by: text, untouched: true, open: true };
         transaction.batch(text).await?;
         Ok(transaction)
     }
@@ -158,15 +162,40 @@ fn with_options(config: &Config, options: &str) -> Config {
 pub(super) struct Transaction {
     /// Away once the connection is known to be lost.
     client: Option<Object>,
+    begun_by: &'static str,
+    /// Nothing was run in it yet.
+    untouched: bool,
     /// Neither committed nor known to have ended.
     open: bool,
 }
 
 impl Transaction {
     pub(super) async fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
-        let client = self.client.as_ref().ok_or_else(gone)?;
+        let untouched = std::mem::replace(&mut self.untouched, false);
+        let mut answer = self.run_once(statement, want).await;
+        if matches!(answer, Err(Failure::Stale(_))) {
+            self.forget_prepared();
+            if untouched {
+                // The error has ended the transaction, but nothing was in it: another one does as well.
+                self.batch("ROLLBACK").await.map_err(Failure::into_error)?;
+                self.batch(self.begun_by).await.map_err(Failure::into_error)?;
+                answer = self.run_once(statement, want).await;
+            }
+        }
+        answer.map_err(Failure::into_error)
+    }
+
+    async fn run_once(&mut self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
+        let client = self.client.as_ref().ok_or_else(|| Failure::Gone(gone()))?;
         let answer = answer_of(client, statement, want).await;
-        self.noticing(answer).map_err(Failure::into_error)
+        self.noticing(answer)
+    }
+
+    /// What one connection had prepared too early, the others have as well: all of the pool prepare anew.
+    fn forget_prepared(&self) {
+        if let Some(pool) = self.client.as_ref().and_then(Object::pool) {
+            pool.manager().statement_caches.clear();
+        }
     }
 
     /// Commits; with `announces`, whoever listens is woken by it.
@@ -229,6 +258,9 @@ impl Drop for Unclean {
 enum Failure {
     /// The server said no; the connection is fine.
     Refused(Error),
+    /// The statement was prepared before a migration changed what it answers, and was not run. It is forgotten, so the next
+    /// try prepares it anew.
+    Stale(Error),
     /// The connection is lost.
     Gone(Error),
 }
@@ -236,7 +268,7 @@ enum Failure {
 impl Failure {
     fn into_error(self) -> Error {
         match self {
-            Self::Refused(error) | Self::Gone(error) => error,
+            Self::Refused(error) | Self::Stale(error) | Self::Gone(error) => error,
         }
     }
 }
@@ -251,6 +283,7 @@ async fn within_patience<T>(
     match timeout(ANSWER_PATIENCE, work).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) if is_gone(&error) => Err(Failure::Gone(map_error(&error))),
+        Ok(Err(error)) if is_stale(&error) => Err(Failure::Stale(map_error(&error))),
         Ok(Err(error)) => Err(Failure::Refused(map_error(&error))),
         Err(_) => Err(Failure::Gone(Error::Unavailable("the server doesn't answer".to_owned()))),
     }
@@ -258,6 +291,12 @@ async fn within_patience<T>(
 
 fn gone() -> Error {
     Error::Unavailable("the connection was lost".to_owned())
+}
+
+/// Whether a migration has changed what a prepared statement answers. The code alone would say as much of what the server
+/// can't do at all; its message is in the server's language.
+fn is_stale(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|refusal| refusal.routine() == Some("RevalidateCachedQuery"))
 }
 
 /// Whether the connection is lost, or about to be.
@@ -296,7 +335,7 @@ pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
         "53300" | "57014" | "55P03" | "40P01" | "40001" => Error::Unavailable(what),
         // The operator's to mend: no such database, or we aren't let in.
         "3D000" | "28000" | "28P01" => Error::Unavailable(what),
-        _ if is_gone(error) => Error::Unavailable(what),
+        _ if is_gone(error) || is_stale(error) => Error::Unavailable(what),
         _ => Error::Internal(what),
     }
 }

@@ -52,3 +52,4 @@ mod service;
 mod sessions_model;
 mod support;
 mod tls;
+mod upgrade;

@@ -194,19 +194,21 @@ fn run(
     for (index, value) in statement.values.iter().enumerate() {
         prepared.raw_bind_parameter(index + 1, value)?;
     }
-    let columns: Arc<[String]> = match want {
-        Want::Count => Arc::from([]),
-        Want::First | Want::All => prepared.column_names().map(str::to_owned).collect(),
-    };
     let before = driver.total_changes();
     let mut rows = Vec::new();
+    let mut columns: Option<Arc<[String]>> = None;
     let mut answer = prepared.raw_query();
     while let Some(row) = answer.next()? {
         match want {
             // Still to its end: that is when all its changes are made.
             Want::Count => {}
             Want::First if !rows.is_empty() => {}
-            Want::First | Want::All => rows.push(read_row(row, &columns)?),
+            Want::First | Want::All => {
+                // Not before the first row: SQLite prepares a statement anew there when another process has changed the
+                // schema, and then `t.*` has other columns.
+                let names = || row.as_ref().column_names().map(str::to_owned).collect();
+                rows.push(read_row(row, columns.get_or_insert_with(names))?);
+            }
         }
         if want == Want::First && reads {
             break;

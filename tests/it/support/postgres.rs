@@ -205,7 +205,7 @@ fn expect_done(answers: &mut BufReader<ChildStdout>, what: &str) {
 }
 
 /// The folder of initdb and postgres: from PATH, or the newest that Debian and its kin have installed.
-fn binaries() -> Option<PathBuf> {
+pub fn binaries() -> Option<PathBuf> {
     let complete = |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
     let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(folder) = std::env::split_paths(&path).find(complete) {

@@ -31,12 +31,18 @@ pub struct Start {
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
     wrapper: Vec<String>,
+    binary: PathBuf,
 }
 
 impl Start {
     /// With the folder `data` of `folder` as its data folder, and nothing of this process's environment.
     pub fn new(folder: &Path) -> Self {
-        let start = Self { folder: folder.to_owned(), environment: Vec::new(), wrapper: Vec::new() };
+        let start = Self {
+            folder: folder.to_owned(),
+            environment: Vec::new(),
+            wrapper: Vec::new(),
+            binary: PathBuf::from(BINARY),
+        };
         let data = start.data_dir();
         start
             .set("TOLLKEEPER_DATA_DIR", data.to_str().unwrap())
@@ -66,6 +72,12 @@ impl Start {
     /// A program and its arguments that become the binary by `exec`.
     pub fn through(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Another version of the binary.
+    pub fn binary(mut self, path: &Path) -> Self {
+        self.binary = path.to_owned();
         self
     }
 
@@ -123,7 +135,8 @@ impl Start {
     }
 
     fn prepared(&self, arguments: &[&str]) -> Command {
-        let mut words = self.wrapper.iter().map(String::as_str).chain([BINARY]);
+        let binary = self.binary.to_str().unwrap();
+        let mut words = self.wrapper.iter().map(String::as_str).chain([binary]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words).args(arguments).env_clear().current_dir(&self.folder);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -304,7 +317,7 @@ pub struct Place {
 }
 
 /// A request over TCP, on a connection of its own.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Wire {
     address: SocketAddr,
     head: String,
