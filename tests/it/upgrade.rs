@@ -32,7 +32,7 @@ fn calls(server: &Server, ada: &Account, place: &Place, number: usize) -> Vec<Wi
         get("/v1/organizations"),
         get("/v1/organizations?search=a"),
         get(organization),
-        put(organization, json!({"settings": {"allow_public_projects": number % 2 == 0}})),
+        put(organization, json!({"settings": {"allow_public_projects": number.is_multiple_of(2)}})),
         get(&format!("{organization}/members")),
         post(&format!("{organization}/invitations"), invited),
         get(&format!("{organization}/billing/usage")),
