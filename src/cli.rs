@@ -2,10 +2,12 @@
 
 mod audit;
 mod audit_log;
+mod backup;
 mod billing;
 mod catalog;
 mod config;
 mod credit;
+mod health;
 mod invoice;
 mod migrate;
 mod openapi;
@@ -47,6 +49,14 @@ enum Command {
     },
     /// Check that money and usage add up; ends with 1 when something doesn't
     Audit(audit::Arguments),
+    /// Copy the database to a file beside running servers, and check the copy
+    Backup(backup::Arguments),
+    /// Ask the running server whether it is ready: exit code 0, or 1 and why not
+    Health {
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// List who did what, newest first
     AuditLog(audit_log::Arguments),
     /// The keys that sign tokens
@@ -89,24 +99,45 @@ pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     match execute(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
+        Err(failure) => {
             crate::log::flush();
-            complain(&message);
-            ExitCode::FAILURE
+            complain(&failure.message);
+            failure.code
         }
     }
 }
 
-fn execute(arguments: Arguments) -> Result<(), String> {
+/// How a command ends that didn't do what it was asked to.
+struct Failure {
+    code: ExitCode,
+    message: String,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self { code: ExitCode::FAILURE, message }
+    }
+}
+
+impl Failure {
+    /// The command isn't for this installation: as with a wrong command line, nothing was tried.
+    fn misused(message: String) -> Self {
+        Self { code: ExitCode::from(2), message }
+    }
+}
+
+fn execute(arguments: Arguments) -> Result<(), Failure> {
     let config = || {
         let environment = environment()?;
         let named = arguments.config.or_else(|| std::env::var_os("TOLLKEEPER_CONFIG").map(PathBuf::from));
         Config::load(named.as_deref(), environment).map_err(|error| error.to_string())
     };
-    match arguments.command.unwrap_or(Command::Serve) {
+    let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(config()?),
         Command::Migrate { json } => migrate::run(&config()?, json),
         Command::Audit(arguments) => audit::run(config()?, &arguments),
+        Command::Backup(arguments) => return backup::run(&config()?, &arguments),
+        Command::Health { json } => health::run(&config()?, json),
         Command::AuditLog(arguments) => audit_log::run(config()?, arguments),
         Command::SigningKey { command } => signing_key::run(config()?, &command),
         // Where a file is only checked, no installation needs to be there, nor a good configuration.
@@ -117,7 +148,8 @@ fn execute(arguments: Arguments) -> Result<(), String> {
         Command::Invoice { command } => invoice::run(config()?, &command),
         Command::Openapi => openapi::run(&config()?),
         Command::Config { json } => config::run(&config()?, json),
-    }
+    };
+    done.map_err(Failure::from)
 }
 
 /// The environment as text; what isn't ours may be anything. `TOLLKEEPER_CONFIG` names a file, and names of files may be

@@ -21,7 +21,7 @@ mod statement;
 mod value;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -38,6 +38,15 @@ pub use value::{FromRow, FromValue, Row, Value};
 use postgres::{BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres};
 use sqlite::Sqlite;
 use statement::{Answer, Want};
+
+/// A copy that was checked and found whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backup {
+    /// The schema version that it has.
+    pub schema: i64,
+    /// How large the file is.
+    pub size_bytes: u64,
+}
 
 /// Which database, and where.
 #[derive(Clone)]
@@ -123,6 +132,18 @@ impl Db {
         match &self.driver {
             Driver::Sqlite(sqlite) => sqlite.migrate().await,
             Driver::Postgres(postgres) => postgres.migrate().await,
+        }
+    }
+
+    /// Copies an SQLite database to `file`, which must not exist, beside whoever uses it, and checks the copy. Meanwhile it
+    /// is called `partial`, a name in the same folder. On PostgreSQL the server's own programs do that.
+    ///
+    /// # Errors
+    /// Nothing is left at `file` then.
+    pub async fn back_up(&self, file: &Path, partial: &Path) -> Result<Backup, Error> {
+        match &self.driver {
+            Driver::Sqlite(sqlite) => sqlite.back_up(file, partial).await,
+            Driver::Postgres(_) => Err(Error::Internal("a PostgreSQL is backed up by pg_dump".to_owned())),
         }
     }
 

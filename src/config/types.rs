@@ -37,6 +37,19 @@ impl DatabaseUrl {
     }
 }
 
+impl DatabaseUrl {
+    /// The URL for other programs and for people: without its password, and without parameters that may hold one.
+    pub fn without_password(&self) -> String {
+        let shown = self.to_string();
+        let (place, query) = shown.split_once('?').map_or((shown.as_str(), None), |(p, q)| (p, Some(q)));
+        let place = place.replacen(&format!(":{HIDDEN}@"), "@", 1);
+        let hidden = format!("={HIDDEN}");
+        let kept: Vec<_> =
+            query.unwrap_or_default().split('&').filter(|p| !p.is_empty() && !p.ends_with(&hidden)).collect();
+        if kept.is_empty() { place } else { format!("{place}?{}", kept.join("&")) }
+    }
+}
+
 /// Shows the URL without its password.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -195,6 +208,20 @@ mod tests {
             assert_eq!(parsed.to_string(), shown);
             assert_eq!(format!("{parsed:?}"), shown);
             assert_eq!(parsed, DatabaseUrl::Postgres(url.to_owned()));
+        }
+    }
+
+    #[test]
+    fn passwords_in_urls_can_be_left_out() {
+        let cases = [
+            ("postgres://host/db", "postgres://host/db"),
+            ("postgres://me:hunter2@host:5432/db", "postgres://me@host:5432/db"),
+            ("postgresql://me:hun@t/er?2@host/db?sslmode=disable", "postgresql://me@host/db?sslmode=disable"),
+            ("postgres://host/db?password=hunter2&user=me&options=x", "postgres://host/db?user=me"),
+            ("postgres://host/db?password=hunter2", "postgres://host/db"),
+        ];
+        for (url, shown) in cases {
+            assert_eq!(DatabaseUrl::parse(url).unwrap().without_password(), shown);
         }
     }
 

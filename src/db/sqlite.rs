@@ -4,6 +4,7 @@
 //! What can take longer runs on blocking threads: opening, commits (they wait for the disk), statements
 //! marked heavy, and waiting for another process that writes, such as the command line beside the server.
 
+mod backup;
 mod connection;
 
 use std::path::{Path, PathBuf};

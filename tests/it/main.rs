@@ -23,6 +23,7 @@ mod access_matrix;
 mod api;
 mod attacks;
 mod audit;
+mod backup;
 mod bad_input;
 mod billing;
 mod browser;

@@ -1,0 +1,106 @@
+//! `tollkeeper backup`
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use super::Failure;
+use crate::app::database;
+use crate::config::{Config, DatabaseUrl};
+use crate::db::{Backup, Db};
+use crate::random::Random;
+
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The new file; it must not exist
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Nothing of the installation is changed or made: no schema, no data folder, no key.
+pub fn run(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
+    let file = std::path::absolute(&arguments.to)
+        .map_err(|error| format!("--to {}: {error}", arguments.to.display()))?;
+    if file.symlink_metadata().is_ok() {
+        return Err(Failure::from(format!(
+            "{} is there already and is not overwritten: choose another name",
+            file.display()
+        )));
+    }
+    let url = config.database_url_or_default();
+    let DatabaseUrl::Sqlite(source) = &url else { return Err(by_pg_dump(&url, &file, arguments.json)) };
+    let backup = copy(config, source, &file)?;
+    let master_key_file = match config.master_key {
+        Some(_) => None,
+        None => Some(config.master_key_file_or_default()),
+    };
+    super::print(&if arguments.json {
+        json!({"database": "sqlite", "file": file, "schema": backup.schema, "size_bytes": backup.size_bytes,
+               "checked": true, "master_key_included": false, "master_key_file": master_key_file})
+        .to_string()
+    } else {
+        told(config, source, &file, backup, master_key_file.as_deref())
+    });
+    Ok(())
+}
+
+fn copy(config: &Config, source: &Path, file: &Path) -> Result<Backup, Failure> {
+    if !source.exists() {
+        return Err(Failure::from(format!(
+            "there is no database at {}: run this with the server's configuration",
+            source.display()
+        )));
+    }
+    let mut partial = file.as_os_str().to_owned();
+    partial.push(format!(".{:016x}.partial", u64::from_be_bytes(Random::system().bytes())));
+    let db = Db::open(&database(config)).map_err(|error| error.to_string())?;
+    let copied = super::runtime()?.block_on(db.back_up(file, Path::new(&partial)));
+    copied.map_err(|error| Failure::from(format!("no backup was made: {error}")))
+}
+
+fn told(config: &Config, source: &Path, file: &Path, backup: Backup, key_file: Option<&Path>) -> String {
+    let key = match key_file {
+        Some(path) => format!("It lies in {}", path.display()),
+        None => "It stands in the configuration (`master_key`)".to_owned(),
+    };
+    let catalog = match &config.catalog_file {
+        Some(path) => format!("the catalog ({}) and the configuration", path.display()),
+        None => "the configuration".to_owned(),
+    };
+    format!(
+        "{} is copied to {}: schema {}, {} bytes; the copy was read through and is whole.\n\
+         The master key is not in it. {key}: keep a copy of it in another place than this file. Without it nobody can \
+         open the signing keys and the API keys that are sealed in the backup.\n\
+         Keep {catalog} as well.",
+        source.display(),
+        file.display(),
+        backup.schema,
+        backup.size_bytes
+    )
+}
+
+/// The password isn't in the command: pg_dump takes it from PGPASSWORD or from ~/.pgpass.
+fn by_pg_dump(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
+    let command = format!(
+        "(umask 077 && pg_dump --format=custom --no-owner --no-privileges --file={} --dbname={})",
+        quoted(&file.display().to_string()),
+        quoted(&url.without_password())
+    );
+    if as_json {
+        super::print(&json!({"database": "postgres", "checked": false, "command": command}).to_string());
+    }
+    Failure::misused(format!(
+        "the database is a PostgreSQL, whose own program makes a whole copy beside running servers:\n  {command}\n\
+         The password comes from PGPASSWORD or ~/.pgpass; the program must not be older than the server. The master key is \
+         not in the copy: keep it apart from it, or nobody can open what is sealed in it."
+    ))
+}
+
+/// As one word for a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}

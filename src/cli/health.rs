@@ -1,0 +1,93 @@
+//! `tollkeeper health`: for supervisors that can run a program but have no HTTP client, as in a container without a shell.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::config::Config;
+
+/// For the connection, and for each piece of the answer: below the 30 s after which container runtimes give up.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// An answer of ours has some hundred bytes.
+const LONGEST_ANSWER: u64 = 16 * 1024;
+
+pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
+    let address = reachable(config.listen);
+    let outcome = if address.port() == 0 {
+        Err("`listen` has port 0, so nobody knows where the server listens".to_owned())
+    } else {
+        ask(address).map_err(|error| format!("no server answers: {error}"))
+    };
+    let (status, body) = match &outcome {
+        Ok((status, body)) => (Some(*status), body.clone()),
+        Err(_) => (None, Value::Null),
+    };
+    let reason = match &outcome {
+        Ok((200, _)) => None,
+        Ok((status, body)) => Some(match body.pointer("/error/message").and_then(Value::as_str) {
+            Some(message) => format!("{status}: {message}"),
+            None => format!("{status}, which is no answer of ours: another program may have the port"),
+        }),
+        Err(reason) => Some(reason.clone()),
+    };
+    if as_json {
+        let version = body.get("version");
+        super::print(
+            &json!({"ready": reason.is_none(), "address": address.to_string(), "status": status,
+                    "version": version, "reason": reason})
+            .to_string(),
+        );
+    }
+    if let Some(reason) = reason {
+        return Err(format!("the server at {address} isn't ready: {reason}"));
+    }
+    if !as_json {
+        super::print(&format!("The server at {address} is ready."));
+    }
+    Ok(())
+}
+
+/// Where a server that listens there is reached from the same machine.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+/// The status and the body of `GET /readyz`.
+fn ask(address: SocketAddr) -> std::io::Result<(u16, Value)> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    write!(stream, "GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let strange = || std::io::Error::other("the answer isn't HTTP: another program may have the port");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(strange)?;
+    let version = head.strip_prefix("HTTP/1.1 ").ok_or_else(strange)?;
+    let status = version.split(' ').next().and_then(|word| word.parse().ok()).ok_or_else(strange)?;
+    Ok((status, serde_json::from_str(body).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everywhere_is_reached_at_home() {
+        for (listen, reached) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("[::]:8080", "[::1]:8080"),
+            ("127.0.0.1:1", "127.0.0.1:1"),
+            ("192.0.2.1:8080", "192.0.2.1:8080"),
+        ] {
+            assert_eq!(reachable(listen.parse().unwrap()).to_string(), reached);
+        }
+    }
+}
