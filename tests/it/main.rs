@@ -43,6 +43,7 @@ mod metrics;
 mod money_model;
 mod openapi;
 mod operators;
+mod packaging;
 mod pages;
 mod plans;
 mod races;
