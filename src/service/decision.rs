@@ -208,6 +208,10 @@ pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refuse
             }
         }
     }
+    if let Some(key) = calling.key() {
+        // Not before: what is refused for want of money is no use either.
+        key.note_use(app, now);
+    }
     Ok(Granted { calling, max_tokens, limits, reservation })
 }
 
@@ -296,9 +300,6 @@ async fn take_rates(app: &App, calling: &Calling, model: Option<&Model>, now: Ti
         Some(Ok(left)) => Some(left),
         None => None,
     };
-    if let Some(key) = key {
-        key.note_use(app, now);
-    }
     Ok(Limits { api_key: of_key.map(Remaining::from), model: of_model.map(Remaining::from) })
 }
 
