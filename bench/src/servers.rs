@@ -60,7 +60,8 @@ pub struct Tollkeeper {
 }
 
 impl Tollkeeper {
-    /// Starts it in its default configuration, but for addresses, folder, database and the models' rates.
+    /// Starts it in its default configuration, but for addresses, folder, database and the models' rates and
+    /// concurrency.
     pub async fn start(
         program: &Path,
         folder: &Path,
@@ -98,7 +99,9 @@ impl Tollkeeper {
             command.env_remove(name);
         }
         let catalog = folder.join("catalog.toml");
-        std::fs::write(&catalog, CATALOG.replace("_per_min = 60\n", "_per_min = 1000000\n"))
+        let fast = CATALOG.replace("_per_min = 60\n", "_per_min = 1000000\n");
+        let wide = fast.replace("_concurrent_requests = 5\n", "_concurrent_requests = 1000000\n");
+        std::fs::write(&catalog, wide)
             .map_err(|error| format!("{}: {error}", catalog.display()))?;
         command
             .arg("serve")

@@ -141,7 +141,7 @@ fn body(path: &str, unique: &str) -> Value {
         path if path.ends_with("/invitations") => {
             json!({"email": format!("{}@example.com", unique.replace([' ', ','], ""))})
         }
-        path if path.ends_with("/rotate") => json!({}),
+        path if path.ends_with("/rotate") || path.ends_with("/extend") => json!({}),
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>
@@ -149,7 +149,7 @@ fn body(path: &str, unique: &str) -> Value {
             json!({ "name": unique })
         }
         // It takes no body.
-        path if path.ends_with("/rotate") => json!({}),
+        path if path.ends_with("/rotate") || path.ends_with("/extend") => json!({}),
         other => panic!("{other}: say here what a good body for this route is"),
     }
 }

@@ -383,7 +383,10 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     }
     // A proxy's question about whoever has the bearer.
     let named = |name: &str| ids.iter().find(|(other, _)| *other == name).map_or("", |(_, id)| *id);
-    path.push_str(&format!("?operation=chat&model=svc-1&organization_id={}", named("organization_id")));
+    path.push_str(&format!(
+        "?operation=chat&model=svc-1&reserve=false&organization_id={}",
+        named("organization_id")
+    ));
     path.push_str(&format!("&project_id={}", named("project_id")));
     let call = Call::new(router, route.method.clone(), &path);
     call.header("x-tollkeeper-service-token", world.app.service_token.expose())
