@@ -23,6 +23,7 @@ pub struct Authorize {
     pub model: Option<String>,
     pub max_tokens: Option<i64>,
     pub estimated_prompt_tokens: Option<i64>,
+    pub reserve: Option<bool>,
 }
 
 /// Serves both until the process ends, as the service does: the same runtime, the same `axum::serve`.

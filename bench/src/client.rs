@@ -5,6 +5,7 @@
 //! more of it the slower the server answers, and none at all when clients are elsewhere.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -22,12 +23,40 @@ pub struct Target {
     pub request: Vec<u8>,
     /// Stands in the body of a right answer.
     expected: String,
+    /// Of which one takes the place of the first in each request.
+    texts: Option<Texts>,
+}
+
+/// Texts of the same length, and where in the request they stand.
+#[derive(Clone)]
+struct Texts {
+    at: usize,
+    all: Arc<Vec<String>>,
 }
 
 impl Target {
+    /// The same with another of these texts in each request, at random, where the first stands now.
+    pub fn with_texts(mut self, all: Arc<Vec<String>>) -> Result<Self, String> {
+        let first = all.first().ok_or("no texts")?.as_bytes();
+        let at = self.request.windows(first.len()).position(|window| window == first);
+        self.texts = Some(Texts { at: at.ok_or("the first text isn't in the request")?, all });
+        Ok(self)
+    }
+
+    /// Puts the text with this number in.
+    fn put(&mut self, number: u64) {
+        let Some(Texts { at, all }) = &self.texts else { return };
+        let count = u64::try_from(all.len()).unwrap_or(1).max(1);
+        let text = usize::try_from(number % count).ok().and_then(|number| all.get(number));
+        let place = text.and_then(|text| self.request.get_mut(*at..at + text.len()));
+        if let Some((place, text)) = place.zip(text) {
+            place.copy_from_slice(text.as_bytes());
+        }
+    }
+
     pub fn get(address: SocketAddr, path: &str, bearer: Option<&str>, expected: &str) -> Self {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n{}\r\n", authorization(bearer));
-        Self { address, request: request.into_bytes(), expected: expected.to_owned() }
+        Self { address, request: request.into_bytes(), expected: expected.to_owned(), texts: None }
     }
 
     pub fn post(address: SocketAddr, path: &str, bearer: Option<&str>, body: &Value, expected: &str) -> Self {
@@ -37,7 +66,7 @@ impl Target {
              content-length: {}\r\n\r\n{body}",
             body.len()
         );
-        Self { address, request: request.into_bytes(), expected: expected.to_owned() }
+        Self { address, request: request.into_bytes(), expected: expected.to_owned(), texts: None }
     }
 }
 
@@ -139,6 +168,27 @@ pub async fn in_turn(targets: &[Target]) -> Result<Vec<u32>, String> {
     Ok(latencies_us)
 }
 
+/// Sends a target's request once with each of its texts, over so many connections.
+pub async fn each_once(target: &Target, connections: u64) -> Result<(), String> {
+    let count = target.texts.as_ref().map_or(0, |texts| texts.all.len());
+    let count = u64::try_from(count).map_err(|error| error.to_string())?;
+    let mut tasks = JoinSet::new();
+    for first in 0..connections {
+        let mut connection = Connection::connect(target).await?;
+        tasks.spawn(async move {
+            for number in (first..count).step_by(usize::try_from(connections).unwrap_or(1)) {
+                connection.target.put(number);
+                connection.exchange().await?;
+            }
+            connection.check()
+        });
+    }
+    while let Some(outcome) = tasks.join_next().await {
+        outcome.map_err(|error| error.to_string())??;
+    }
+    Ok(())
+}
+
 /// One request; the body of its answer.
 pub async fn once(target: &Target) -> Result<Vec<u8>, String> {
     let mut connection = Connection::connect(target).await?;
@@ -171,6 +221,8 @@ pub struct Connection {
     read: Vec<u8>,
     /// Where the body of the last answer begins.
     head: usize,
+    /// The last number that was drawn: each connection has its own sequence.
+    drawn: u64,
 }
 
 impl Connection {
@@ -178,7 +230,8 @@ impl Connection {
     pub async fn connect(target: &Target) -> Result<Self, String> {
         let stream = TcpStream::connect(target.address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        Ok(Self { stream, target: target.clone(), read: vec![0; 256 * 1024], head: 0 })
+        let drawn = stream.local_addr().map_or(1, |address| u64::from(address.port()));
+        Ok(Self { stream, target: target.clone(), read: vec![0; 256 * 1024], head: 0, drawn })
     }
 
     /// With one answer checked whole; of the others only the status.
@@ -209,6 +262,14 @@ impl Connection {
         let mut latencies_us = Vec::new();
         let mut sent = Instant::now();
         while sent < until {
+            if self.target.texts.is_some() {
+                // Knuth's linear congruential generator, of which the upper bits are good enough.
+                self.drawn = self
+                    .drawn
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                self.target.put(self.drawn >> 33);
+            }
             self.exchange().await?;
             let received = Instant::now();
             if received >= from && received < until {
@@ -256,7 +317,7 @@ fn content_length(head: &[u8]) -> Result<usize, String> {
 }
 
 /// Seconds of processor time that a process has used (Linux: proc(5)).
-fn processor_time(process: u32) -> Option<f64> {
+pub fn processor_time(process: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name, in parentheses, may hold anything; utime and stime are the 12th and 13th words after it.
     let mut words = stat.rsplit_once(')')?.1.split_whitespace().skip(11);

@@ -12,6 +12,8 @@
 mod bare;
 mod bare_rows;
 mod client;
+mod decision;
+mod keys;
 mod lists;
 mod logins;
 mod money;
@@ -77,6 +79,14 @@ enum Command {
     BareRows(bare_rows::Arguments),
     /// Measures how fast usage and reservations become durable, beside the database's own driver
     Money(money::Arguments),
+    /// Measures one decision in process, and the steps that it consists of
+    Decision {
+        /// How often each is measured, in turn with the others
+        #[arg(long, default_value_t = 7, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=9))]
+        rounds: u32,
+    },
+    /// Measures memory and decisions with a million live keys
+    Keys(keys::Arguments),
     /// Measures pages and searches of lists in organizations of several sizes
     Lists,
     /// Measures whether reports take longer the more events there were
@@ -108,6 +118,11 @@ fn main() -> ExitCode {
             report::exit_code(block_on(reports::run(arguments, cores)))
         }
         Some(Command::Money(arguments)) => report::exit_code(money::run(arguments)),
+        Some(Command::Decision { rounds }) => report::exit_code(block_on(decision::run(*rounds))),
+        Some(Command::Keys(arguments)) => {
+            let cores = Cores::share();
+            report::exit_code(block_on(keys::run(arguments, cores)))
+        }
         Some(Command::Lists) => {
             let cores = Cores::share();
             report::exit_code(block_on(lists::run(&arguments, cores)))

@@ -18,7 +18,7 @@ const WORKERS: &str = "TOKIO_WORKER_THREADS";
 /// The built-in models, measured with a rate that no run uses up.
 const CATALOG: &str = include_str!("../../catalog/default.toml");
 /// For throwaway databases only: nothing of value is ever sealed with it.
-const MASTER_KEY: &str = "YmVuY2htYXJrcyBzZWFsIG5vdGhpbmcgb2YgdmFsdWU=";
+pub const MASTER_KEY: &str = "YmVuY2htYXJrcyBzZWFsIG5vdGhpbmcgb2YgdmFsdWU=";
 
 /// A process that ends with this value.
 pub struct Server(Child);
@@ -98,11 +98,7 @@ impl Tollkeeper {
         {
             command.env_remove(name);
         }
-        let catalog = folder.join("catalog.toml");
-        let fast = CATALOG.replace("_per_min = 60\n", "_per_min = 1000000\n");
-        let wide = fast.replace("_concurrent_requests = 5\n", "_concurrent_requests = 1000000\n");
-        std::fs::write(&catalog, wide)
-            .map_err(|error| format!("{}: {error}", catalog.display()))?;
+        let catalog = quick_catalog(folder)?;
         command
             .arg("serve")
             .current_dir(folder)
@@ -123,6 +119,19 @@ impl Tollkeeper {
             std::fs::read_to_string(folder.join("service.token")).map_err(|error| error.to_string())?;
         Ok(Self { server, public, service, token: token.trim().to_owned() })
     }
+}
+
+/// Puts the built-in models into a file, with a rate that no run uses up.
+pub fn quick_catalog(folder: &Path) -> Result<PathBuf, String> {
+    let catalog = folder.join("catalog.toml");
+    std::fs::write(
+        &catalog,
+        CATALOG
+            .replace("_per_min = 60\n", "_per_min = 1000000\n")
+            .replace("_concurrent_requests = 5\n", "_concurrent_requests = 1000000\n"),
+    )
+    .map_err(|error| format!("{}: {error}", catalog.display()))?;
+    Ok(catalog)
 }
 
 /// Ends this process when the one that started it is gone: its end of the pipe closes.

@@ -72,6 +72,15 @@ pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
     Ok(Tenant { key })
 }
 
+/// The secret of a key with every restriction, each of which the calls of this program keep to.
+pub async fn restricted_key(address: SocketAddr) -> Result<String, String> {
+    let keeper = keeper(address).await?;
+    let restrictions = json!({"allowed_ips": ["198.51.100.0/24", "203.0.113.0/24"], "rate_limit": 1_000_000,
+        "max_tokens": 1_024, "models": ["svc-1-pro", "svc-1"]});
+    let body = json!({"name": "restricted", "permissions": ["chat"], "restrictions": restrictions});
+    text(&post(address, &keeper.keys, Some(&keeper.token), &body).await?, "key")
+}
+
 /// Somebody who keeps the keys of a project.
 pub struct Keeper {
     address: SocketAddr,
@@ -132,6 +141,7 @@ fn question(credential: String) -> Value {
         model: Some("svc-1".to_owned()),
         max_tokens: Some(256),
         estimated_prompt_tokens: Some(120),
+        reserve: Some(false),
     })
 }
 

@@ -278,9 +278,9 @@ fn credits_pay_first_and_corrections_bring_them_back() {
         assert_books(&world).await;
         // 3,000,000 come back: 1,000,000 were owed.
         report(&world, &[scene.correction("c", "b", -1_500, 0)]).await;
-        assert_eq!((left("usage:").await, scene.posted(&world).await), (2_000_000, 2_000_000));
+        assert_eq!((left("correction:").await, scene.posted(&world).await), (2_000_000, 2_000_000));
         report(&world, &[scene.event("d", 1_001, 0)]).await;
-        assert_eq!((left("usage:").await, scene.posted(&world).await), (0, -2_000));
+        assert_eq!((left("correction:").await, scene.posted(&world).await), (0, -2_000));
         assert_books(&world).await;
     });
 }

@@ -1,0 +1,177 @@
+//! Many live keys: what each takes in memory, how soon a cold server decides about one of them, and whether decisions about
+//! random ones of them all are slower than about a few.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tollkeeper::db::{Db, Settings, sql};
+use tollkeeper::random::Random;
+use tollkeeper::secrets::api_key::ApiKeySecret;
+
+use crate::client::{self, Load, Target};
+use crate::report;
+use crate::servers::{Cores, Folder, Tollkeeper};
+use crate::tenant;
+
+/// Keys that are asked about in the comparison.
+const FEW: usize = 100;
+/// Keys that one transaction inserts.
+const AT_ONCE: usize = 10_000;
+/// Without limits on management, and without a line in the log for each of a million calls.
+const SETTINGS: &str = "[limits]\nenabled = false\n";
+
+/// What is measured, and how.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Live keys
+    #[arg(long, default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1_000..=2_000_000))]
+    keys: u32,
+    /// How long one measurement takes; the first fifth of it only warms up
+    #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = crate::seconds)]
+    seconds: f64,
+    /// How often few and all are measured in turn
+    #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+}
+
+/// Measures and prints.
+pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
+    let folder = Folder::new()?;
+    let place = folder.place(1)?;
+    std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
+    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let start = async || Tollkeeper::start(&this, &place, "sqlite", "/dev/null".as_ref(), cores.pinned).await;
+    let secrets = {
+        let service = start().await?;
+        let (template, _) = tenant::keeper(service.public).await?.key("template").await?;
+        insert(&place.join("tollkeeper.db"), &template, arguments.keys).await?
+    };
+    let secrets = Arc::new(secrets);
+    let few = Arc::new(secrets.iter().take(FEW).cloned().collect::<Vec<_>>());
+
+    let began = Instant::now();
+    let service = start().await?;
+    let ready = began.elapsed();
+    let all = target(&service, &secrets)?;
+    let asked = Instant::now();
+    client::once(&all).await?;
+    report::line(&["cold start until ready".to_owned(), format!("{:.0} ms", ready.as_secs_f64() * 1e3)]);
+    let first_ms = asked.elapsed().as_secs_f64() * 1e3;
+    report::line(&["first decision after that".to_owned(), format!("{first_ms:.1} ms")]);
+
+    memory(&service, &all, arguments.keys).await?;
+    compare(&service, [target(&service, &few)?, all], arguments, cores).await
+}
+
+/// What the keys take, once each has been asked about.
+async fn memory(service: &Tollkeeper, all: &Target, keys: u32) -> Result<(), String> {
+    let empty = resident_bytes(service.server.id())?;
+    let began = Instant::now();
+    client::each_once(all, 64).await?;
+    let took = began.elapsed().as_secs_f64();
+    report::line(&["each key once, from disk".to_owned(), format!("{:.0} /s", f64::from(keys) / took)]);
+    until_quiet(service.server.id()).await;
+    let full = resident_bytes(service.server.id())?;
+    report::line(&["resident before".to_owned(), format!("{:.0} MiB", empty / f64::from(1 << 20))]);
+    report::line(&[format!("resident with {keys} keys"), format!("{:.0} MiB", full / f64::from(1 << 20))]);
+    let each = (full - empty) / f64::from(keys);
+    report::line(&["a key".to_owned(), format!("{each:.0} bytes")]);
+    Ok(())
+}
+
+/// Decisions about a few keys and about all, in turn.
+async fn compare(
+    service: &Tollkeeper,
+    targets: [Target; 2],
+    arguments: &Arguments,
+    cores: Cores,
+) -> Result<(), String> {
+    let length = Duration::from_secs_f64(arguments.seconds);
+    let load = Load { connections: 64, length, never_sleep: cores.pinned };
+    let mut samples = [Vec::new(), Vec::new()];
+    for _ in 0..arguments.rounds {
+        for (target, samples) in targets.iter().zip(&mut samples) {
+            samples.push(client::load(target, service.server.id(), load).await?);
+            until_quiet(service.server.id()).await;
+        }
+    }
+    let labels = [format!("decisions, {FEW} keys"), format!("decisions, {} keys", arguments.keys)];
+    report::line(&["", "req/s", "p50 µs", "p99 µs", "CPU µs/req"].map(str::to_owned));
+    for (label, samples) in labels.into_iter().zip(&samples) {
+        let median = |value: &dyn Fn(&client::Sample) -> Option<f64>| {
+            report::shown(report::median(samples.iter().filter_map(value).collect()), 1, "")
+        };
+        report::line(&[
+            label,
+            median(&|sample| Some(sample.requests_per_s.round())),
+            median(&|sample| report::percentile(&sample.latencies_us, 50)),
+            median(&|sample| report::percentile(&sample.latencies_us, 99)),
+            median(&|sample| sample.server_us),
+        ]);
+    }
+    let [few, all] = samples;
+    let rate = few.iter().zip(&all).map(|(few, all)| all.requests_per_s / few.requests_per_s).collect();
+    let cpu = few.iter().zip(&all).filter_map(|(few, all)| Some(few.server_us? / all.server_us?)).collect();
+    report::line(&["all to few, by req/s".to_owned(), report::shown(report::median(rate), 2, " x")]);
+    report::line(&["all to few, by CPU".to_owned(), report::shown(report::median(cpu), 2, " x")]);
+    Ok(())
+}
+
+/// Decisions about these keys. What is asked costs nothing and has no rate, so that no limit gets in the way.
+fn target(service: &Tollkeeper, secrets: &Arc<Vec<String>>) -> Result<Target, String> {
+    let secret = secrets.first().ok_or("no keys")?;
+    let body = json!({"credential": secret, "client_address": "203.0.113.7", "operation": "files"});
+    let path = "/service/v1/authorize";
+    let target = Target::post(service.service, path, Some(&service.token), &body, "\"allowed\":true");
+    target.with_texts(Arc::clone(secrets))
+}
+
+/// Live keys past the interface, like one that was made through it.
+async fn insert(path: &Path, template: &str, count: u32) -> Result<Vec<String>, String> {
+    let db = Db::open(&Settings::Sqlite { path: path.to_owned() }).map_err(|error| error.to_string())?;
+    let random = Random::system();
+    let secrets: Vec<_> = (0..count).map(|_| ApiKeySecret::generate("tk_", &random)).collect();
+    let prefix = template.split('_').next().unwrap_or_default();
+    for (chunk, part) in secrets.chunks(AT_ONCE).enumerate() {
+        let mut tx = db.write().await.map_err(|error| error.to_string())?;
+        for (index, secret) in part.iter().enumerate() {
+            let number = chunk * AT_ONCE + index;
+            let id = format!("{prefix}_{number:026}");
+            let key = "INSERT INTO api_keys (id, organization_id, project_id, name, name_folded, permissions, created_by,
+                    created_at, updated_at)
+                SELECT $1, organization_id, project_id, $2, $2, permissions, created_by, created_at, updated_at
+                FROM api_keys WHERE id = $3";
+            let key = sql(key).bind(id.as_str()).bind(format!("n{number}")).bind(template);
+            key.execute(&mut tx).await.map_err(|error| error.to_string())?;
+            let secret_row =
+                "INSERT INTO api_key_secrets (secret_hash, api_key_id, created_at) VALUES ($1, $2, 0)";
+            let secret_row = sql(secret_row).bind(secret.hash()).bind(id.as_str());
+            secret_row.execute(&mut tx).await.map_err(|error| error.to_string())?;
+        }
+        tx.commit().await.map_err(|error| error.to_string())?;
+    }
+    Ok(secrets.iter().map(|secret| secret.expose().to_owned()).collect())
+}
+
+/// Waits until the server has written behind what was used, two minutes at most.
+async fn until_quiet(server: u32) {
+    for _ in 0..120 {
+        let before = client::processor_time(server);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let spent = before.zip(client::processor_time(server)).map_or(0.0, |(before, after)| after - before);
+        if spent < 0.04 {
+            return;
+        }
+    }
+}
+
+/// What the process has in memory (Linux: proc(5)).
+fn resident_bytes(process: u32) -> Result<f64, String> {
+    let status =
+        std::fs::read_to_string(format!("/proc/{process}/status")).map_err(|error| error.to_string())?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.map(|kilobytes| kilobytes * 1024.0).ok_or_else(|| "/proc says nothing of its memory".to_owned())
+}
