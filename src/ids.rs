@@ -127,6 +127,17 @@ pub type ReservationId = Id<kind::Reservation>;
 /// The id of an invoice, `invoice_…`; its number is another thing.
 pub type InvoiceId = Id<kind::Invoice>;
 
+#[allow(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks each index")]
+const fn digits() -> [u8; 256] {
+    let mut digits = [255; 256];
+    let mut digit: u8 = 0;
+    while digit < 32 {
+        digits[ALPHABET[digit as usize] as usize] = digit;
+        digit += 1;
+    }
+    digits
+}
+
 /// An identifier of kind `K`.
 pub struct Id<K> {
     uuid: u128,
@@ -134,6 +145,8 @@ pub struct Id<K> {
 }
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// What each byte is worth in the alphabet; 255: it isn't in there.
+const DIGITS: [u8; 256] = digits();
 const SUFFIX_LEN: usize = 26;
 /// The longest that a prefix may be (TypeID specification).
 const PREFIX_MAX: usize = 63;
@@ -161,12 +174,12 @@ impl<K: Kind> Id<K> {
         }
         let mut uuid: u128 = 0;
         for (position, &character) in suffix.iter().enumerate() {
-            let digit = ALPHABET.iter().position(|&a| a == character)?;
+            let digit = u128::from(*DIGITS.get(usize::from(character)).filter(|digit| **digit < 32)?);
             // 26 characters hold 130 bits: the first one may use only three of its five.
             if position == 0 && digit > 7 {
                 return None;
             }
-            uuid = (uuid << 5) | digit as u128;
+            uuid = (uuid << 5) | digit;
         }
         Some(Self { uuid, kind: PhantomData })
     }

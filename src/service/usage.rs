@@ -5,6 +5,7 @@
 
 mod cloud_events;
 mod event;
+mod quick;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,22 +30,38 @@ use event::Event;
 
 /// Events as they came; each is looked at on its own.
 #[derive(Debug)]
-pub struct Batch {
-    events: Vec<Json>,
-    form: Form,
+pub struct Batch(Given);
+
+/// How events came.
+#[derive(Debug)]
+enum Given {
+    /// Each to be read by itself.
+    Plain(Vec<Json>),
+    /// The same as `CloudEvents`.
+    CloudEvents(Vec<Json>),
+    /// All of them are good.
+    Read(Vec<Event>),
 }
 
-/// How events are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
-    Plain,
-    CloudEvents,
+impl Batch {
+    /// Each event and its id; the id also of one that can't be read otherwise.
+    fn read(self, app: &App) -> Vec<(Option<String>, Result<Event, Error>)> {
+        match self.0 {
+            Given::Plain(events) => events.into_iter().map(|event| event::read(app, event)).collect(),
+            Given::CloudEvents(events) => {
+                events.into_iter().map(|event| cloud_events::read(app, event)).collect()
+            }
+            Given::Read(events) => {
+                events.into_iter().map(|event| (Some(event.id.0.clone()), Ok(event))).collect()
+            }
+        }
+    }
 }
 
 impl Record for Batch {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let events = fields.required::<EventList>("events");
-        Some(Self { events: events?.0, form: Form::Plain })
+        Some(Self(Given::Plain(events?.0)))
     }
 }
 
@@ -61,9 +78,14 @@ impl Input for Batch {
                     return Err(Error::new(Code::InvalidRequest).param("body").message(message));
                 }
             },
-            _ => return input::parse_record(app, &bytes),
+            _ => {
+                return match quick::read(&bytes) {
+                    Some(events) => Ok(Self(Given::Read(events))),
+                    None => input::parse_record(app, &bytes),
+                };
+            }
         };
-        Ok(Self { events, form: Form::CloudEvents })
+        Ok(Self(Given::CloudEvents(events)))
     }
 
     fn describe() -> Description {
@@ -147,13 +169,10 @@ enum Known {
 /// Records the events.
 pub async fn usage(app: App, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
     let now = app.clock.now();
-    let mut known = Vec::with_capacity(batch.events.len());
-    let mut sent = Vec::with_capacity(batch.events.len());
-    for event in batch.events {
-        let (id, event) = match batch.form {
-            Form::Plain => event::read(&app, event),
-            Form::CloudEvents => cloud_events::read(&app, event),
-        };
+    let events = batch.read(&app);
+    let mut known = Vec::with_capacity(events.len());
+    let mut sent = Vec::with_capacity(events.len());
+    for (id, event) in events {
         let what = match event {
             Err(error) => Known::Unreadable(error),
             Ok(event) => match rate(&app, event, now).await? {

@@ -10,7 +10,7 @@ use crate::clock::Time;
 use crate::db::{self, Tx};
 use crate::rules::events::{self, Refusal};
 use crate::rules::rating::{self, Rated};
-use crate::store::usage::recording::{self, Corrected, RatedEvent, StoredEvent};
+use crate::store::usage::recording::{self, Corrected, RatedEvent, StoredEvent, Telling};
 
 /// Records the corrections among these, in the order of arrival: one verdict each, in the order in which they are given.
 /// They are few, so each is looked up by itself; what one takes back, the next one no longer can.
@@ -59,7 +59,7 @@ async fn correct<'a>(
         amount,
         ..event.clone()
     };
-    if recording::insert(tx, &[&complete], now).await? == [true] {
+    if recording::insert(tx, &[&complete], Telling::Rows, now).await? == Some(vec![true]) {
         return Ok(Verdict::New(Cow::Owned(complete)));
     }
     // Another replica was faster by a moment.

@@ -9,7 +9,7 @@ use crate::clock::Time;
 use crate::db::{self, Tx};
 use crate::ids::ReservationId;
 use crate::rules::events::Refusal;
-use crate::store::usage::recording::{self, RatedEvent};
+use crate::store::usage::recording::{self, RatedEvent, Telling};
 
 /// What became of each event, in their order, and those that count from now on.
 pub(super) struct Recorded<'a> {
@@ -37,12 +37,15 @@ type Placed<'a> = (usize, &'a UsageEvent);
 
 /// Records the events that aren't there. Of several with one key the first in the order of arrival is held against what is
 /// stored, and the others against that. Events come before corrections, so that one can correct what came with it.
+///
+/// `None`: the transaction has to begin again, see [`recording::insert`].
 pub(super) async fn record<'a>(
     app: &App,
     tx: &mut Tx,
     events: &[&'a UsageEvent],
+    telling: Telling,
     now: Time,
-) -> Result<Recorded<'a>, db::Error> {
+) -> Result<Option<Recorded<'a>>, db::Error> {
     let mut waiting: Vec<Placed<'a>> = events.iter().copied().enumerate().collect();
     waiting.sort_unstable_by(|(i, a), (j, b)| a.event.key().cmp(&b.event.key()).then(i.cmp(j)));
     let mut decided: Vec<(usize, Outcome)> = Vec::with_capacity(events.len());
@@ -50,7 +53,7 @@ pub(super) async fn record<'a>(
     while !waiting.is_empty() {
         let groups: Vec<&[Placed<'a>]> =
             waiting.chunk_by(|(_, a), (_, b)| a.event.key() == b.event.key()).collect();
-        let verdicts = verdicts(app, tx, &groups, now).await?;
+        let Some(verdicts) = verdicts(app, tx, &groups, telling, now).await? else { return Ok(None) };
         let mut later = Vec::new();
         for (group, verdict) in groups.iter().zip(verdicts) {
             decide(group, verdict, &mut decided, &mut counted, &mut later);
@@ -59,7 +62,7 @@ pub(super) async fn record<'a>(
     }
     decided.sort_unstable_by_key(|(place, _)| *place);
     counted.sort_unstable_by(|a, b| a.event.key().cmp(&b.event.key()));
-    Ok(Recorded { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted })
+    Ok(Some(Recorded { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted }))
 }
 
 /// One verdict for each group, on its first event.
@@ -67,12 +70,13 @@ async fn verdicts<'a>(
     app: &App,
     tx: &mut Tx,
     groups: &[&[Placed<'a>]],
+    telling: Telling,
     now: Time,
-) -> Result<Vec<Verdict<'a>>, db::Error> {
+) -> Result<Option<Vec<Verdict<'a>>>, db::Error> {
     let firsts: Vec<Placed<'a>> = groups.iter().filter_map(|group| group.first().copied()).collect();
     let plain: Vec<&RatedEvent> =
         firsts.iter().map(|(_, first)| &first.event).filter(|event| event.corrects.is_none()).collect();
-    let new = recording::insert(tx, &plain, now).await?;
+    let Some(new) = recording::insert(tx, &plain, telling, now).await? else { return Ok(None) };
     let old: Vec<_> =
         plain.iter().zip(&new).filter(|(_, new)| !**new).map(|(event, _)| event.key()).collect();
     let stored = recording::stored_hashes(tx, &old).await?;
@@ -89,7 +93,7 @@ async fn verdicts<'a>(
         }
     };
     let verdicts = firsts.iter().map(verdict).collect::<Option<Vec<_>>>();
-    verdicts.ok_or_else(|| db::Error::Internal("an event is neither new nor stored".to_owned()))
+    verdicts.map(Some).ok_or_else(|| db::Error::Internal("an event is neither new nor stored".to_owned()))
 }
 
 /// Says what became of the events of one key; those that say something else than a refused one have their own turn.

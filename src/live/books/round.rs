@@ -13,27 +13,35 @@ use crate::db::{self, Tx};
 use crate::ids::{OrganizationId, ReservationId};
 use crate::store::reservations::{self, Reserved};
 use crate::store::usage::days::{self, DailyKey, DailySums};
+use crate::store::usage::recording::Telling;
 
-/// How often a transaction is tried that meets a month just closed, or corrections just made.
+/// How often a transaction is tried that meets a month just closed, corrections just made, or events of which some are known.
 const ATTEMPTS: usize = 8;
 
 /// Does these pieces of work in one transaction: one answer each, in their order, after the commit.
 pub(super) async fn run(app: &App, works: &[&Work]) -> Result<Vec<Answer>, db::Error> {
+    let mut telling = Telling::Count;
     for _ in 0..ATTEMPTS {
         let mut tx = app.db.write().await?;
-        if let Some(answers) = attempt(app, &mut tx, works).await? {
+        if let Some(answers) = attempt(app, &mut tx, works, telling).await? {
             tx.commit().await?;
             return Ok(answers);
         }
+        telling = Telling::Rows;
     }
     Err(db::Error::Internal("months went on being closed under a transaction".to_owned()))
 }
 
 /// The answers; `None` when what was assumed about wallets doesn't hold: nothing of it may be committed then.
-async fn attempt(app: &App, tx: &mut Tx, works: &[&Work]) -> Result<Option<Vec<Answer>>, db::Error> {
+async fn attempt(
+    app: &App,
+    tx: &mut Tx,
+    works: &[&Work],
+    telling: Telling,
+) -> Result<Option<Vec<Answer>>, db::Error> {
     let now = app.clock.now();
     let events: Vec<&UsageEvent> = works.iter().flat_map(|work| work.events()).collect();
-    let recorded = events::record(app, tx, &events, now).await?;
+    let Some(recorded) = events::record(app, tx, &events, telling, now).await? else { return Ok(None) };
     let months = assumptions::open_months(app, tx, &recorded.counted).await?;
     let rises = add_to_days(tx, &recorded.counted, &months).await?;
     let named = named_reservations(tx, works).await?;

@@ -80,11 +80,24 @@ impl Record for Use {
 #[derive(Debug)]
 pub(super) struct EventText(pub(super) String);
 
+impl EventText {
+    /// The text, if it may stand there.
+    pub(super) fn accept(text: &str) -> Option<Self> {
+        Self::may_be(text).then(|| Self(text.to_owned()))
+    }
+
+    fn may_be(text: &str) -> bool {
+        if text.is_ascii() {
+            return (1..=256).contains(&text.len()) && !text.bytes().any(|byte| byte.is_ascii_control());
+        }
+        (1..=256).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+    }
+}
+
 impl Field for EventText {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
         let text = crate::input::types::string(value, at, problems)?;
-        let length = text.chars().count();
-        if !(1..=256).contains(&length) || text.chars().any(char::is_control) {
+        if !Self::may_be(&text) {
             let message = format!("`{}` must be 1 to 256 characters without control characters.", at.path);
             return problems.add(at, "invalid_text", message);
         }

@@ -213,17 +213,19 @@ impl FromRow for HashOf {
     }
 }
 
-static INSERT_EVENTS: LazyLock<Sizes> = LazyLock::new(|| {
-    Sizes::new(|rows| {
-        format!(
-            "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model, kind,
-                occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico, corrects)
-             VALUES {} ON CONFLICT (organization_id, source, event_id) DO NOTHING
-             RETURNING organization_id, source, event_id",
-            values(rows, 15)
-        )
-    })
-});
+static INSERT_EVENTS: LazyLock<Sizes> = LazyLock::new(|| Sizes::new(insert_events));
+
+static INSERT_AND_TELL: LazyLock<Sizes> =
+    LazyLock::new(|| Sizes::new(|rows| insert_events(rows) + " RETURNING organization_id, source, event_id"));
+
+fn insert_events(rows: usize) -> String {
+    format!(
+        "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model, kind,
+            occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico, corrects)
+         VALUES {} ON CONFLICT (organization_id, source, event_id) DO NOTHING",
+        values(rows, 15)
+    )
+}
 
 struct EventKey(OrganizationId, String, String);
 
@@ -239,27 +241,50 @@ impl FromRow for EventKey {
     }
 }
 
-/// Records events that aren't there yet: of each, whether it is new. No two may have one key, and the caller brings them
-/// in the order of their keys, so that two transactions never wait for each other in a circle. The primary key is the
-/// gate that makes an event count exactly once; what is new has to be added to its day in the same transaction.
-pub async fn insert(tx: &mut Tx, events: &[&RatedEvent], now: Time) -> Result<Vec<bool>, db::Error> {
+/// How an insertion says which of its rows are new.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Telling {
+    /// By their number, which is cheap and enough as long as all or none of a statement's rows are new.
+    Count,
+    /// Row by row.
+    Rows,
+}
+
+/// Records events that aren't there yet: of each, whether it is new. `None` when some of one statement are new and the
+/// count doesn't say which: the transaction has to begin again, by [`Telling::Rows`].
+///
+/// No two events may have one key, and the caller brings them in the order of their keys, so that two transactions never
+/// wait for each other in a circle. The primary key is the gate that makes an event count exactly once; what is new has to
+/// be added to its day in the same transaction.
+pub async fn insert(
+    tx: &mut Tx,
+    events: &[&RatedEvent],
+    telling: Telling,
+    now: Time,
+) -> Result<Option<Vec<bool>>, db::Error> {
     let mut new = Vec::with_capacity(events.len());
-    for (text, chunk) in INSERT_EVENTS.chunks(events) {
+    let texts = if telling == Telling::Count { &INSERT_EVENTS } else { &INSERT_AND_TELL };
+    for (text, chunk) in texts.chunks(events) {
         let mut statement = sql(text).expecting(chunk.len() * 15);
         for event in chunk {
             statement = bind_event(statement, event, now)?;
         }
-        let inserted: Vec<EventKey> = statement.all(tx).await?;
-        if inserted.len() == chunk.len() {
-            new.resize(new.len() + chunk.len(), true);
+        if telling == Telling::Count {
+            let count = statement.execute(tx).await?;
+            let all = u64::try_from(chunk.len()) == Ok(count);
+            if !all && count > 0 {
+                return Ok(None);
+            }
+            new.resize(new.len() + chunk.len(), all);
             continue;
         }
+        let inserted: Vec<EventKey> = statement.all(tx).await?;
         new.extend(chunk.iter().map(|event| {
             let key = event.key();
             inserted.iter().any(|found| found.is(key))
         }));
     }
-    Ok(new)
+    Ok(Some(new))
 }
 
 fn bind_event(statement: Statement, event: &RatedEvent, now: Time) -> Result<Statement, db::Error> {

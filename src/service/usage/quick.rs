@@ -1,0 +1,143 @@
+//! Batches as nearly everybody writes them, read in one pass without a tree in between.
+
+use serde::Deserialize;
+
+use super::MAX_EVENTS;
+use super::event::{Event, EventText, Tokens, Use};
+use crate::catalog::Kind;
+use crate::clock::Time;
+use crate::ids::{ApiKeyId, ReservationId};
+use crate::input::types::Integer;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch<'a> {
+    #[serde(borrow)]
+    events: Vec<Plain<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plain<'a> {
+    id: &'a str,
+    source: &'a str,
+    time: &'a str,
+    api_key_id: &'a str,
+    model: &'a str,
+    kind: &'a str,
+    prompt_tokens: i64,
+    #[serde(default)]
+    completion_tokens: i64,
+    reservation_id: Option<&'a str>,
+    corrects: Option<&'a str>,
+}
+
+/// Reads a batch in which every event is good. `None` says nothing about it: the general reader finds what is wrong with
+/// which event, or reads what is only unusual, such as a text with an escape.
+pub(super) fn read(bytes: &[u8]) -> Option<Vec<Event>> {
+    // The derived readers would take an array of the fields too.
+    if !bytes.trim_ascii_start().starts_with(b"{") || bytes.iter().filter(|byte| **byte == b'[').count() != 1
+    {
+        return None;
+    }
+    let batch: Batch<'_> = serde_json::from_slice(bytes).ok()?;
+    if !(1..=MAX_EVENTS).contains(&batch.events.len()) {
+        return None;
+    }
+    batch.events.into_iter().map(event).collect()
+}
+
+fn event(plain: Plain<'_>) -> Option<Event> {
+    let corrects = match plain.corrects {
+        Some(id) => Some(EventText::accept(id)?),
+        None => None,
+    };
+    let reservation_id = match plain.reservation_id {
+        Some(id) => Some(ReservationId::parse(id)?),
+        None => None,
+    };
+    let least = if corrects.is_some() { Tokens::MIN } else { 0 };
+    let fits = |tokens: i64| (least..=Tokens::MAX).contains(&tokens).then_some(tokens);
+    Some(Event {
+        id: EventText::accept(plain.id)?,
+        source: EventText::accept(plain.source)?,
+        time: Time::parse(plain.time)?,
+        use_: Use {
+            api_key_id: ApiKeyId::parse(plain.api_key_id)?,
+            model: EventText::accept(plain.model)?,
+            kind: Kind::parse(plain.kind)?,
+            prompt_tokens: fits(plain.prompt_tokens)?,
+            completion_tokens: fits(plain.completion_tokens)?,
+            reservation_id,
+            corrects,
+        },
+    })
+}
+
+impl<const MIN: i64, const MAX: i64> Integer<MIN, MAX> {
+    const MIN: i64 = MIN;
+    const MAX: i64 = MAX;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::fields::read_without_app;
+
+    const GOOD: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00+01:00","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"svc-1","kind":"chat""#;
+    const EMBEDDINGS: &str = r#""id":"ü","source":"s/1","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"embeddings""#;
+
+    /// The rest of an event, and whether it is plain.
+    const RESTS: &[(&str, bool)] = &[
+        (r#","prompt_tokens":1,"completion_tokens":2"#, true),
+        (r#","prompt_tokens":0"#, true),
+        (r#","prompt_tokens":1000000000,"reservation_id":null,"corrects":null"#, true),
+        (r#","prompt_tokens":1,"reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41""#, true),
+        (r#","prompt_tokens":-1,"completion_tokens":-1000000000,"corrects":"other""#, true),
+        // Right, but not plain.
+        (r#","prompt_tokens":1.0"#, false),
+        (r#","prompt_tokens":1,"corrects":"a\u0062""#, false),
+        // Wrong.
+        ("", false),
+        (r#","prompt_tokens":-1"#, false),
+        (r#","prompt_tokens":1000000001"#, false),
+        (r#","prompt_tokens":"1""#, false),
+        (r#","prompt_tokens":1,"prompt_tokens":1"#, false),
+        (r#","prompt_tokens":1,"tokens":1"#, false),
+        (r#","prompt_tokens":1,"corrects":"""#, false),
+        (r#","prompt_tokens":1,"completion_tokens":null"#, false),
+        (r#","prompt_tokens":1,"reservation_id":"res_x""#, false),
+    ];
+
+    #[test]
+    fn the_quick_reader_takes_only_what_the_general_one_reads_alike() {
+        for (rest, plain) in RESTS {
+            for start in [GOOD, EMBEDDINGS] {
+                let one = format!("{{{start}{rest}}}");
+                let quick = read(format!(r#" {{"events":[{one},{one}]}}"#).as_bytes());
+                assert_eq!(quick.is_some(), *plain, "{one}");
+                let Some(quick) = quick else { continue };
+                let general: Event = read_without_app(one.as_bytes()).unwrap();
+                assert_eq!(quick.len(), 2);
+                for event in quick {
+                    assert_eq!(format!("{event:?}"), format!("{general:?}"));
+                    assert_eq!(event.payload_hash(), general.payload_hash());
+                }
+            }
+        }
+        let one = format!(r#"{{{GOOD},"prompt_tokens":1}}"#);
+        let positions = r#"["e","s","2026-03-09T10:00:00Z","key_01h2xcejqtf2nbrexx3vqjhp41","svc-1","chat",1,2,null,null]"#;
+        for body in [
+            format!("[[{one}]]"),
+            format!(r#"{{"events":[{one}]}} x"#),
+            format!(r#"{{"events":[{one},1]}}"#),
+            format!(r#"{{"events":[{positions}]}}"#),
+            format!(r#"{{"events":[{one}],"more":1}}"#),
+            r#"{"events":[]}"#.to_owned(),
+            format!(r#"{{"events":[{}]}}"#, vec![one.as_str(); 1_001].join(",")),
+            one.clone(),
+        ] {
+            assert!(read(body.as_bytes()).is_none(), "{body}");
+        }
+    }
+}
