@@ -31,7 +31,7 @@ const CAPACITY_BYTES: u64 = 512 << 20;
 /// How many keys that is, about: it sizes what the cache remembers of those that it let go.
 const CAPACITY_KEYS: usize = 1_000_000;
 /// How many unknown keys are remembered at most, at about 100 bytes each.
-const CAPACITY_UNKNOWN: usize = 16_384;
+pub const CAPACITY_UNKNOWN: usize = 16_384;
 
 impl LiveKey {
     /// Refuses an address that isn't allowed; an unknown one isn't where there is a list. The first thing that is asked
@@ -184,6 +184,11 @@ impl Keyring {
     /// How many keys are held, and the bytes that they take.
     pub fn size(&self) -> (usize, u64) {
         (self.held.len(), self.held.weight())
+    }
+
+    /// How many keys are remembered as unknown.
+    pub fn unknown(&self) -> usize {
+        self.unknown.len()
     }
 
     fn known(&self, feed: &Feed, hash: &[u8; 32], now: Time) -> Option<Arc<LiveKey>> {

@@ -2,5 +2,6 @@
 
 mod books;
 mod feed;
+mod keyring;
 mod rates;
 mod sessions;

@@ -1,0 +1,44 @@
+//! Keys in memory: what may be held has a bound that no flood moves.
+
+use serde_json::json;
+use tollkeeper::live::keyring::CAPACITY_UNKNOWN;
+use tollkeeper::secrets::api_key::ApiKeySecret;
+
+use crate::support::world::on_each_database;
+
+#[test]
+fn a_flood_of_garbage_keys_takes_little_memory_and_pushes_nobody_out() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let mut keys = Vec::new();
+        for number in 0..20 {
+            keys.push(world.key(&ada, &place, &json!({"name": format!("k{number}")})).await.1);
+        }
+        for key in &keys {
+            world.get("/v1/models").bearer(key).bare().await;
+        }
+        let before = world.app.keyring.size();
+        assert_eq!(before.0, 20);
+        let now = world.clock.now();
+        // A wrong checksum costs nothing at all, a right one of an unknown key a query.
+        let statements = world.app.db.statement_count();
+        let typo = format!("tk_{}", "0".repeat(49));
+        for _ in 0..1_000 {
+            assert!(world.app.keyring.authenticate(&world.app, &typo, now).await.is_err());
+        }
+        assert_eq!((world.app.keyring.unknown(), world.app.db.statement_count()), (0, statements));
+        for _ in 0..CAPACITY_UNKNOWN + 4_000 {
+            let garbage = ApiKeySecret::generate("tk_", &world.app.random);
+            assert!(world.app.keyring.authenticate(&world.app, garbage.expose(), now).await.is_err());
+        }
+        let unknown = world.app.keyring.unknown();
+        assert!((1_000..=CAPACITY_UNKNOWN).contains(&unknown), "{unknown}");
+        assert_eq!(world.app.keyring.size(), before, "garbage is held apart from keys");
+        let statements = world.app.db.statement_count();
+        for key in &keys {
+            world.get("/v1/models").bearer(key).bare().await;
+        }
+        assert_eq!(world.app.db.statement_count(), statements, "the known ones are still there");
+    });
+}
