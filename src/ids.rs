@@ -209,6 +209,13 @@ impl<K: Kind> Id<K> {
     }
 }
 
+impl<K: Kind> Id<K> {
+    /// The id as text, without the formatter's detour.
+    pub fn text(self) -> String {
+        self.with_text(str::to_owned)
+    }
+}
+
 impl<K: Kind> fmt::Display for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.with_text(|text| f.write_str(text))

@@ -18,6 +18,9 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 
 /// How often the last uses of keys are written.
 const NOTE_EVERY: Duration = Duration::from_secs(3);
+/// How many keys that concerns at a time. With more keys in use than that within so many seconds, decisions would suffer from
+/// the writing: then their last uses are written later.
+const NOTED_AT_ONCE: usize = 10_000;
 
 /// How often reservations are ended whose time is over.
 const EXPIRE_EVERY: Duration = Duration::from_secs(3);
@@ -76,7 +79,7 @@ async fn send_mail(app: &App) {
 
 /// Writes what would be lost with the process: the last thing that a server does.
 pub async fn finish(app: &App) {
-    if let Err(error) = last_uses::flush(app).await {
+    if let Err(error) = last_uses::flush(app, usize::MAX).await {
         tracing::warn!("the last uses of {} keys are lost: {error}", app.last_uses.len());
     }
     rates::give_leases_back(app, true).await;
@@ -86,7 +89,7 @@ pub async fn finish(app: &App) {
 async fn note_uses(app: &App) {
     loop {
         tokio::time::sleep(NOTE_EVERY).await;
-        if let Err(error) = last_uses::flush(app).await {
+        if let Err(error) = last_uses::flush(app, NOTED_AT_ONCE).await {
             tracing::warn!("last uses of keys: {error}");
         }
     }

@@ -51,7 +51,7 @@ into_value! {
 
 impl<K: Kind> From<Id<K>> for Value {
     fn from(id: Id<K>) -> Self {
-        Self::Text(id.to_string())
+        Self::Text(id.text())
     }
 }
 

@@ -2,6 +2,7 @@
 //! loses those seconds and nothing else.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::app::App;
@@ -18,7 +19,7 @@ const AT_ONCE: usize = 500;
 /// The keys that were used since the last writing.
 #[derive(Default)]
 pub struct LastUses {
-    queue: Mutex<Vec<Arc<LastUse>>>,
+    queue: Mutex<VecDeque<Arc<LastUse>>>,
 }
 
 impl LastUses {
@@ -42,25 +43,29 @@ impl LastUses {
     fn push(&self, last_use: Arc<LastUse>) {
         let mut queue = self.queue();
         if queue.len() < CAPACITY {
-            queue.push(last_use);
+            queue.push_back(last_use);
         } else {
             // There is no place: with its next use it asks again.
             last_use.take();
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Vec<Arc<LastUse>>> {
-        // A panic between whole operations of a vector leaves nothing half done.
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Arc<LastUse>>> {
+        // A panic between whole operations of a queue leaves nothing half done.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes what has been noted; how many keys.
+/// Writes what has been noted, of at most so many keys, the first first; how many they were.
 ///
 /// # Errors
 /// The database can't be written. What was not written waits for the next time.
-pub async fn flush(app: &App) -> Result<usize, Error> {
-    let queued = std::mem::take(&mut *app.last_uses.queue());
+pub async fn flush(app: &App, most: usize) -> Result<usize, Error> {
+    let queued: Vec<_> = {
+        let mut queue = app.last_uses.queue();
+        let most = most.min(queue.len());
+        queue.drain(..most).collect()
+    };
     let mut waiting: Vec<_> = queued.into_iter().map(|last_use| (last_use.take(), last_use)).collect();
     // In one order on every replica, so that two of them never wait for each other in a circle; taken from the end.
     waiting.sort_by_key(|(used, _)| Reverse((used.api_key_id.as_u128(), used.at)));

@@ -123,17 +123,15 @@ impl Event {
     pub(super) fn payload_hash(&self) -> [u8; 32] {
         use std::fmt::Write;
         let used = &self.use_;
-        let mut text = format!(
-            "{}|{}|{}:{}|{}|{}|{}",
-            self.time.unix_ms(),
-            used.api_key_id,
-            used.model.0.len(),
-            used.model.0,
-            used.kind.as_str(),
-            used.prompt_tokens,
-            used.completion_tokens
-        );
+        let mut text = String::with_capacity(160);
         // Writing to a string can't fail.
+        write!(text, "{}|", self.time.unix_ms()).ok();
+        text.push_str(&used.api_key_id.text());
+        write!(text, "|{}:", used.model.0.len()).ok();
+        for part in [&used.model.0, "|", used.kind.as_str()] {
+            text.push_str(part);
+        }
+        write!(text, "|{}|{}", used.prompt_tokens, used.completion_tokens).ok();
         if let Some(id) = used.reservation_id {
             write!(text, "|reservation:{id}").ok();
         }
