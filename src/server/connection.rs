@@ -1,9 +1,11 @@
 //! One connection, from its first byte to its last: requests in turn, and no client that is waited for too long.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -44,6 +46,16 @@ pub struct Client {
     pub patience: Patience,
 }
 
+/// What a connection has to see to.
+enum Event {
+    /// It has ended, one way or the other.
+    Ended(hyper::Result<()>),
+    /// The server stops.
+    Stop,
+    /// It is time to look how slow the client is.
+    Look,
+}
+
 impl Client {
     /// Serves requests until one side ends the connection, or the stop has come and nothing is in flight.
     pub async fn serve<S>(self, stream: S, mut stopped: Receiver<bool>)
@@ -58,23 +70,41 @@ impl Client {
         http.writev(false).max_header_size(HEAD_BYTES).max_buf_size(BUFFER_BYTES);
         let mut connection = http.serve_connection(io, service);
         let mut look = pin::pin!(sleep_until(watch.first_look(&self.patience)));
-        let (mut quiet, mut stopping) = (Quiet::default(), false);
+        let stop_seen = stopped.clone();
+        let mut stop = pin::pin!(async move {
+            // An error means that the sender is gone, which is a stop as well.
+            stopped.wait_for(|stop| *stop).await.is_ok()
+        });
+        let (mut quiet, mut stopping, mut waits) = (Quiet::default(), false, false);
         let refusal = loop {
-            tokio::select! {
+            let event = poll_fn(|cx| {
                 // What has come is read before the stop is heard, so that it counts as in flight.
-                biased;
-                outcome = &mut connection => {
+                if let Poll::Ready(outcome) = pin::Pin::new(&mut connection).poll(cx) {
+                    return Poll::Ready(Event::Ended(outcome));
+                }
+                // Both wake this task by themselves once they were asked: it isn't done for each request again.
+                if waits && !look.is_elapsed() && (stopping || !stop_seen.has_changed().unwrap_or(true)) {
+                    return Poll::Pending;
+                }
+                waits = true;
+                if !stopping && stop.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Event::Stop);
+                }
+                look.as_mut().poll(cx).map(|()| Event::Look)
+            });
+            match event.await {
+                Event::Ended(outcome) => {
                     // A client that hangs up or talks nonsense is no event of ours.
                     if let Err(error) = outcome {
                         tracing::debug!(peer = %self.peer, "a connection ended early: {error}");
                     }
                     break watch.refused().map(refusal);
                 }
-                _ = stopped.wait_for(|stop| *stop), if !stopping => {
+                Event::Stop => {
                     stopping = true;
                     pin::Pin::new(&mut connection).graceful_shutdown();
                 }
-                () = &mut look => match watch.look(&self.patience, &mut quiet, Instant::now()) {
+                Event::Look => match watch.look(&self.patience, &mut quiet, Instant::now()) {
                     Finding::LookAgain(at) => look.as_mut().reset(at),
                     Finding::SlowHead => break Some(slow_head()),
                     Finding::Dead(why) => {
@@ -83,6 +113,7 @@ impl Client {
                     }
                 },
             }
+            waits = false;
         };
         let Some(stream) = connection.into_parts().io.into_inner().into_open_stream() else { return };
         self.part(stream, refusal).await;

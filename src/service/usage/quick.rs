@@ -44,10 +44,10 @@ pub(super) fn read(bytes: &[u8]) -> Option<Vec<Event>> {
     if !(1..=MAX_EVENTS).contains(&batch.events.len()) {
         return None;
     }
-    batch.events.into_iter().map(event).collect()
+    batch.events.iter().map(event).collect()
 }
 
-fn event(plain: Plain<'_>) -> Option<Event> {
+fn event(plain: &Plain<'_>) -> Option<Event> {
     let corrects = match plain.corrects {
         Some(id) => Some(EventText::accept(id)?),
         None => None,
