@@ -20,7 +20,7 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 const NOTE_EVERY: Duration = Duration::from_secs(3);
 /// How many keys that concerns at a time. With more keys in use than that within so many seconds, decisions would suffer from
 /// the writing: then their last uses are written later.
-const NOTED_AT_ONCE: usize = 10_000;
+const NOTED_AT_ONCE: usize = 100_000;
 
 /// How often reservations are ended whose time is over.
 const EXPIRE_EVERY: Duration = Duration::from_secs(3);

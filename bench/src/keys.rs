@@ -61,8 +61,14 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let first_ms = asked.elapsed().as_secs_f64() * 1e3;
     report::line(&["first decision after that".to_owned(), format!("{first_ms:.1} ms")]);
 
+    let few = target(&service, &few)?;
+    let length = Duration::from_secs_f64(arguments.seconds);
+    let load = Load { connections: 64, length, never_sleep: cores.pinned };
+    let alone = measure(&service, &[&few], arguments.rounds, load).await?;
     memory(&service, &all, arguments.keys).await?;
-    compare(&service, [target(&service, &few)?, all], arguments, cores).await
+    let among = measure(&service, &[&few, &all], arguments.rounds, load).await?;
+    print(arguments.keys, &alone.into_iter().chain(among).collect::<Vec<_>>());
+    Ok(())
 }
 
 /// What the keys take, once each has been asked about.
@@ -81,42 +87,50 @@ async fn memory(service: &Tollkeeper, all: &Target, keys: u32) -> Result<(), Str
     Ok(())
 }
 
-/// Decisions about a few keys and about all, in turn.
-async fn compare(
+/// Decisions about the keys of each target, in turn.
+async fn measure(
     service: &Tollkeeper,
-    targets: [Target; 2],
-    arguments: &Arguments,
-    cores: Cores,
-) -> Result<(), String> {
-    let length = Duration::from_secs_f64(arguments.seconds);
-    let load = Load { connections: 64, length, never_sleep: cores.pinned };
-    let mut samples = [Vec::new(), Vec::new()];
-    for _ in 0..arguments.rounds {
+    targets: &[&Target],
+    rounds: u32,
+    load: Load,
+) -> Result<Vec<Vec<client::Sample>>, String> {
+    let mut samples: Vec<Vec<client::Sample>> = targets.iter().map(|_| Vec::new()).collect();
+    for _ in 0..rounds {
         for (target, samples) in targets.iter().zip(&mut samples) {
             samples.push(client::load(target, service.server.id(), load).await?);
             until_quiet(service.server.id()).await;
         }
     }
-    let labels = [format!("decisions, {FEW} keys"), format!("decisions, {} keys", arguments.keys)];
-    report::line(&["", "req/s", "p50 µs", "p99 µs", "CPU µs/req"].map(str::to_owned));
-    for (label, samples) in labels.into_iter().zip(&samples) {
+    Ok(samples)
+}
+
+/// A row for the few keys alone, for the same ones among all, and for all.
+fn print(keys: u32, rows: &[Vec<client::Sample>]) {
+    let labels = [
+        format!("{FEW} keys, alone in memory"),
+        format!("{FEW} keys among {keys}"),
+        format!("any of {keys} keys"),
+    ];
+    report::line(
+        &["decisions", "req/s", "p50 µs", "p99 µs", "CPU µs/req", "CPU of alone"].map(str::to_owned),
+    );
+    let cpu =
+        |samples: &[client::Sample]| report::median(samples.iter().filter_map(|s| s.server_us).collect());
+    let alone = rows.first().and_then(|samples| cpu(samples));
+    for (label, samples) in labels.into_iter().zip(rows) {
         let median = |value: &dyn Fn(&client::Sample) -> Option<f64>| {
             report::shown(report::median(samples.iter().filter_map(value).collect()), 1, "")
         };
+        let of_alone = alone.zip(cpu(samples)).map(|(alone, own)| alone / own * 100.0);
         report::line(&[
             label,
             median(&|sample| Some(sample.requests_per_s.round())),
             median(&|sample| report::percentile(&sample.latencies_us, 50)),
             median(&|sample| report::percentile(&sample.latencies_us, 99)),
             median(&|sample| sample.server_us),
+            report::shown(of_alone, 1, " %"),
         ]);
     }
-    let [few, all] = samples;
-    let rate = few.iter().zip(&all).map(|(few, all)| all.requests_per_s / few.requests_per_s).collect();
-    let cpu = few.iter().zip(&all).filter_map(|(few, all)| Some(few.server_us? / all.server_us?)).collect();
-    report::line(&["all to few, by req/s".to_owned(), report::shown(report::median(rate), 2, " x")]);
-    report::line(&["all to few, by CPU".to_owned(), report::shown(report::median(cpu), 2, " x")]);
-    Ok(())
 }
 
 /// Decisions about these keys. What is asked costs nothing and has no rate, so that no limit gets in the way.

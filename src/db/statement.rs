@@ -78,9 +78,18 @@ impl Statement {
     }
 }
 
+/// The text as SQLite is to have it: with its numbered parameters, and with hints that PostgreSQL takes for comments. A hint
+/// stands behind a table, `/*+ INDEXED BY name */`: SQLite keeps no statistics here, and may prefer the primary key to an index
+/// that finds far fewer rows. Without that index the statement fails, so a hint can't outlive it unnoticed.
+pub(super) fn for_sqlite(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("/*+ ") else { return numbered_parameters(text) };
+    let Some((hint, after)) = rest.split_once(" */") else { return numbered_parameters(text) };
+    numbered_parameters(&format!("{before}{hint}{after}"))
+}
+
 /// The text with SQLite's numbered parameters `?1` for `$1`. SQLite reads `$1` as a name and numbers names by
 /// their first appearance, which is another order. Literals, quoted names and comments stay as they are.
-pub(super) fn numbered_parameters(text: &str) -> String {
+fn numbered_parameters(text: &str) -> String {
     if !text.contains(['\'', '"']) && !text.contains("--") {
         // Nothing to keep apart: every dollar sign begins a parameter.
         return text.replace('$', "?");
@@ -117,6 +126,13 @@ pub(super) fn numbered_parameters(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hints_are_for_sqlite_alone() {
+        let text = "SELECT 1 FROM t /*+ INDEXED BY t_a */ WHERE a = $1";
+        assert_eq!(for_sqlite(text), "SELECT 1 FROM t INDEXED BY t_a WHERE a = ?1");
+        assert_eq!(for_sqlite("SELECT $1 /* not a hint */"), "SELECT ?1 /* not a hint */");
+    }
 
     #[test]
     fn parameters_are_numbered_outside_of_literals() {

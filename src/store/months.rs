@@ -34,7 +34,7 @@ pub const USED: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
             CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico,
             CAST(SUM(posted_nano) AS BIGINT) AS posted_nano
-     FROM usage_daily WHERE organization_id = $1 AND month = $2
+     FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month = $2
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
 /// Runs [`USED`].
@@ -52,8 +52,8 @@ pub async fn charged_after(
     organization_id: OrganizationId,
     month: Month,
 ) -> Result<Nano, db::Error> {
-    let (charged,): (Nano,) = sql("SELECT CAST(COALESCE(SUM(posted_nano), 0) AS BIGINT) FROM usage_daily
-         WHERE organization_id = $1 AND month > $2")
+    let (charged,): (Nano,) = sql("SELECT CAST(COALESCE(SUM(posted_nano), 0) AS BIGINT)
+         FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month > $2")
     .bind(organization_id)
     .bind(month)
     .heavy()

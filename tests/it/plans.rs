@@ -5,7 +5,7 @@ use tollkeeper::rules::usage_groups::{Groups, Period, Subject};
 use tollkeeper::store::projects::listing;
 use tollkeeper::store::usage::{reports, retention};
 use tollkeeper::store::{
-    audit, invitations, organization_members as members, organizations, project_members, usage,
+    audit, invitations, months, organization_members as members, organizations, project_members, usage,
 };
 
 use crate::support::world::{World, on_each_database};
@@ -198,7 +198,7 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
         let by_day = reports::organization_text(Subject::Organization.by_day());
         let by_everything = reports::organization_text(everything);
         let of_project = reports::project_text(Subject::Project.by_day());
-        let cases: [(&str, &[&str], &[&str], usize); 16] = [
+        let cases: [(&str, &[&str], &[&str], usize); 17] = [
             // Statement, parameters, the indexes that it goes by, and how often it may sort: the page, or what was found.
             (listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
             (listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
@@ -244,6 +244,8 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
                 1,
             ),
             (&of_project, &[&other, &crowd, "1", "3", "100"], &["usage_daily_pkey|PRIMARY KEY"], 1),
+            // A month's bill: its rows, not all there ever were.
+            (months::USED, &[&other, "5"], &["usage_daily_organization_month"], 2),
         ];
         for (text, parameters, indexes, sorts) in cases {
             let plan = plan(&world, text, parameters).await;

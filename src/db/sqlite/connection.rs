@@ -11,7 +11,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{OpenFlags, ToSql};
 
 use crate::db::constraint::Constraint;
-use crate::db::statement::{Answer, Statement, Want, numbered_parameters};
+use crate::db::statement::{Answer, Statement, Want, for_sqlite};
 use crate::db::{Error, Row, Value};
 
 /// Statements that a connection keeps prepared.
@@ -182,7 +182,7 @@ fn run(
     statement: &Statement,
     want: Want,
 ) -> Result<Answer, Failure> {
-    let mut prepared = driver.prepare_cached(&numbered_parameters(&statement.text))?;
+    let mut prepared = driver.prepare_cached(&for_sqlite(&statement.text))?;
     let reads = prepared.readonly();
     if access == Access::Read && !reads {
         return Err(Failure::Ours("a statement that writes was run on a read handle".to_owned()));
