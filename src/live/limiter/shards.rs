@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::clock::MINUTE_MS;
 
 pub(super) const SHARDS: usize = 64;
-/// Entries that a shard has at most, a million in all, about 64 MiB. Past it an arbitrary one is forgotten for each new one: a
+/// Entries that a shard has at most, a million in all. Past it an arbitrary one is forgotten for each new one: a
 /// flood of addresses then gives a stranger some requests back, and takes no more memory.
 pub(super) const MOST_ENTRIES: usize = 1 << 14;
 /// A shard smaller than this is swept by time only.

@@ -212,7 +212,8 @@ pub async fn read(app: App, scope: InvoiceScope, form: Form) -> Result<Shown, Er
     let mut tx = app.db.read().await?;
     let rows = std::slice::from_ref(invoice);
     let items = store::invoices::items(&mut tx, scope.organization_id(), rows).await?;
-    let items = items.into_iter().next().unwrap_or_default();
+    let items =
+        items.into_iter().next().ok_or_else(|| Error::internal("an invoice was read without its items"))?;
     Ok(match form {
         Form::Json => Shown::Json(private(Invoice::new(invoice, items))),
         Form::Html => Shown::Html(sheet(&app.config.billing, invoice, &items).html()),

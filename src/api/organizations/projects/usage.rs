@@ -43,6 +43,7 @@ impl From<Row> for ProjectUsageRow {
         Self {
             date,
             model: group.model,
+            // Always there: a project's query groups by key whatever is asked for.
             api_key_id: group.api_key_id.unwrap_or_default(),
             api_key_name: group.api_key_name.unwrap_or_default(),
             cells,
