@@ -2,7 +2,6 @@
 
 pub mod closing;
 pub mod credits;
-pub mod deposits;
 pub mod settling;
 
 use std::fmt;

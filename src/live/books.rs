@@ -7,6 +7,7 @@
 
 mod assumptions;
 mod corrections;
+pub mod deposits;
 mod events;
 mod purses;
 mod round;

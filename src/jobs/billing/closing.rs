@@ -19,8 +19,8 @@ use crate::store::invoices::Invoice;
 use crate::store::ledger::Movement;
 use crate::store::wallets::Wallet;
 
-use super::deposits::{Covers, Deposit, Depositing};
 use super::stops_everything;
+use crate::live::books::deposits::{Covers, Deposit, Depositing};
 
 /// How many organizations are looked for at a time.
 const SLICE: i64 = 100;

@@ -14,8 +14,8 @@ use crate::store::credits::Expiring;
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
 
-use super::deposits::{Covers, Deposit, Depositing};
 use super::{Refusal, stops_everything};
+use crate::live::books::deposits::{Covers, Deposit, Depositing};
 
 /// How many credits are looked for at a time.
 const SLICE: i64 = 100;

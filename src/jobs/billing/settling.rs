@@ -14,7 +14,7 @@ use crate::store::ledger::Movement;
 use crate::store::wallets::Wallet;
 
 use super::Refusal;
-use super::deposits::{Covers, Deposit, Depositing};
+use crate::live::books::deposits::{Covers, Deposit, Depositing};
 
 /// What came of it.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::assumptions::missing;
+use super::deposits::Depositing;
 use super::events::Counted;
 use super::work::{Refused, Reservation, Work};
 use crate::access::Trail;
@@ -11,7 +12,6 @@ use crate::app::App;
 use crate::clock::{Month, Time};
 use crate::db::{self, Tx};
 use crate::ids::{CreditId, LedgerTransactionId, OrganizationId};
-use crate::jobs::billing::deposits::Depositing;
 use crate::money::Nano;
 use crate::rules::books::{self, Credit, Source};
 use crate::secrets::sha256;
