@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     step!(3, "tenants", "0003_tenants.sql"),
     step!(4, "old_sessions", "0004_old_sessions.sql"),
     step!(5, "money", "0005_money.sql"),
+    step!(6, "last_uses", "0006_last_uses.sql"),
 ];
 
 /// Any number, the same for all replicas.

@@ -46,7 +46,7 @@ impl LiveKey {
     }
 
     /// Counts one request against the key's own rate. What is let through is a use of the key.
-    pub async fn admit_rate(&self, app: &App, now: Time) -> Result<(), Error> {
+    pub async fn admit_rate(self: &Arc<Self>, app: &App, now: Time) -> Result<(), Error> {
         self.take_rate(app, now).await?;
         self.note_use(app, now);
         Ok(())
@@ -69,8 +69,8 @@ impl LiveKey {
     }
 
     /// What is let through is a use of the key.
-    pub fn note_use(&self, app: &App, now: Time) {
-        app.last_uses.note(&self.last_use, now);
+    pub fn note_use(self: &Arc<Self>, app: &App, now: Time) {
+        app.last_uses.note(self, now);
     }
 
     fn meter(&self) -> u128 {

@@ -9,24 +9,24 @@ use crate::app::App;
 use crate::clock::Time;
 use crate::error::Error;
 use crate::store;
-use crate::store::api_keys::LastUse;
+use crate::store::api_keys::{LiveKey, Used};
 
 /// Keys that may wait to be written; a use beyond that is noted again with the key's next one.
 const CAPACITY: usize = 1 << 20;
-/// Keys that one transaction writes: others want to write too.
-const AT_ONCE: usize = 500;
+/// Keys that one transaction writes, in some milliseconds: others want to write too.
+const AT_ONCE: usize = 2_048;
 
 /// The keys that were used since the last writing.
 #[derive(Default)]
 pub struct LastUses {
-    queue: Mutex<VecDeque<Arc<LastUse>>>,
+    queue: Mutex<VecDeque<Arc<LiveKey>>>,
 }
 
 impl LastUses {
     /// Notes a use. Only a key's first since the last writing takes the queue's lock.
-    pub fn note(&self, last_use: &Arc<LastUse>, now: Time) {
-        if last_use.at(now) {
-            self.push(Arc::clone(last_use));
+    pub fn note(&self, key: &Arc<LiveKey>, now: Time) {
+        if key.last_use.at(now) {
+            self.push(Arc::clone(key));
         }
     }
 
@@ -40,17 +40,17 @@ impl LastUses {
         self.len() == 0
     }
 
-    fn push(&self, last_use: Arc<LastUse>) {
+    fn push(&self, key: Arc<LiveKey>) {
         let mut queue = self.queue();
         if queue.len() < CAPACITY {
-            queue.push_back(last_use);
+            queue.push_back(key);
         } else {
             // There is no place: with its next use it asks again.
-            last_use.take();
+            key.last_use.take(key.id);
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Arc<LastUse>>> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Arc<LiveKey>>> {
         // A panic between whole operations of a queue leaves nothing half done.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,17 +66,18 @@ pub async fn flush(app: &App, most: usize) -> Result<usize, Error> {
         let most = most.min(queue.len());
         queue.drain(..most).collect()
     };
-    let mut waiting: Vec<_> = queued.into_iter().map(|last_use| (last_use.take(), last_use)).collect();
-    // In one order on every replica, so that two of them never wait for each other in a circle; taken from the end.
-    waiting.sort_by_key(|(used, _)| Reverse((used.api_key_id.as_u128(), used.at)));
+    let mut waiting: Vec<_> = queued.into_iter().map(|key| (key.last_use.take(key.id), key)).collect();
+    // In one order on every replica, so that two of them never wait for each other in a circle; taken from the end. Of a key
+    // that was read anew meanwhile, the later use.
+    waiting.sort_unstable_by_key(|(used, _)| Reverse((used.api_key_id.as_u128(), used.at)));
+    waiting.dedup_by_key(|(used, _)| used.api_key_id);
     let mut rest = Unwritten { app, waiting };
     let count = rest.waiting.len();
     while !rest.waiting.is_empty() {
         let before = rest.waiting.len().saturating_sub(AT_ONCE);
         let mut tx = app.db.write_behind().await?;
-        for (used, _) in rest.waiting.iter().skip(before).rev() {
-            store::api_keys::note_use(&mut tx, used).await?;
-        }
+        let uses: Vec<Used> = rest.waiting.iter().skip(before).rev().map(|(used, _)| *used).collect();
+        store::api_keys::note_uses(&mut tx, &uses).await?;
         tx.commit().await?;
         rest.waiting.truncate(before);
     }
@@ -86,13 +87,13 @@ pub async fn flush(app: &App, most: usize) -> Result<usize, Error> {
 /// What is put back when it could not be written, also when the writing is cancelled.
 struct Unwritten<'a> {
     app: &'a App,
-    waiting: Vec<(store::api_keys::Used, Arc<LastUse>)>,
+    waiting: Vec<(Used, Arc<LiveKey>)>,
 }
 
 impl Drop for Unwritten<'_> {
     fn drop(&mut self) {
-        for (used, last_use) in self.waiting.drain(..) {
-            self.app.last_uses.note(&last_use, used.at);
+        for (used, key) in self.waiting.drain(..) {
+            self.app.last_uses.note(&key, used.at);
         }
     }
 }

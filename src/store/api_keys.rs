@@ -9,7 +9,7 @@ use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::store::{Page, contains_pattern};
 
-pub use live::{LastUse, LiveKey, Used, by_secret_hash, note_use};
+pub use live::{LastUse, LiveKey, Used, by_secret_hash, note_uses};
 pub use secrets::{current_secret, insert_secret, retire_secrets};
 
 /// A row of `api_keys`, with who made it.
@@ -51,10 +51,15 @@ pub struct ApiKey {
     pub created_by_username: String,
 }
 
-const COLUMNS: &str = "k.*, u.email AS created_by_email, u.username AS created_by_username";
+const COLUMNS: &str = "k.*, l.last_used_at AS noted_at, l.last_used_ip AS noted_ip, u.email AS created_by_email, u.username AS created_by_username";
+
+/// The keys with their makers and their last uses.
+const SHOWN: &str =
+    "api_keys k JOIN users u ON u.id = k.created_by LEFT JOIN api_key_last_uses l ON l.api_key_id = k.id";
 
 impl FromRow for ApiKey {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let (last_used_at, last_used_ip) = last_use(row)?;
         Ok(Self {
             id: row.get("id")?,
             name: row.get("name")?,
@@ -68,13 +73,20 @@ impl FromRow for ApiKey {
             created_at: row.get("created_at")?,
             updated_at: row.get("updated_at")?,
             expires_at: row.get("expires_at")?,
-            last_used_at: row.get("last_used_at")?,
-            last_used_ip: row.get("last_used_ip")?,
+            last_used_at,
+            last_used_ip,
             created_by: row.get("created_by")?,
             created_by_email: row.get("created_by_email")?,
             created_by_username: row.get("created_by_username")?,
         })
     }
+}
+
+/// When and from where: as noted in `api_key_last_uses`, or later by a server from before that table, in the key itself.
+fn last_use(row: &Row) -> Result<(Option<Time>, Option<String>), db::Error> {
+    let noted: Option<Time> = row.get("noted_at")?;
+    let own: Option<Time> = row.get("last_used_at")?;
+    if own > noted { Ok((own, row.get("last_used_ip")?)) } else { Ok((noted, row.get("noted_ip")?)) }
 }
 
 fn permissions(row: &Row) -> Result<Permissions, db::Error> {
@@ -178,7 +190,7 @@ pub async fn by_id(
     project_id: ProjectId,
     api_key_id: ApiKeyId,
 ) -> Result<Option<ApiKey>, db::Error> {
-    sql(format!("SELECT {COLUMNS} FROM api_keys k JOIN users u ON u.id = k.created_by WHERE k.id = $1 AND k.project_id = $2"))
+    sql(format!("SELECT {COLUMNS} FROM {SHOWN} WHERE k.id = $1 AND k.project_id = $2"))
         .bind(api_key_id)
         .bind(project_id)
         .optional(tx)
@@ -241,14 +253,15 @@ pub struct Filter {
     pub now: Time,
 }
 
-const LISTED: &str = "FROM api_keys k JOIN users u ON u.id = k.created_by
-     WHERE k.project_id = $1 AND k.name_folded LIKE $2 ESCAPE '\\'
+const LISTED: &str = "WHERE k.project_id = $1 AND k.name_folded LIKE $2 ESCAPE '\\'
        AND ($3 = '' OR CASE WHEN k.expires_at IS NOT NULL AND k.expires_at <= $4 THEN 'expired' ELSE 'active' END = $3)";
 
 /// One page of them, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ApiKey>, db::Error> {
     bind(
-        sql(format!("SELECT {COLUMNS} {LISTED} ORDER BY k.created_at DESC, k.id LIMIT $5 OFFSET $6")),
+        sql(format!(
+            "SELECT {COLUMNS} FROM {SHOWN} {LISTED} ORDER BY k.created_at DESC, k.id LIMIT $5 OFFSET $6"
+        )),
         filter,
     )
     .bind(page.page_size)
@@ -259,7 +272,8 @@ pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ApiKey
 
 /// How many there are.
 pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
-    let (count,): (i64,) = bind(sql(format!("SELECT COUNT(*) AS value {LISTED}")), filter).one(tx).await?;
+    let (count,): (i64,) =
+        bind(sql(format!("SELECT COUNT(*) AS value FROM api_keys k {LISTED}")), filter).one(tx).await?;
     Ok(count)
 }
 

@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::rules::restrictions::{AllowedIps, Permissions};
+use crate::store::sized::{Sizes, values};
 
 use super::{allowed_ips, permissions, string_list};
 
@@ -37,7 +38,7 @@ pub struct LiveKey {
     /// When this secret of the key ends (after a rotation).
     pub secret_ends_at: Option<Time>,
     /// When and from where it was used last, as far as that isn't written yet.
-    pub last_use: Arc<LastUse>,
+    pub last_use: LastUse,
 }
 
 impl LiveKey {
@@ -46,15 +47,14 @@ impl LiveKey {
         // Two counts stand before what is shared; an entry of a list is a text with its place in the list.
         let lists = self.allowed_ips.as_ref().map_or(0, AllowedIps::memory)
             + self.models.iter().flatten().map(|id| size_of::<String>() + id.capacity()).sum::<usize>();
-        4 * size_of::<usize>() + size_of::<Self>() + size_of::<LastUse>() + lists
+        2 * size_of::<usize>() + size_of::<Self>() + lists
     }
 }
 
 impl FromRow for LiveKey {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let id = row.get("id")?;
         Ok(Self {
-            id,
+            id: row.get("id")?,
             organization_id: row.get("organization_id")?,
             project_id: row.get("project_id")?,
             created_by: row.get("created_by")?,
@@ -65,7 +65,7 @@ impl FromRow for LiveKey {
             models: string_list(row, "models")?,
             expires_at: row.get("expires_at")?,
             secret_ends_at: row.get("secret_ends_at")?,
-            last_use: Arc::new(LastUse::new(id)),
+            last_use: LastUse::default(),
         })
     }
 }
@@ -82,22 +82,18 @@ pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option
 /// The last use of a key until it is written: noted in passing, so nobody waits here.
 #[derive(Debug)]
 pub struct LastUse {
-    api_key_id: ApiKeyId,
     at_ms: AtomicI64,
     address: Mutex<Option<IpAddr>>,
     queued: AtomicBool,
 }
 
-impl LastUse {
-    fn new(api_key_id: ApiKeyId) -> Self {
-        Self {
-            api_key_id,
-            at_ms: AtomicI64::new(i64::MIN),
-            address: Mutex::new(None),
-            queued: AtomicBool::new(false),
-        }
+impl Default for LastUse {
+    fn default() -> Self {
+        Self { at_ms: AtomicI64::new(i64::MIN), address: Mutex::new(None), queued: AtomicBool::new(false) }
     }
+}
 
+impl LastUse {
     /// Notes where a call comes from. Two at the same instant don't wait for each other: one of them is noted.
     pub fn from(&self, address: Option<IpAddr>) {
         if let Ok(mut noted) = self.address.try_lock() {
@@ -111,11 +107,11 @@ impl LastUse {
         !self.queued.load(Ordering::SeqCst) && !self.queued.swap(true, Ordering::SeqCst)
     }
 
-    /// What has been noted. Whatever is noted from here on is queued anew.
-    pub fn take(&self) -> Used {
+    /// What has been noted of this key. Whatever is noted from here on is queued anew.
+    pub fn take(&self, api_key_id: ApiKeyId) -> Used {
         self.queued.store(false, Ordering::SeqCst);
         Used {
-            api_key_id: self.api_key_id,
+            api_key_id,
             at: Time::from_unix_ms(self.at_ms.load(Ordering::SeqCst)),
             address: *self.address.lock().unwrap_or_else(PoisonError::into_inner),
         }
@@ -133,14 +129,36 @@ pub struct Used {
     pub address: Option<IpAddr>,
 }
 
-/// Writes a use, unless a later one is written already. A key that is gone is nobody's.
-pub async fn note_use(tx: &mut Tx, used: &Used) -> Result<(), db::Error> {
-    sql("UPDATE api_keys SET last_used_at = $2, last_used_ip = $3
-         WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)")
-    .bind(used.api_key_id)
-    .bind(used.at)
-    .bind(used.address.map(|address| address.to_string()))
-    .execute(tx)
-    .await?;
+static NOTE_USES: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        // Nothing else tells PostgreSQL the types of a list that stands alone; the first row's hold for all.
+        let rows = values(rows, 3).replacen(
+            "($1, $2, $3)",
+            "(CAST($1 AS TEXT), CAST($2 AS BIGINT), CAST($3 AS TEXT))",
+            1,
+        );
+        format!(
+            "INSERT INTO api_key_last_uses (api_key_id, last_used_at, last_used_ip)
+             SELECT column1, column2, column3 FROM (VALUES {rows}) AS used
+             WHERE EXISTS (SELECT 1 FROM api_keys WHERE id = column1)
+             ON CONFLICT (api_key_id) DO UPDATE
+                SET last_used_at = excluded.last_used_at, last_used_ip = excluded.last_used_ip
+                WHERE api_key_last_uses.last_used_at < excluded.last_used_at"
+        )
+    })
+});
+
+/// Writes uses of different keys, except of keys that are gone and where a later use is written already. The caller brings
+/// them in the order of the keys' ids, so that two transactions never wait for each other in a circle.
+pub async fn note_uses(tx: &mut Tx, uses: &[Used]) -> Result<(), db::Error> {
+    for (text, chunk) in NOTE_USES.chunks(uses) {
+        let statement = chunk.iter().fold(sql(text).expecting(chunk.len() * 3), |statement, used| {
+            statement
+                .bind(used.api_key_id)
+                .bind(used.at)
+                .bind(used.address.map(|address| address.to_string()))
+        });
+        statement.execute(tx).await?;
+    }
     Ok(())
 }

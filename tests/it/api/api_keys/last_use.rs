@@ -107,7 +107,7 @@ fn what_could_not_be_written_waits() {
         world.get("/v1/models").bearer(&key).bare().await;
         let rename = async |from: &str, to: &str| {
             let mut tx = world.app.db.write().await.unwrap();
-            let text = format!("ALTER TABLE api_keys RENAME COLUMN {from} TO {to}");
+            let text = format!("ALTER TABLE api_key_last_uses RENAME COLUMN {from} TO {to}");
             sql(text).execute(&mut tx).await.unwrap();
             tx.commit().await.unwrap();
         };
@@ -157,6 +157,15 @@ fn a_row_that_somebody_holds_holds_nobody_up() {
         world.get("/v1/models").bearer(&key).bare().await;
         let mut tx = world.app.db.write().await.unwrap();
         sql("UPDATE api_keys SET name = name WHERE id = $1").bind(&id).execute(&mut tx).await.unwrap();
+        assert_eq!(
+            last_uses::flush(&world.app, usize::MAX).await.unwrap(),
+            1,
+            "a change of the key is in nobody's way"
+        );
+        world.clock.advance_ms(1_000);
+        world.get("/v1/models").bearer(&key).bare().await;
+        let hold = "UPDATE api_key_last_uses SET last_used_at = last_used_at WHERE api_key_id = $1";
+        sql(hold).bind(&id).execute(&mut tx).await.unwrap();
         // It gives up long before anybody else would, who waits for ten seconds.
         let error = last_uses::flush(&world.app, usize::MAX).await.unwrap_err();
         assert!(error.to_string().contains("lock timeout"), "{error}");
@@ -165,6 +174,29 @@ fn a_row_that_somebody_holds_holds_nobody_up() {
         while last_uses::flush(&world.app, usize::MAX).await.is_err() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(shown(&world, &ada, &place, &id).await.0, json!(START));
+        let later = json!(world.clock.now().to_string());
+        assert_eq!(shown(&world, &ada, &place, &id).await.0, later);
+    });
+}
+
+#[test]
+fn the_later_use_shows_also_when_an_earlier_version_noted_it() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        world.get("/v1/models").bearer(&key).bare().await;
+        last_uses::flush(&world.app, usize::MAX).await.unwrap();
+        for (ms, expected) in
+            [(-1_000, json!(START)), (1_000, json!(world.clock.now().plus_ms(1_000).to_string()))]
+        {
+            // As a server from before `api_key_last_uses` writes it.
+            let mut tx = world.app.db.write().await.unwrap();
+            let earlier = "UPDATE api_keys SET last_used_at = $2, last_used_ip = '192.0.2.9' WHERE id = $1";
+            let at = world.clock.now().plus_ms(ms);
+            sql(earlier).bind(&id).bind(at).execute(&mut tx).await.unwrap();
+            tx.commit().await.unwrap();
+            assert_eq!(shown(&world, &ada, &place, &id).await.0, expected);
+        }
     });
 }
