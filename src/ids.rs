@@ -214,6 +214,43 @@ impl<K: Kind> Id<K> {
     pub fn text(self) -> String {
         self.with_text(str::to_owned)
     }
+
+    /// The id as text in place, which needs no memory of its own.
+    pub fn short_text(self) -> IdText {
+        const { assert!(K::PREFIX.len() + 1 + SUFFIX_LEN <= SHORT, "the prefix is too long") };
+        let mut bytes = [0; SHORT];
+        let length = self.with_text(|text| {
+            for (to, from) in bytes.iter_mut().zip(text.as_bytes()) {
+                *to = *from;
+            }
+            text.len()
+        });
+        IdText { length: u8::try_from(length).unwrap_or(0), bytes }
+    }
+}
+
+/// The longest text of an id of ours.
+const SHORT: usize = 38;
+
+/// The text of an id.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct IdText {
+    length: u8,
+    bytes: [u8; SHORT],
+}
+
+impl IdText {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        let text = self.bytes.get(..usize::from(self.length));
+        text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for IdText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
 }
 
 impl<K: Kind> fmt::Display for Id<K> {
@@ -287,6 +324,7 @@ mod tests {
             let id = UserId::new(Time::from_unix_ms(unix_ms), &random);
             let text = id.to_string();
             assert_eq!(UserId::parse(&text), Some(id), "{text}");
+            assert_eq!((id.short_text().as_str(), id.text()), (&*text, text.clone()));
             assert_eq!(OrganizationId::parse(&text), None);
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Error;
 use crate::clock::{Day, Month, Time};
-use crate::ids::{Id, Kind};
+use crate::ids::{Id, IdText, Kind};
 use crate::money::Nano;
 
 /// A value that both databases can hold.
@@ -15,10 +15,40 @@ pub enum Value {
     Null,
     /// BIGINT; also booleans (0 and 1), times (unix milliseconds), days (since 1970-01-01), months (since 1970-01) and nano.
     Int(i64),
-    /// TEXT; also ids.
+    /// TEXT.
     Text(String),
     /// BLOB on SQLite, BYTEA on PostgreSQL.
     Blob(Vec<u8>),
+    /// TEXT that is bound without a copy: several hold it. An answer has [`Value::Text`], here and below.
+    Shared(Arc<str>),
+    /// TEXT that is part of the program.
+    Word(&'static str),
+    /// TEXT of an id, in place.
+    Id(IdText),
+    /// BLOB of a hash, in place.
+    Hash([u8; 32]),
+}
+
+impl Value {
+    /// As a text, if it is one.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Shared(text) => Some(text),
+            Self::Word(text) => Some(text),
+            Self::Id(text) => Some(text.as_str()),
+            Self::Null | Self::Int(_) | Self::Blob(_) | Self::Hash(_) => None,
+        }
+    }
+
+    /// As bytes that are no text, if they are.
+    pub(super) fn as_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Blob(bytes) => Some(bytes),
+            Self::Hash(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
 }
 
 /// Implements `From` for [`Value`], a type and its expression a line.
@@ -45,13 +75,15 @@ into_value! {
     &str: v => Self::Text(v.to_owned());
     Vec<u8>: v => Self::Blob(v);
     &[u8]: v => Self::Blob(v.to_vec());
-    [u8; 32]: v => Self::Blob(v.to_vec());
-    &[u8; 32]: v => Self::Blob(v.to_vec());
+    [u8; 32]: v => Self::Hash(v);
+    &[u8; 32]: v => Self::Hash(*v);
+    Arc<str>: v => Self::Shared(v);
+    &Arc<str>: v => Self::Shared(Arc::clone(v));
 }
 
 impl<K: Kind> From<Id<K>> for Value {
     fn from(id: Id<K>) -> Self {
-        Self::Text(id.text())
+        Self::Id(id.short_text())
     }
 }
 

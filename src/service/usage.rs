@@ -7,6 +7,8 @@ mod cloud_events;
 mod event;
 mod quick;
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -45,14 +47,15 @@ enum Given {
 
 impl Batch {
     /// Each event and its id; the id also of one that can't be read otherwise.
-    fn read(self, app: &App) -> Vec<(Option<String>, Result<Event, Error>)> {
+    fn read(self, app: &App) -> Vec<(Option<Arc<str>>, Result<Event, Error>)> {
+        let shared = |(id, event): (Option<String>, _)| (id.map(Arc::from), event);
         match self.0 {
-            Given::Plain(events) => events.into_iter().map(|event| event::read(app, event)).collect(),
+            Given::Plain(events) => events.into_iter().map(|event| shared(event::read(app, event))).collect(),
             Given::CloudEvents(events) => {
-                events.into_iter().map(|event| cloud_events::read(app, event)).collect()
+                events.into_iter().map(|event| shared(cloud_events::read(app, event))).collect()
             }
             Given::Read(events) => {
-                events.into_iter().map(|event| (Some(event.id.0.clone()), Ok(event))).collect()
+                events.into_iter().map(|event| (Some(Arc::clone(&event.id.0)), Ok(event))).collect()
             }
         }
     }
@@ -128,7 +131,7 @@ pub struct Results {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EventResult {
     /// The event's id, when it could be read.
-    id: Option<String>,
+    id: Option<Arc<str>>,
     status: EventStatus,
     /// Why it was refused.
     code: Option<&'static str>,
@@ -226,7 +229,7 @@ async fn look_again(
     payload_hash: [u8; 32],
     refusal: Refusal,
 ) -> Result<Outcome, Error> {
-    let key = (payer.organization_id, event.source.0.as_str(), event.id.0.as_str());
+    let key = (payer.organization_id, &*event.source.0, &*event.id.0);
     let stored = recording::stored_hashes(&mut app.db.read().await?, &[key]).await?;
     Ok(match stored.first().copied().flatten() {
         Some(hash) if hash == payload_hash => Outcome::Duplicate,
@@ -283,11 +286,11 @@ fn as_recorded(event: Event, payer: Payer, payload_hash: [u8; 32], priced: Price
     }
 }
 
-fn good(id: Option<String>, status: EventStatus) -> EventResult {
+fn good(id: Option<Arc<str>>, status: EventStatus) -> EventResult {
     EventResult { id, status, code: None, message: None, details: Vec::new() }
 }
 
-fn unreadable(id: Option<String>, error: Error) -> EventResult {
+fn unreadable(id: Option<Arc<str>>, error: Error) -> EventResult {
     let detail = |d: Detail| DetailText { param: d.param, code: d.code, message: d.message };
     EventResult {
         code: Some("invalid_event"),
@@ -297,7 +300,7 @@ fn unreadable(id: Option<String>, error: Error) -> EventResult {
     }
 }
 
-fn result(id: Option<String>, outcome: Outcome) -> EventResult {
+fn result(id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
     let refusal = match outcome {
         Outcome::New => return good(id, EventStatus::Accepted),
         Outcome::Duplicate => return good(id, EventStatus::Duplicate),

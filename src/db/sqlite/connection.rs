@@ -238,11 +238,11 @@ fn read_row(row: &rusqlite::Row<'_>, columns: &Arc<[String]>) -> Result<Row, Fai
 
 impl ToSql for Value {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Self::Null => ValueRef::Null,
-            Self::Int(number) => ValueRef::Integer(*number),
-            Self::Text(text) => ValueRef::Text(text.as_bytes()),
-            Self::Blob(bytes) => ValueRef::Blob(bytes),
+        Ok(ToSqlOutput::Borrowed(match (self, self.as_text(), self.as_bytes()) {
+            (Self::Int(number), ..) => ValueRef::Integer(*number),
+            (_, Some(text), _) => ValueRef::Text(text.as_bytes()),
+            (.., Some(bytes)) => ValueRef::Blob(bytes),
+            (_, None, None) => ValueRef::Null,
         }))
     }
 }

@@ -44,7 +44,7 @@ async fn correct<'a>(
     if let Some(stored) = recording::stored(tx, event.key()).await? {
         return Ok(Verdict::Stored(stored.payload_hash));
     }
-    let original_key = (event.payer.organization_id, event.source.as_str(), corrects);
+    let original_key = (event.payer.organization_id, &*event.source, corrects);
     let Some(original) = recording::stored(tx, original_key).await? else {
         return Ok(Verdict::Refused(events::unknown_event(corrects)));
     };
@@ -80,8 +80,8 @@ fn give_back(
     if original.is_correction {
         return Err(events::corrects_a_correction(corrects));
     }
-    if (event.api_key_id, &event.model, event.kind.as_str())
-        != (original.api_key_id, &original.model, original.kind.as_str())
+    if (event.api_key_id, &*event.model, event.kind.as_str())
+        != (original.api_key_id, &*original.model, original.kind.as_str())
     {
         return Err(events::correction_mismatch(corrects));
     }
@@ -112,7 +112,7 @@ pub(super) async fn hold(tx: &mut Tx, counted: &[Counted<'_>]) -> Result<bool, d
     let corrected: BTreeSet<_> = counted
         .iter()
         .filter_map(|Counted { event, .. }| {
-            event.corrects.as_deref().map(|id| (event.payer.organization_id, event.source.as_str(), id))
+            event.corrects.as_deref().map(|id| (event.payer.organization_id, &*event.source, id))
         })
         .collect();
     for key in corrected {

@@ -102,8 +102,8 @@ impl Work {
     /// What it takes in memory, in bytes, about.
     pub fn memory(&self) -> usize {
         let texts = |event: &RatedEvent| {
-            let corrects = event.corrects.as_ref().map_or(0, String::capacity);
-            event.source.capacity() + event.event_id.capacity() + event.model.capacity() + corrects
+            let corrects = event.corrects.as_ref().map_or(0, |text| text.len());
+            event.source.len() + event.event_id.len() + event.model.len() + corrects
         };
         let events = self.events().iter().map(|event| size_of::<UsageEvent>() + texts(&event.event));
         size_of::<Self>() + events.sum::<usize>()

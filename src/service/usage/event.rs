@@ -1,5 +1,7 @@
 //! One usage event, as it comes.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -78,12 +80,20 @@ impl Record for Use {
 
 /// 1 to 256 printable characters.
 #[derive(Debug)]
-pub(super) struct EventText(pub(super) String);
+pub(super) struct EventText(pub(super) Arc<str>);
 
 impl EventText {
     /// The text, if it may stand there.
     pub(super) fn accept(text: &str) -> Option<Self> {
-        Self::may_be(text).then(|| Self(text.to_owned()))
+        Self::may_be(text).then(|| Self(text.into()))
+    }
+
+    /// The same, in the memory of one that stands in the same place of another event when that says the same.
+    pub(super) fn accept_like(text: &str, other: Option<&Self>) -> Option<Self> {
+        match other {
+            Some(Self(other)) if **other == *text => Some(Self(Arc::clone(other))),
+            _ => Self::accept(text),
+        }
     }
 
     fn may_be(text: &str) -> bool {
@@ -101,7 +111,7 @@ impl Field for EventText {
             let message = format!("`{}` must be 1 to 256 characters without control characters.", at.path);
             return problems.add(at, "invalid_text", message);
         }
-        Some(Self(text))
+        Some(Self(text.into()))
     }
     fn schema() -> Value {
         json!({"type": "string", "minLength": 1, "maxLength": 256, "examples": ["call-1"]})
@@ -128,7 +138,7 @@ impl Event {
         write!(text, "{}|", self.time.unix_ms()).ok();
         text.push_str(&used.api_key_id.text());
         write!(text, "|{}:", used.model.0.len()).ok();
-        for part in [&used.model.0, "|", used.kind.as_str()] {
+        for part in [&*used.model.0, "|", used.kind.as_str()] {
             text.push_str(part);
         }
         write!(text, "|{}|{}", used.prompt_tokens, used.completion_tokens).ok();

@@ -44,10 +44,15 @@ pub(super) fn read(bytes: &[u8]) -> Option<Vec<Event>> {
     if !(1..=MAX_EVENTS).contains(&batch.events.len()) {
         return None;
     }
-    batch.events.iter().map(event).collect()
+    let mut events: Vec<Event> = Vec::with_capacity(batch.events.len());
+    for plain in &batch.events {
+        let event = event(plain, events.last())?;
+        events.push(event);
+    }
+    Some(events)
 }
 
-fn event(plain: &Plain<'_>) -> Option<Event> {
+fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
     let corrects = match plain.corrects {
         Some(id) => Some(EventText::accept(id)?),
         None => None,
@@ -60,11 +65,11 @@ fn event(plain: &Plain<'_>) -> Option<Event> {
     let fits = |tokens: i64| (least..=Tokens::MAX).contains(&tokens).then_some(tokens);
     Some(Event {
         id: EventText::accept(plain.id)?,
-        source: EventText::accept(plain.source)?,
+        source: EventText::accept_like(plain.source, before.map(|event| &event.source))?,
         time: Time::parse(plain.time)?,
         use_: Use {
             api_key_id: ApiKeyId::parse(plain.api_key_id)?,
-            model: EventText::accept(plain.model)?,
+            model: EventText::accept_like(plain.model, before.map(|event| &event.use_.model))?,
             kind: Kind::parse(plain.kind)?,
             prompt_tokens: fits(plain.prompt_tokens)?,
             completion_tokens: fits(plain.completion_tokens)?,

@@ -2,11 +2,11 @@
 //!
 //! Rows are written many at a time, in statements of a few fixed sizes, so that each connection keeps them prepared.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use crate::catalog::Kind;
 use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Statement, Tx, sql};
+use crate::db::{self, FromRow, Row, Statement, Tx, Value, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
 use crate::money::Pico;
 use crate::store::sized::{Sizes, values};
@@ -42,15 +42,15 @@ pub struct RatedEvent {
     /// Who pays.
     pub payer: Payer,
     /// Who reports it.
-    pub source: String,
+    pub source: Arc<str>,
     /// Unique within the source.
-    pub event_id: String,
+    pub event_id: Arc<str>,
     /// SHA-256 of what it says.
     pub payload_hash: [u8; 32],
     /// Whose use it was.
     pub api_key_id: ApiKeyId,
     /// The model.
-    pub model: String,
+    pub model: Arc<str>,
     /// Chat or embeddings.
     pub kind: Kind,
     /// When it happened: the day it counts on. Of a correction, when what it corrects happened.
@@ -64,7 +64,7 @@ pub struct RatedEvent {
     /// What it costs at list price.
     pub amount: Pico,
     /// The event of the same source that it corrects.
-    pub corrects: Option<String>,
+    pub corrects: Option<Arc<str>>,
 }
 
 impl RatedEvent {
@@ -290,20 +290,20 @@ pub async fn insert(
 fn bind_event(statement: Statement, event: &RatedEvent, now: Time) -> Result<Statement, db::Error> {
     Ok(statement
         .bind(event.payer.organization_id)
-        .bind(event.source.as_str())
-        .bind(event.event_id.as_str())
+        .bind(&event.source)
+        .bind(&event.event_id)
         .bind(event.payload_hash)
         .bind(event.payer.project_id)
         .bind(event.api_key_id)
-        .bind(event.model.as_str())
-        .bind(event.kind.as_str())
+        .bind(&event.model)
+        .bind(Value::Word(event.kind.as_str()))
         .bind(event.occurred_at)
         .bind(now)
         .bind(event.prompt_tokens)
         .bind(event.completion_tokens)
         .bind(event.price_version)
         .bind(pico(event.amount)?)
-        .bind(event.corrects.as_deref()))
+        .bind(event.corrects.clone()))
 }
 
 /// An amount as the databases hold it.
