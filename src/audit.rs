@@ -149,6 +149,10 @@ impl Organization<'_> {
         for invoice in &invoices {
             self.drifts.extend(audit::invoice(invoice, &items));
         }
+        if let Some(wallet) = &wallet {
+            self.drifts.extend(audit::dues(&invoices, wallet.posted, &credits));
+        }
+        self.drifts.extend(audit::voids(&invoices, ledger));
         let open_month = wallet.map(|wallet| wallet.open_month);
         let sums = MonthSums { posted: usage.posted(), ledger, open_month };
         self.drifts.extend(audit::months(&invoices, sums));

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use books::{CreditRow, LedgerSums, MovementRow, WalletRow, credits, ledger, wallet};
-pub use invoices::{InvoiceRow, ItemRow, MonthSums, invoice, months, numbers};
+pub use invoices::{InvoiceRow, ItemRow, MonthSums, dues, invoice, months, numbers, voids};
 pub use usage::{DailyKey, DailyRow, EventRow, Usage, UsageSums};
 
 /// Something that isn't as it must be.
@@ -61,8 +61,12 @@ pub enum What {
     InvoiceItem,
     /// An invoice is what was posted in its month less the month's discount.
     InvoiceAmount,
-    /// Only of an open invoice something is due, and no more than it comes to.
+    /// Of an open invoice something is due, and of no other.
     InvoiceDue,
+    /// No more is due of all invoices than the wallet owes.
+    InvoicesDue,
+    /// What came back of a void invoice is its amount, and nothing came back of another.
+    InvoiceVoid,
     /// A closed month in which something was billed has one invoice, and no other month has one.
     InvoiceMonth,
     /// The numbers of invoices have no gaps.

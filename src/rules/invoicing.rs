@@ -259,11 +259,14 @@ fn nano_sum(mut amounts: impl Iterator<Item = Nano>) -> Option<Nano> {
     amounts.try_fold(Nano::ZERO, Nano::checked_add)
 }
 
-/// What is due of a new invoice: the part of the wallet's debt that is this month's. What was charged for later months is the
-/// youngest part of the debt, because credits were used up before; what older invoices wait for is the oldest.
-pub fn due(owed: Nano, charged_later: Nano, due_before: Nano, amount: Nano) -> Nano {
+/// What is due of a new invoice: all of the wallet's debt that stands on no invoice yet and isn't a later month's. What was
+/// charged for later months is the youngest part of the debt, because credits were used up before; what older invoices wait for
+/// is the oldest.
+///
+/// It is more than the invoice comes to where corrections were credited to older invoices at once, and lower this one too.
+pub fn due(owed: Nano, charged_later: Nano, due_before: Nano) -> Nano {
     let left = owed.units() - charged_later.units().max(0) - due_before.units();
-    Nano::from_units(left.min(amount.units()).max(0))
+    Nano::from_units(left.max(0))
 }
 
 /// What is due of each open invoice once this much of the debt is covered, for those where it changes; the oldest come first.

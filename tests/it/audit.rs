@@ -297,6 +297,22 @@ fn each_broken_rule_is_named() {
             (
                 "UPDATE invoices SET due_nano = 1",
                 "UPDATE invoices SET due_nano = 0",
+                &["invoice_due invoice_1", "invoices_due invoices"],
+            ),
+            (
+                "UPDATE invoices SET status = 'void', paid_at = NULL, voided_at = 0",
+                "UPDATE invoices SET status = 'paid', paid_at = 0, voided_at = NULL",
+                &["invoice_void invoice_1"],
+            ),
+            // Its key says that the money came back of an invoice that there is not.
+            (
+                "UPDATE ledger_transactions SET kind = 'void', idempotency_key = 'void:invoice_2' WHERE id = 'ltx_1'",
+                "UPDATE ledger_transactions SET kind = 'credit', idempotency_key = 'credit:r' WHERE id = 'ltx_1'",
+                &["invoice_void invoice_2"],
+            ),
+            (
+                "UPDATE invoices SET status = 'open', paid_at = NULL",
+                "UPDATE invoices SET status = 'paid', paid_at = 0",
                 &["invoice_due invoice_1"],
             ),
             (

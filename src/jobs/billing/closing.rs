@@ -124,7 +124,7 @@ async fn close(
     } else {
         store::wallets::write(&mut tx, &wallet).await?;
     }
-    let due = due(&mut tx, &wallet, month, bill.amount).await?;
+    let due = due(&mut tx, &wallet, month).await?;
     let name = store::wallets::owner_name(&mut tx, organization_id).await?;
     let id = InvoiceId::new(now, &app.random);
     depositing.note(&mut tx, Action::InvoiceCreated, &id.to_string(), organization_id).await?;
@@ -171,8 +171,8 @@ fn discount(month: Month, amount: Nano) -> Deposit {
     }
 }
 
-/// What the wallet, as it is by now, doesn't have for this month.
-async fn due(tx: &mut Tx, wallet: &Wallet, month: Month, amount: Nano) -> Result<Nano, Error> {
+/// What the wallet, as it is by now, doesn't have for this month and for what earlier ones left.
+async fn due(tx: &mut Tx, wallet: &Wallet, month: Month) -> Result<Nano, Error> {
     let id = wallet.organization_id;
     let owed = books::owed(wallet.posted, &store::credits::left(tx, id).await?);
     if owed == Nano::ZERO {
@@ -181,5 +181,5 @@ async fn due(tx: &mut Tx, wallet: &Wallet, month: Month, amount: Nano) -> Result
     let charged_later = store::months::charged_after(tx, id, month).await?;
     let open = store::invoices::open(tx, id).await?;
     let before = open.iter().map(|invoice| invoice.due.units()).sum();
-    Ok(invoicing::due(owed, charged_later, Nano::from_units(before), amount))
+    Ok(invoicing::due(owed, charged_later, Nano::from_units(before)))
 }

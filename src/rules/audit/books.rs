@@ -45,6 +45,8 @@ pub struct LedgerSums {
     pub usage: i128,
     /// The discounts of months, by month as in `2026-01`.
     pub discounts: BTreeMap<String, i128>,
+    /// What came back of void invoices, by their ids.
+    pub voids: BTreeMap<String, i128>,
 }
 
 impl LedgerSums {
@@ -55,10 +57,14 @@ impl LedgerSums {
         if movement.kind == "usage" {
             self.usage = self.usage.saturating_add(to_wallet);
         }
-        if let (true, Some(month)) =
-            (movement.kind == "discount", movement.idempotency_key.strip_prefix("discount:"))
-        {
-            let sum = self.discounts.entry(month.to_owned()).or_default();
+        let sums = match movement.kind.as_str() {
+            "discount" => &mut self.discounts,
+            "void" => &mut self.voids,
+            _ => return,
+        };
+        let whose = movement.idempotency_key.split_once(':').filter(|(kind, _)| *kind == movement.kind);
+        if let Some((_, whose)) = whose {
+            let sum = sums.entry(whose.to_owned()).or_default();
             *sum = sum.saturating_add(to_wallet);
         }
     }
@@ -183,7 +189,10 @@ mod tests {
         sums.add(&movement("usage", "k", -30));
         sums.add(&movement("discount", "discount:2026-01", 3));
         sums.add(&movement("credit", "discount:2026-01", 0));
+        sums.add(&movement("void", "void:invoice_1", 7));
+        sums.add(&movement("payment", "void:invoice_1", -7));
         assert_eq!((sums.wallet, sums.usage, sums.discounts["2026-01"]), (73, -30, 3));
+        assert_eq!(sums.voids, BTreeMap::from([("invoice_1".to_owned(), 7)]));
         let row = WalletRow { posted: nano(73), reserved: nano(7), open_month: 1 };
         assert_eq!(wallet(Some(&row), &sums, 7, 30), []);
         let expected = [

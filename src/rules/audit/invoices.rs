@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::usage::shown_month;
-use super::{Drift, LedgerSums, What, compare, shown};
+use super::{CreditRow, Drift, LedgerSums, What, compare, shown};
 use crate::clock::Month;
 use crate::money::{Nano, Pico};
 
@@ -56,15 +56,40 @@ pub fn invoice(invoice: &InvoiceRow, items: &[ItemRow]) -> Vec<Drift> {
     }
     let found = shown::<12>(sum.map(Pico::units));
     drifts.extend(compare(What::InvoiceItems, &invoice.id, invoice.amount, found));
-    let (due, amount) = (invoice.due, invoice.amount);
+    let due = invoice.due;
     if invoice.status != "open" {
         let expected = format!("0 ({})", invoice.status);
         let found = format!("{due} ({})", invoice.status);
         drifts.extend(compare(What::InvoiceDue, &invoice.id, expected, found));
-    } else if due <= Nano::ZERO || due > amount {
-        drifts.extend(compare(What::InvoiceDue, &invoice.id, format!("more than 0, up to {amount}"), due));
+    } else if due <= Nano::ZERO {
+        drifts.extend(compare(What::InvoiceDue, &invoice.id, "more than 0", due));
     }
     drifts
+}
+
+/// What is due of all invoices beside what the wallet owes: credits hold what it has, so what is left of them less what is
+/// posted. Usage of a month that isn't closed is owed, too, and due of no invoice yet.
+pub fn dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]) -> Option<Drift> {
+    let due: i128 = invoices.iter().map(|invoice| invoice.due.units()).sum();
+    let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
+    let owed = left.saturating_sub(posted.units()).max(0);
+    let expected = format!("{} or less", shown::<9>(Some(owed)));
+    if due > owed { compare(What::InvoicesDue, "invoices", expected, shown::<9>(Some(due))) } else { None }
+}
+
+/// What came back of void invoices: their amounts, and nothing of others. An invoice that gives something back can't be void.
+pub fn voids(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift> {
+    let expected: BTreeMap<&str, i128> = invoices
+        .iter()
+        .filter(|invoice| invoice.status == "void" && invoice.amount != Nano::ZERO)
+        .map(|invoice| (invoice.id.as_str(), invoice.amount.units()))
+        .collect();
+    let ids: BTreeSet<&str> =
+        expected.keys().copied().chain(ledger.voids.keys().map(String::as_str)).collect();
+    let nano = |amount: Option<&i128>| shown::<9>(Some(amount.copied().unwrap_or_default()));
+    ids.into_iter()
+        .filter_map(|id| compare(What::InvoiceVoid, id, nano(expected.get(id)), nano(ledger.voids.get(id))))
+        .collect()
 }
 
 /// What was posted in each month, and the first that isn't closed.
@@ -162,9 +187,46 @@ mod tests {
         let items = [item(1, 1, "0.000000005", "0.000000005")];
         let check = |status, due| words(&invoice(&row(status, 5, due), &items)).join(" ");
         assert!(check("open", 5).is_empty() && check("open", 1).is_empty() && check("void", 0).is_empty());
+        assert!(check("open", 6).is_empty(), "what was credited before is due again");
         assert_eq!(check("paid", 1), "invoice_due invoice_1 0 (paid) 0.000000001 (paid)");
-        assert_eq!(check("open", 0), "invoice_due invoice_1 more than 0, up to 0.000000005 0");
-        assert!(check("open", 6).starts_with("invoice_due"));
+        assert_eq!(check("open", 0), "invoice_due invoice_1 more than 0 0");
+        assert!(check("open", -1).starts_with("invoice_due"));
+    }
+
+    #[test]
+    fn a_void_invoice_came_back_and_no_other() {
+        let check = |status, amount, back: &[(&str, i128)]| {
+            let mut ledger = LedgerSums::default();
+            ledger.voids.extend(back.iter().map(|(id, nano)| ((*id).to_owned(), *nano)));
+            words(&voids(&[row(status, amount, 0)], &ledger))
+        };
+        assert!(check("void", 5, &[("invoice_1", 5)]).is_empty() && check("void", 0, &[]).is_empty());
+        assert!(check("paid", 5, &[]).is_empty());
+        assert_eq!(check("void", 5, &[]), ["invoice_void invoice_1 0.000000005 0"]);
+        assert_eq!(check("void", 5, &[("invoice_1", 4)]), ["invoice_void invoice_1 0.000000005 0.000000004"]);
+        assert_eq!(check("paid", 5, &[("invoice_1", 5)]), ["invoice_void invoice_1 0 0.000000005"]);
+        assert_eq!(check("paid", 5, &[("invoice_2", 5)]), ["invoice_void invoice_2 0 0.000000005"]);
+    }
+
+    #[test]
+    fn no_more_is_due_than_is_owed() {
+        let credit = |remaining| CreditRow {
+            id: "credit_1".into(),
+            amount: Nano::from_units(10),
+            remaining: Nano::from_units(remaining),
+            expires_at: None,
+        };
+        let check = |each: &[i128], posted, left| {
+            let invoices: Vec<_> = each.iter().map(|due| row("open", 5, *due)).collect();
+            let drift = dues(&invoices, Nano::from_units(posted), &[credit(left)]);
+            words(&drift.into_iter().collect::<Vec<_>>())
+        };
+        assert!(
+            check(&[], 3, 3).is_empty() && check(&[4, 1], -5, 0).is_empty() && check(&[5], -9, 0).is_empty()
+        );
+        assert!(check(&[5], -3, 2).is_empty(), "what is left of a credit whose time is over");
+        assert_eq!(check(&[4, 2], -5, 0), ["invoices_due invoices 0.000000005 or less 0.000000006"]);
+        assert_eq!(check(&[1], 3, 3), ["invoices_due invoices 0 or less 0.000000001"]);
     }
 
     #[test]

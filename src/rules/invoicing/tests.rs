@@ -134,18 +134,18 @@ fn a_bill_out_of_bounds_is_none() {
 
 #[test]
 fn due_is_this_month_s_part_of_the_debt() {
-    let due = |owed, later, before, amount| {
+    let due = |owed, later, before| {
         let nano = Nano::from_units;
-        due(nano(owed), nano(later), nano(before), nano(amount)).units()
+        due(nano(owed), nano(later), nano(before)).units()
     };
-    assert_eq!(due(0, 0, 0, 10), 0);
-    assert_eq!(due(4, 0, 0, 10), 4);
-    assert_eq!(due(13, 3, 0, 10), 10);
-    assert_eq!(due(3, 3, 0, 10), 0, "the debt is the next month's");
-    assert_eq!(due(25, 3, 12, 10), 10);
-    assert_eq!(due(20, 3, 12, 10), 5);
-    assert_eq!(due(5, -3, 0, 10), 5);
-    assert_eq!(due(5, 0, 0, -2), 0);
+    assert_eq!(due(0, 0, 0), 0);
+    assert_eq!(due(4, 0, 0), 4);
+    assert_eq!(due(13, 3, 0), 10);
+    assert_eq!(due(3, 3, 0), 0, "the debt is the next month's");
+    assert_eq!(due(2, 3, 0), 0, "and a part of that was paid");
+    assert_eq!(due(25, 3, 12), 10);
+    assert_eq!(due(20, 3, 12), 5);
+    assert_eq!(due(5, -3, 0), 5);
 }
 
 #[test]

@@ -227,7 +227,7 @@ impl Books {
         let nano = charged - discount;
         let older: i128 = self.bills.iter().map(|bill| bill.due).sum();
         let later = self.posted_usage(|other| other > month).max(0);
-        let due = (self.owed() - later - older).clamp(0, nano.max(0));
+        let due = (self.owed() - later - older).max(0);
         self.bills.push(Bill { month, nano, due });
     }
 
