@@ -1,4 +1,4 @@
-//! An invoice as a page to be printed: HTML for A4, without a script, and with nothing to load.
+//! An invoice as a page to be printed: HTML for any paper, without a script, and with nothing to load.
 //!
 //! Only this file writes it. Every text goes through [`escape`], and figures are written by [`currencies::format`].
 
@@ -147,15 +147,25 @@ impl Sheet<'_> {
             body.push_str("</tbody>\n");
         }
         format!(
-            "<table>\n<thead><tr><th scope=\"col\">Description</th><th scope=\"col\">Quantity</th>\
-             <th scope=\"col\">Unit price ({currency})</th><th scope=\"col\">Amount ({currency})</th></tr></thead>\n{body}</table>\n"
+            "<table>\n<thead><tr class=\"running\"><td colspan=\"4\">Invoice {}</td></tr>\n\
+             <tr><th scope=\"col\">Description</th><th scope=\"col\">Quantity</th>\
+             <th scope=\"col\">Unit price ({currency})</th><th scope=\"col\">Amount ({currency})</th></tr></thead>\n{body}</table>\n",
+            invoice.number
         )
     }
 
     /// A figure whose point stands below those of the others: what it lacks in digits is left free behind it.
     fn cell(&self, amount: Pico, width: usize) -> String {
-        let missing = width.saturating_sub(self.decimals(amount));
-        format!("<td class=\"pad{missing}\">{}</td>", self.figure(amount))
+        let decimals = self.decimals(amount);
+        let missing = width.saturating_sub(decimals);
+        match (decimals, missing) {
+            // It lacks the point, too.
+            (0, 1..) => format!(
+                "<td class=\"pad{missing}\"><span class=\"whole\">{}</span></td>",
+                self.figure(amount)
+            ),
+            _ => format!("<td class=\"pad{missing}\">{}</td>", self.figure(amount)),
+        }
     }
 
     fn figure(&self, amount: Pico) -> String {
@@ -184,19 +194,34 @@ impl Sheet<'_> {
         }
         rows.push(("Total", nano(invoice.amount), "total"));
         if invoice.status != Status::Void {
-            let paid = Nano::from_units(invoice.amount.units() - invoice.due.units());
-            rows.push(("Paid", nano(paid), ""));
+            let paid = invoice.amount.units() - invoice.due.units();
+            // What corrections gave back was credited when they came, not with this invoice.
+            let name = if paid < 0 { "Credited before" } else { "Paid" };
+            rows.push((name, nano(Nano::from_units(paid.abs())), ""));
         }
         rows.push(("Amount due", nano(invoice.due), "total"));
         let currency = escape(&invoice.currency);
         let rows = rows.iter().map(|(name, amount, class)| {
             format!("<div class=\"{class}\"><dt>{name}</dt><dd>{amount} {currency}</dd></div>\n")
         });
-        let note = match invoice.status {
-            Status::Void => "<p class=\"note\">This invoice was taken back. Nothing is to be paid.</p>\n",
-            _ => "",
-        };
-        format!("<dl class=\"sums\">\n{}</dl>\n{note}", rows.collect::<String>())
+        format!("<dl class=\"sums\">\n{}</dl>\n{}", rows.collect::<String>(), self.note())
+    }
+
+    /// What a payer has to know besides.
+    fn note(&self) -> String {
+        let Invoice { due, currency, status, .. } = self.invoice;
+        if *status == Status::Void {
+            return "<p class=\"note\">This invoice was taken back. Nothing is to be paid.</p>\n".to_owned();
+        }
+        if currencies::is_payable(*due, currency) {
+            return String::new();
+        }
+        let payable = currencies::payable(*due, currency).to_pico().unwrap_or_default();
+        format!(
+            "<p class=\"note\">Please pay {} {}: what is more than the amount due stays in your balance.</p>\n",
+            self.figure(payable),
+            escape(currency)
+        )
     }
 }
 

@@ -84,3 +84,49 @@ fn the_policy_knows_the_style_and_nothing_else() {
         assert!(!html.contains(forbidden), "{forbidden}");
     }
 }
+
+#[test]
+fn what_can_t_be_paid_to_the_last_digit_is_said_otherwise() {
+    let page = |currency: &str, status, amount, due| {
+        let invoice = Invoice { currency: currency.into(), ..invoice(status, amount, due) };
+        Sheet { issuer_name: None, issuer_address: None, invoice: &invoice, items: &[] }.html()
+    };
+    let html = page("USD", Status::Open, 7_257_404_000, 7_257_404_000);
+    assert!(html.contains("<dt>Amount due</dt><dd>7.257404 USD</dd>"), "{html}");
+    assert!(
+        html.contains("Please pay 7.26 USD: what is more than the amount due stays in your balance."),
+        "{html}"
+    );
+    assert!(page("JPY", Status::Open, 1_000_000_001, 1).contains("Please pay 1 JPY:"));
+    for (currency, status, due) in
+        [("USD", Status::Open, 7_250_000_000), ("KWD", Status::Open, 7_257_000_000), ("USD", Status::Paid, 0)]
+    {
+        assert!(!page(currency, status, 7_257_404_000, due).contains("Please pay"), "{currency} {due}");
+    }
+}
+
+#[test]
+fn what_was_credited_before_isn_t_paid() {
+    let sums = |amount, due| {
+        let status = if due == 0 { Status::Paid } else { Status::Open };
+        let invoice = invoice(status, amount, due);
+        let html = Sheet { issuer_name: None, issuer_address: None, invoice: &invoice, items: &[] }.html();
+        html.split("<dl class=\"sums\">").nth(1).unwrap().split("</dl>").next().unwrap().to_owned()
+    };
+    // An older invoice was lowered by 1 already, which this one has as a line; so 3 are due of it.
+    let more = sums(2_000_000_000, 3_000_000_000);
+    assert!(more.contains("<dt>Credited before</dt><dd>1.00 USD</dd>") && !more.contains(">Paid<"), "{more}");
+    let less = sums(-1_800_000_000, 0);
+    assert!(less.contains("<dt>Total</dt><dd>-1.80 USD</dd>"), "{less}");
+    assert!(less.contains("<dt>Credited before</dt><dd>1.80 USD</dd>"), "{less}");
+    assert!(sums(0, 0).contains("<dt>Paid</dt><dd>0.00 USD</dd>"));
+}
+
+#[test]
+fn points_stand_below_each_other_without_a_minor_unit_too() {
+    let items = [item(ItemKind::Usage, 1_000, "1"), item(ItemKind::Usage, 1, "0.25")];
+    let invoice = Invoice { currency: "JPY".into(), ..invoice(Status::Paid, 1_000_250_000_000, 0) };
+    let html = Sheet { issuer_name: None, issuer_address: None, invoice: &invoice, items: &items }.html();
+    let whole = "<td class=\"pad2\"><span class=\"whole\">1</span></td><td class=\"pad2\"><span class=\"whole\">1,000</span></td>";
+    assert!(html.contains(whole) && html.contains("<td class=\"pad0\">0.25</td>"), "{html}");
+}

@@ -63,6 +63,13 @@ pub fn smallest_payment(code: &str) -> Nano {
     Nano::from_units(10_i128.pow(9_u32.saturating_sub(digits)))
 }
 
+/// The least that can be paid in this currency and covers an amount.
+pub fn payable(amount: Nano, code: &str) -> Nano {
+    let step = smallest_payment(code).units();
+    let short = amount.units().rem_euclid(step);
+    Nano::from_units(if short == 0 { amount.units() } else { amount.units() - short + step })
+}
+
 /// An amount for people: thousands apart, and at least the digits of the minor unit; finer ones stay, because they count.
 pub fn format(amount: Pico, code: &str) -> String {
     let digits = usize::try_from(minor_digits(code).unwrap_or(USUAL_DIGITS)).unwrap_or(2);
@@ -134,6 +141,13 @@ mod tests {
         assert!(payable("0.001", "KWD") && !payable("0.0001", "KWD"));
         assert_eq!(smallest_payment("USD").to_string(), "0.01");
         assert_eq!(smallest_payment("JPY").to_string(), "1");
+        let covered = |text, code| super::payable(Nano::parse(text).unwrap(), code).to_string();
+        assert_eq!(
+            (covered("25.01", "USD"), covered("25.010000001", "USD")),
+            ("25.01".into(), "25.02".into())
+        );
+        assert_eq!((covered("0.000000001", "JPY"), covered("0.0009", "KWD")), ("1".into(), "0.001".into()));
+        assert_eq!((covered("0", "USD"), covered("-0.001", "USD")), ("0".into(), "0".into()));
     }
 
     #[test]
