@@ -1,8 +1,12 @@
 //! Months, invoices, credits: from what was used to what is on paper.
 
 mod books;
+mod by_hand;
 mod commands;
+mod edges;
+mod endings;
 mod golden;
+mod golden_edges;
 mod history;
 mod jobs;
 mod reading;

@@ -2,17 +2,18 @@
 
 use std::fmt::Write;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollkeeper::access::Trail;
 use tollkeeper::clock::{Day, Time};
 use tollkeeper::ids::{InvoiceId, OrganizationId};
 use tollkeeper::jobs::billing::credits::{self, Added, NewCredit};
 use tollkeeper::jobs::billing::{Refusal, closing, settling};
 use tollkeeper::money::Nano;
+use tollkeeper::rules::books::Source;
 use tollkeeper::store;
 use tollkeeper::store::invoices::Invoice;
 
-use crate::support::billed::{self, Usage};
+use crate::support::billed;
 use crate::support::world::{Place, Somebody, World, on_each_database_with};
 
 /// An organization with two keys, and what happened to it.
@@ -22,6 +23,8 @@ pub struct Books<'a> {
     pub place: Place,
     pub keys: [String; 2],
     pub story: String,
+    /// What was reported, in this order; the first is event 1.
+    events: Vec<Value>,
 }
 
 /// The catalog of these tests.
@@ -29,7 +32,13 @@ pub const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/it/billing/
 
 /// Runs a test on each database with the catalog of these tests; the organization is made at this time.
 pub fn on_each(start: &str, test: impl AsyncFn(&mut Books)) {
-    on_each_database_with(&[CATALOG], async |world| {
+    on_each_with("USD", start, test);
+}
+
+/// The same in another currency. In the end the service's own audit has to agree, too.
+pub fn on_each_with(currency: &str, start: &str, test: impl AsyncFn(&mut Books)) {
+    let settings = [CATALOG, ("TOLLKEEPER_BILLING__CURRENCY", currency)];
+    on_each_database_with(&settings, async |world| {
         let mut books = Books::open(&world, start).await;
         test(&mut books).await;
         billed::check(&world, &books.place.organization).await;
@@ -46,7 +55,7 @@ impl<'a> Books<'a> {
             keys.push(world.key(&ada, &place, &json!({ "name": name })).await.0);
         }
         let keys = [keys.remove(0), keys.remove(0)];
-        Self { world, ada, place, keys, story: String::new() }
+        Self { world, ada, place, keys, story: String::new(), events: Vec::new() }
     }
 
     pub fn organization_id(&self) -> OrganizationId {
@@ -71,10 +80,57 @@ impl<'a> Books<'a> {
 
     /// Something was used on a day, by one of the keys.
     pub async fn used_on(&mut self, day: Day, key: usize, model: &str, prompt: i64, completion: i64) {
-        let (world, place, key) = (self.world, self.place.clone(), self.keys[key].clone());
-        billed::charge(world, Usage { place: &place, key: &key, model, day, prompt, completion }).await;
-        let when = if day == world.clock.now().day() { String::new() } else { format!(" on {day}") };
+        let now = self.world.clock.now();
+        let (time, when) =
+            if day == now.day() { (now, String::new()) } else { (day.start(), format!(" on {day}")) };
+        self.reported(&time.to_string(), key, model, [prompt, completion]).await;
         self.tell(&format!("{model} is used{when}: {prompt} + {completion} tokens"));
+    }
+
+    /// Something was used at an instant.
+    pub async fn used_at(&mut self, time: &str, model: &str, prompt: i64, completion: i64) {
+        self.reported(time, 0, model, [prompt, completion]).await;
+        self.tell(&format!("{model} is used at {time}: {prompt} + {completion} tokens"));
+    }
+
+    /// So many tokens of an event are taken back.
+    pub async fn corrects(&mut self, number: usize, prompt: i64, completion: i64) {
+        let mut event = self.events[number - 1].clone();
+        event["corrects"] = event["id"].clone();
+        event["time"] = json!(self.world.clock.now().to_string());
+        event["prompt_tokens"] = json!(-prompt);
+        event["completion_tokens"] = json!(-completion);
+        self.report(event).await;
+        self.tell(&format!("event {number} is corrected: {prompt} + {completion} tokens fewer"));
+    }
+
+    /// How many tokens of an event are left to be taken back; none of those that take back.
+    pub fn left_of(&self, number: usize) -> Option<[i64; 2]> {
+        let event = &self.events[number - 1];
+        let of =
+            |event: &Value| ["prompt_tokens", "completion_tokens"].map(|name| event[name].as_i64().unwrap());
+        let corrections = self.events.iter().filter(|other| other["corrects"] == event["id"]).map(of);
+        let left = corrections.fold(of(event), |left, taken| [left[0] + taken[0], left[1] + taken[1]]);
+        (event["corrects"].is_null() && left != [0, 0]).then_some(left)
+    }
+
+    /// How many events there are.
+    pub fn event_count(&self) -> usize {
+        self.events.len()
+    }
+
+    async fn reported(&mut self, time: &str, key: usize, model: &str, tokens: [i64; 2]) {
+        let kind = if model.starts_with("embed") { "embeddings" } else { "chat" };
+        let event = json!({"source": "tests", "time": time, "api_key_id": self.keys[key], "model": model,
+            "kind": kind, "prompt_tokens": tokens[0], "completion_tokens": tokens[1]});
+        self.report(event).await;
+    }
+
+    async fn report(&mut self, mut event: Value) {
+        event["id"] = json!(format!("e{}", self.events.len() + 1));
+        let answer = self.world.ask("/service/v1/usage", &json!({ "events": [event] })).bare().await;
+        assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
+        self.events.push(event);
     }
 
     pub fn new_credit(&self, amount: &str, reference: &str) -> NewCredit {
@@ -156,7 +212,11 @@ impl<'a> Books<'a> {
         credits.sort_by(tollkeeper::rules::books::in_order_of_use);
         let credits: Vec<_> = credits
             .iter()
-            .map(|c| format!("{} `{}` {} of {}", c.source.as_str(), c.reference, c.remaining, c.amount))
+            .map(|c| {
+                // What a correction's reference goes on with is a hash.
+                let reference = if c.source == Source::Correction { "correction" } else { &c.reference };
+                format!("{} `{reference}` {} of {}", c.source.as_str(), c.remaining, c.amount)
+            })
             .collect();
         let credits = if credits.is_empty() { "none".to_owned() } else { credits.join("; ") };
         let open = store::invoices::open(&mut tx, id).await.unwrap();

@@ -34,7 +34,7 @@ fn the_books_hold_whatever_happens() {
 
 async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize) {
     let clock = &books.world.clock;
-    match chance.below(12) {
+    match chance.below(14) {
         0..=3 => {
             let today = clock.now().day();
             let day = today
@@ -59,6 +59,23 @@ async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize) {
         }
         6..=8 => clock.advance_ms(chance.below(20) as i64 * DAY_MS + chance.below(24) as i64 * HOUR_MS),
         9 | 10 => books.schedule().await,
+        11 | 12 => {
+            // An event of an older month as often as one of the open one, a part of it as often as all.
+            let number = 1 + chance.below(books.event_count().max(1));
+            if number > books.event_count() {
+                return;
+            }
+            if let Some([prompt, completion]) = books.left_of(number) {
+                let part = |left: i64, chance: &mut Chance| match chance.below(2) {
+                    0 => left,
+                    _ => chance.below(usize::try_from(left).unwrap() + 1) as i64,
+                };
+                let back = [part(prompt, chance), part(completion, chance)];
+                if back != [0, 0] {
+                    books.corrects(number, back[0], back[1]).await;
+                }
+            }
+        }
         _ => {
             let invoices = books.invoices().await;
             if invoices.is_empty() {

@@ -1,0 +1,150 @@
+//! How a reservation ends, and what is said when there is no money for one.
+
+use http::Method;
+use serde_json::{Value, json};
+use tollkeeper::access::Trail;
+use tollkeeper::audit;
+use tollkeeper::ids::OrganizationId;
+use tollkeeper::jobs::billing::credits;
+use tollkeeper::jobs::reservations::expire_due;
+use tollkeeper::money::Nano;
+
+use super::edges::{Scene, Server, scene};
+use crate::support::books::{assert_books, wallet};
+use crate::support::http::Call;
+use crate::support::world::{START, World, on_each_database, on_each_database_with};
+
+/// svc-1: 10 x 0.000002 + 100 x 0.000006.
+const CALL_NANO: i64 = 620_000;
+
+impl Scene {
+    async fn reserve(&self, world: &World) -> Value {
+        let body = json!({"credential": self.key, "operation": "chat", "model": "svc-1", "max_tokens": 100,
+            "estimated_prompt_tokens": 10});
+        let decision = world.ask("/service/v1/authorize", &body).bare().await;
+        assert_eq!(decision["allowed"], true, "{decision}");
+        decision["reservation"]["id"].clone()
+    }
+}
+
+#[test]
+fn only_an_event_that_counts_ends_a_reservation_and_only_once() {
+    on_each_database(async |world| {
+        let scene = scene(&world).await;
+        let (organization, here) = (&scene.place.organization, Server::of(&world));
+        let first = scene.reserve(&world).await;
+        let with = |id: &str, more: &[(&str, Value)]| {
+            let more = [more, &[("reservation_id", first.clone())]].concat();
+            scene.event(id, START, &more)
+        };
+        let refused = [
+            (with("a", &[("model", json!("nobody"))]), "unknown_model"),
+            (with("a", &[("kind", json!("embeddings"))]), "wrong_kind"),
+            (with("a", &[("time", json!("2026-03-10T12:05:00.001Z"))]), "event_in_future"),
+            (with("a", &[("corrects", json!("x")), ("prompt_tokens", json!(-1))]), "unknown_event"),
+            (with("a", &[("prompt_tokens", json!(-1))]), "invalid_event"),
+        ];
+        for (event, code) in refused {
+            assert_eq!(scene.report(&here, &event).await, code);
+            assert_eq!(wallet(&world, organization).await, (0, CALL_NANO), "{code}: the call goes on");
+        }
+        // A repetition and a contradiction end nothing either.
+        let plain = scene.event("p", START, &[]);
+        assert_eq!(scene.report(&here, &plain).await, "accepted");
+        assert_eq!(scene.report(&here, &with("p", &[])).await, "event_conflict");
+        assert_eq!(scene.report(&here, &plain).await, "duplicate");
+        assert_eq!(wallet(&world, organization).await, (-2_000, CALL_NANO));
+        // Two events name one reservation: both count, the first one ends it.
+        let second = scene.reserve(&world).await;
+        assert_eq!(scene.report(&here, &with("b", &[])).await, "accepted");
+        assert_eq!(scene.report(&here, &with("c", &[])).await, "accepted");
+        assert_eq!(wallet(&world, organization).await, (-6_000, CALL_NANO), "the other call's stays");
+        // Two in one batch, and a release and an extension of what is ended.
+        let both = json!({"events": [
+            scene.event("d", START, &[("reservation_id", second.clone())]),
+            scene.event("e", START, &[("reservation_id", second.clone())]),
+        ]});
+        let results = world.ask("/service/v1/usage", &both).bare().await;
+        assert!(results["results"].as_array().unwrap().iter().all(|result| result["status"] == "accepted"));
+        assert_eq!(wallet(&world, organization).await, (-10_000, 0));
+        for (method, end) in [(Method::DELETE, ""), (Method::POST, "/extend")] {
+            let path = format!("/service/v1/reservations/{}{end}", second.as_str().unwrap());
+            let call = Call::new(&world.service, method, &path).bearer(world.app.service_token.expose());
+            assert_eq!(call.refused().await, (404, "reservation_not_found".to_owned()));
+        }
+        assert_books(&world).await;
+    });
+}
+
+#[test]
+fn a_reservation_outlives_what_it_was_made_for() {
+    on_each_database(async |world| {
+        let scene = scene(&world).await;
+        let (organization, here) = (&scene.place.organization, Server::of(&world));
+        let mut reservations = Vec::new();
+        for _ in 0..4 {
+            reservations.push(scene.reserve(&world).await);
+        }
+        let [by_key, by_project, by_organization, nobody_s] = &reservations[..] else { unreachable!() };
+        let capture = |id: &str, reservation: &Value| {
+            scene.event(id, START, &[("reservation_id", reservation.clone()), ("prompt_tokens", json!(0))])
+        };
+        let paths = [
+            format!("{}/api-keys/{}", scene.place.project_path(), scene.key_id),
+            scene.place.project_path(),
+            scene.place.organization_path(),
+        ];
+        for (number, (path, reservation)) in
+            paths.iter().zip([by_key, by_project, by_organization]).enumerate()
+        {
+            world.call(Method::DELETE, path).bearer(&scene.owner).data().await;
+            let event = capture(&format!("e{number}"), reservation);
+            assert_eq!(scene.report(&here, &event).await, "accepted", "{path}");
+            let left = 3 - i64::try_from(number).unwrap();
+            assert_eq!(wallet(&world, organization).await, (0, left * CALL_NANO), "{path}");
+        }
+        world.clock.advance_ms(600_000);
+        assert_eq!(expire_due(&world.app).await.unwrap(), 1);
+        assert_eq!(wallet(&world, organization).await, (0, 0));
+        // What was used counts all the same.
+        let late = scene.event("late", START, &[("reservation_id", nobody_s.clone())]);
+        assert_eq!(scene.report(&here, &late).await, "accepted");
+        assert_eq!(wallet(&world, organization).await, (-2_000, 0));
+        assert_books(&world).await;
+        assert!(audit::check(&world.app, None).await.unwrap().is_clean());
+    });
+}
+
+#[test]
+fn what_ran_out_is_named_whatever_it_was() {
+    on_each_database_with(&[("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0")], async |world| {
+        let scene = scene(&world).await;
+        let refusal = async || {
+            let body = json!({"credential": scene.key, "operation": "chat", "model": "svc-1", "max_tokens": 100,
+                "estimated_prompt_tokens": 10});
+            let no = world.ask("/service/v1/authorize", &body).bare().await;
+            assert_eq!((&no["status"], &no["code"]), (&json!(429), &json!("insufficient_quota")), "{no}");
+            no["message"].as_str().unwrap().to_owned()
+        };
+        // Nothing was ever paid.
+        let message = refusal().await;
+        for part in ["0.00062 USD", "0 USD available"] {
+            assert!(message.contains(part), "{message}");
+        }
+        // All that was paid is set aside by other calls.
+        let organization = OrganizationId::parse(&scene.place.organization).unwrap();
+        let new = credits::NewCredit {
+            organization_id: organization,
+            amount: Nano::parse("0.01").unwrap(),
+            reference: "payment 1".to_owned(),
+            is_grant: false,
+            expires_at: None,
+        };
+        credits::add(&world.app, &new, &Trail::operator()).await.unwrap();
+        let body = json!({"credential": scene.key, "operation": "chat", "model": "svc-1", "max_tokens": 1_600,
+            "estimated_prompt_tokens": 0});
+        assert_eq!(world.ask("/service/v1/authorize", &body).bare().await["allowed"], true);
+        let message = refusal().await;
+        assert!(message.contains("0.0004 USD available"), "{message}");
+    });
+}
