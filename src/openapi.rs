@@ -1,5 +1,6 @@
 //! The OpenAPI 3.1 document, made from the routes and the types: there is no copy of it to keep.
 
+use http::Method;
 use schemars::generate::{Contract, SchemaSettings};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
@@ -87,7 +88,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = path_parameters(route.path).map(path_parameter).collect();
     parameters.extend(input.query.iter().flat_map(query_parameters));
     let mut operation = json!({
-        "operationId": route.handler.replace("::", "."),
+        "operationId": words(route).join("_"),
         "summary": summary(route),
         "description": format!("Access: {}.", route.access.text),
         "tags": [tag(route)],
@@ -97,9 +98,12 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     });
     let bodies = [("application/json", input.body), (input::FORM, input.form)];
     for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
-        let content = json!({content_type: {"schema": body.to_value(), "example": example(&body)}});
+        let schema = body_schema(&body);
+        let content = json!({content_type: {"example": example_of(&schema), "schema": schema}});
+        // No body reads like an empty object.
+        let required = body.properties.iter().any(|(_, _, required)| *required);
         if let Some(operation) = operation.as_object_mut() {
-            operation.insert("requestBody".into(), json!({"required": true, "content": content}));
+            operation.insert("requestBody".into(), json!({"required": required, "content": content}));
         }
     }
     if let (Some(operation), true) = (operation.as_object_mut(), route.listener == Listener::Service) {
@@ -109,14 +113,17 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     operation
 }
 
-/// `api::organizations::projects::create` is told as "Create organizations projects".
+/// The handler's path as words: a file that is called like its one function says it once.
+fn words(route: &Route) -> Vec<&'static str> {
+    let mut words: Vec<_> = route.handler.split("::").filter(|word| *word != "api").collect();
+    words.dedup();
+    words
+}
+
+/// `api::organizations::projects::create` is told as "Create (organizations / projects)".
 fn summary(route: &Route) -> String {
-    let words: Vec<_> = route.handler.split("::").filter(|word| !matches!(*word, "api")).collect();
-    let verb = words.last().copied().unwrap_or_default();
-    let mut nouns: Vec<_> =
-        words.iter().take(words.len().saturating_sub(1)).map(|word| word.replace('_', " ")).collect();
-    nouns.dedup();
-    let mut verb = verb.replace('_', " ");
+    let mut nouns: Vec<_> = words(route).iter().map(|word| word.replace('_', " ")).collect();
+    let mut verb = nouns.pop().unwrap_or_default();
     if let Some(first) = verb.get_mut(0..1) {
         first.make_ascii_uppercase();
     }
@@ -124,8 +131,7 @@ fn summary(route: &Route) -> String {
 }
 
 fn tag(route: &Route) -> String {
-    let words = route.handler.trim_start_matches("api::").split("::");
-    words.take(1).map(|word| word.replace('_', " ")).collect()
+    words(route).first().copied().unwrap_or_default().replace('_', " ")
 }
 
 /// The names of the parameters in a path.
@@ -148,32 +154,59 @@ fn path_parameter(name: &str) -> Value {
 }
 
 fn query_parameters(schema: &ObjectSchema) -> Vec<Value> {
-    let parameters = schema.properties.iter();
-    parameters
-        .map(|(name, schema, required)| json!({"name": name, "in": "query", "required": required, "schema": schema}))
-        .collect()
+    let parameters = schema.properties.iter().map(|(name, schema, required)| {
+        let mut schema = schema.clone();
+        name_example(name, &mut schema);
+        without_null(&mut schema);
+        json!({"name": name, "in": "query", "required": required, "schema": schema})
+    });
+    parameters.collect()
 }
 
-/// An example of a body, put together from the examples of its fields.
-fn example(schema: &ObjectSchema) -> Value {
-    let fields = schema.properties.iter();
-    fields
-        .map(|(name, schema, _)| ((*name).to_owned(), example_of(name, schema)))
-        .collect::<Map<_, _>>()
-        .into()
+fn body_schema(body: &ObjectSchema) -> Value {
+    let mut schema = body.to_value();
+    name_examples(&mut schema);
+    schema
 }
 
-fn example_of(name: &str, schema: &Value) -> Value {
-    if let Some(example) = text_example(name).filter(|_| schema.pointer("/examples/0") == Some(&json!("…")))
+/// Puts in the examples of texts that have none of their own.
+fn name_examples(schema: &mut Value) {
+    for (name, property) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
     {
-        return example.into();
+        name_examples(property);
+        name_example(name, property);
     }
+}
+
+fn name_example(name: &str, schema: &mut Value) {
+    if schema.pointer("/examples/0") == Some(&json!("…"))
+        && let (Some(example), Some(schema)) = (text_example(name), schema.as_object_mut())
+    {
+        schema.insert("examples".into(), json!([example]));
+    }
+}
+
+/// A query has no null: what isn't wanted is left out.
+fn without_null(schema: &mut Value) {
+    let is_null = |word: &Value| word.is_null() || *word == "null";
+    if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        words.retain(|word| !is_null(word));
+    }
+    if let Some(kinds) = schema.get_mut("type").filter(|kind| kind.is_array()) {
+        let mut left = kinds.as_array_mut().map(std::mem::take).unwrap_or_default();
+        left.retain(|kind| !is_null(kind));
+        *kinds = if left.len() == 1 { left.remove(0) } else { json!(left) };
+    }
+}
+
+/// An example of a value, put together from the examples of its fields.
+fn example_of(schema: &Value) -> Value {
     if let Some(example) = schema.pointer("/examples/0") {
         return example.clone();
     }
     match schema.get("properties").and_then(Value::as_object) {
         Some(fields) => {
-            let fields = fields.iter().map(|(name, schema)| (name.clone(), example_of(name, schema)));
+            let fields = fields.iter().map(|(name, schema)| (name.clone(), example_of(schema)));
             fields.collect::<Map<_, _>>().into()
         }
         None => Value::Null,
@@ -186,6 +219,9 @@ fn text_example(name: &str) -> Option<&'static str> {
         "credential" => Some("tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe"),
         "email" => Some("ada@example.com"),
         "model" => Some("svc-1"),
+        "organization_id" => Some("org_01kfz3v9xee8tb2m6h0q5w7r4n"),
+        "project_id" => Some("proj_01kfz3v9xee8tb2m6h0q5w7r4n"),
+        "search" => Some("ada"),
         "password" | "password_confirmation" | "current_password" => Some("Correct-Horse-7-Staple"),
         "new_password" | "new_password_confirmation" => Some("Violet-Kettle-Orbit-9"),
         "token" => Some("VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc"),
@@ -201,6 +237,9 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
         (route.other_content_type, success.get_mut("content").and_then(Value::as_object_mut))
     {
         content.insert(kind.to_owned(), json!({"schema": {"type": "string"}}));
+    }
+    if let (Some(links), Some(success)) = (links(route), success.as_object_mut()) {
+        success.insert("links".into(), links);
     }
     responses.insert("200".into(), success);
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
@@ -222,6 +261,29 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
         responses.insert(status.to_string(), response(&description, content_type, schema.clone()));
     }
     responses.into()
+}
+
+/// What was made by a POST is found below its list, under its id.
+fn links(route: &Route) -> Option<Value> {
+    if route.method != Method::POST || route.error_shape() == ErrorShape::Page {
+        return None;
+    }
+    let below = format!("{}/{{", route.path);
+    let link = |other: Route| {
+        let (id, _) = other.path.strip_prefix(&below)?.split_once('}')?;
+        let parameters = path_parameters(other.path).map(|name| {
+            let from = if name == id { "$response.body#/data/id" } else { "" };
+            let known = path_parameters(route.path).any(|known| known == name);
+            let from = if known { format!("$request.path.{name}") } else { from.to_owned() };
+            (!from.is_empty()).then(|| (name.to_owned(), Value::from(from)))
+        });
+        // Nobody knows the id of what lies deeper.
+        let parameters: Map<_, _> = parameters.collect::<Option<_>>()?;
+        let name = words(&other).join("_");
+        Some((name.clone(), json!({"operationId": name, "parameters": parameters})))
+    };
+    let links: Map<_, _> = routes::table().into_iter().filter_map(link).collect();
+    (!links.is_empty()).then(|| links.into())
 }
 
 /// Which failures an operation can have follows from its access, its path and what it takes.

@@ -197,7 +197,11 @@ impl<'a> Fields<'a> {
 
     /// An object inside this one; absent or null reads like `{}`.
     pub fn object<T: Record>(&mut self, name: &'static str) -> Option<T> {
-        self.note(name, || describe::<T>().to_value(), false);
+        self.object_as(name, || nullable(describe::<T>().to_value()))
+    }
+
+    fn object_as<T: Record>(&mut self, name: &'static str, schema: impl FnOnce() -> Value) -> Option<T> {
+        self.note(name, schema, false);
         let path = self.path(name);
         let entries = match self.take(name) {
             None | Some((Json::Null, _)) => Vec::new(),
@@ -235,7 +239,7 @@ impl<'a> Fields<'a> {
     /// An object of a merge patch that can't be emptied as a whole: absent reads like `{}`, null is refused.
     pub fn change_object<T: Record>(&mut self, name: &'static str) -> Option<T> {
         let null = self.is_null(name);
-        let value = self.object(name);
+        let value = self.object_as(name, || describe::<T>().to_value());
         if null { self.refuse_null(name) } else { value }
     }
 

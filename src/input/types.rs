@@ -250,7 +250,7 @@ impl Field for DateBound {
         }
     }
     fn schema() -> Value {
-        json!({"type": "string", "examples": ["2026-01-01"]})
+        json!({"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}], "examples": ["2026-01-01"]})
     }
 }
 

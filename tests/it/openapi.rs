@@ -1,5 +1,7 @@
 //! The OpenAPI document against the routes, against itself, and against what the server really takes and sends.
 
+mod schemathesis;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
@@ -102,6 +104,8 @@ fn every_operation_is_whole() {
         let operation = operation(&document, &route);
         let id = operation["operationId"].as_str().unwrap();
         assert!(ids.insert(id.to_owned()), "{id} is there twice");
+        let is_word = id.chars().all(|char| char.is_ascii_lowercase() || char == '_');
+        assert!(is_word, "{id} makes no good name of a function");
         for text in ["summary", "description"] {
             assert!(operation[text].as_str().is_some_and(|text| text.len() > 3), "{id} without {text}");
         }
@@ -127,8 +131,11 @@ fn every_operation_is_whole() {
         let mut due = vec![200, 500, 503];
         due.extend(route.access.scheme.iter().flat_map(|_| [401, 403]));
         due.extend(named.first().map(|_| 404));
-        if operation.get("requestBody").is_some() {
+        if let Some(body) = operation.get("requestBody") {
             due.extend([400, 413]);
+            // Without a body only that is missing which must be there.
+            let schema = &body["content"]["application/json"]["schema"];
+            assert_eq!(body["required"], schema.get("required").is_some(), "{id}");
         }
         if parameters.iter().any(|one| one["in"] == "query") {
             due.push(400);
@@ -153,11 +160,69 @@ fn every_operation_is_whole() {
 }
 
 #[test]
+fn what_is_called_like_its_only_function_is_named_once() {
+    let document = document();
+    let known = [
+        ("/v1/auth/change-password", "post", "auth_change_password", "Change password (auth)"),
+        ("/v1/models/{model_id}", "get", "models_read", "Read (models)"),
+        (
+            "/v1/organizations/{organization_id}/members/{member_id}",
+            "put",
+            "organizations_members_update",
+            "Update (organizations / members)",
+        ),
+        ("/metrics", "get", "service_metrics", "Metrics (service)"),
+    ];
+    for (path, method, id, summary) in known {
+        let operation = &document["paths"][path][method];
+        assert_eq!((&operation["operationId"], &operation["summary"]), (&json!(id), &json!(summary)));
+    }
+}
+
+/// The way from what was made to what can be done with it.
+#[test]
+fn what_is_made_says_where_it_is_found() {
+    let document = document();
+    let ids: BTreeSet<_> = operations(&document)
+        .iter()
+        .map(|(_, _, one)| one["operationId"].as_str().unwrap().to_owned())
+        .collect();
+    let mut made = BTreeMap::new();
+    for (method, path, operation) in operations(&document) {
+        let Some(links) = operation["responses"]["200"].get("links") else { continue };
+        assert_eq!(method, "POST", "{path}");
+        for (name, link) in links.as_object().unwrap() {
+            assert_eq!(link["operationId"], *name);
+            assert!(ids.contains(name), "{name}");
+        }
+        made.insert(path, links);
+    }
+    let paths: Vec<_> = made.keys().map(String::as_str).collect();
+    assert_eq!(
+        paths,
+        [
+            "/v1/organizations",
+            "/v1/organizations/{organization_id}/projects",
+            "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
+            "/v1/organizations/{organization_id}/projects/{project_id}/members",
+        ]
+    );
+    let keys = "/v1/organizations/{organization_id}/projects/{project_id}/api-keys";
+    let parameters = &made[keys]["organizations_projects_api_keys_rotate"]["parameters"];
+    let due = json!({"organization_id": "$request.path.organization_id", "project_id": "$request.path.project_id",
+                     "key_id": "$response.body#/data/id"});
+    assert_eq!(*parameters, due);
+    // Which member, nobody says who makes an organization.
+    assert!(made["/v1/organizations"].get("organizations_members_update").is_none());
+}
+
+#[test]
 fn every_example_is_what_its_schema_says() {
     let document = document();
     let mut count = 0;
     walk(&document, "", &mut |value, place| {
         for example in value.get("examples").and_then(Value::as_array).into_iter().flatten() {
+            assert_ne!(*example, "…", "{place}: whoever sends an example gets an answer");
             count += 1;
             valid(&document, value, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
         }

@@ -1,0 +1,67 @@
+//! Schemathesis: requests made from our own document, good and bad, one by one and in chains, and every one of its checks
+//! on each answer. What is left out, and why, stands in `tests/schemathesis`.
+
+use serde_json::json;
+
+use crate::support::process::Start;
+use crate::support::python::python;
+use crate::support::world::{Folder, PASSWORD};
+
+/// As many examples an operation as leave the suite quick. `TOLLKEEPER_TEST_SCHEMATHESIS=200` makes it that many.
+const EXAMPLES: u32 = 5;
+
+#[test]
+fn schemathesis_finds_nothing() {
+    let Some(mut program) = python("schemathesis", "schemathesis", "Schemathesis against the document")
+    else {
+        return;
+    };
+    let examples = std::env::var("TOLLKEEPER_TEST_SCHEMATHESIS").map_or(EXAMPLES, |n| n.parse().unwrap());
+    let folder = Folder::new();
+    // What a run sends in a minute is more than a person may.
+    let server = Start::new(&folder.0).set("TOLLKEEPER_LIMITS__ENABLED", "false").run();
+    let ada = server.sign_up("ada");
+    let place = server.settle(&ada);
+    let bob = server.sign_up("bob");
+    let me = server.get("/v1/auth/me").bearer(&bob.access_token).data();
+    let bob_id = me["user"]["id"].as_str().unwrap();
+    let member = json!({"user_id": bob_id, "role": "viewer"});
+    let members = format!("{}/members", place.project_path);
+    server.post(&members, &member).bearer(&ada.access_token).data();
+    let ids: Vec<_> = place.project_path.split('/').collect();
+    let call = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 10});
+    let decision = server.ask("/service/v1/authorize", &call).bare();
+    let document = folder.0.join("openapi.json");
+    let text = tollkeeper::openapi::document(&format!("http://{}", server.public)).to_string();
+    std::fs::write(&document, text).unwrap();
+    let setup = json!({
+        "public": server.public.to_string(),
+        "service": server.service.to_string(),
+        "folder": folder.0,
+        "document": document,
+        "examples": examples,
+        "seed": 1,
+        // Ada's password changes on the way.
+        "login": {"email": "bob@example.com", "password": PASSWORD},
+        "accessToken": ada.access_token,
+        "refreshToken": ada.refresh_token,
+        "bearer": ada.access_token,
+        "serviceToken": server.service_token(),
+        "organization_id": ids[3],
+        "project_id": ids[5],
+        "key_id": place.key_id,
+        "member_id": bob_id,
+        "model_id": "svc-1",
+        "invoice_id": "invoice_00000000000000000000000000",
+        "reservation_id": decision["reservation"]["id"],
+    });
+    program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis/run.py")).arg(setup.to_string());
+    if let Some(report) = std::env::var_os("TOLLKEEPER_TEST_SCHEMATHESIS_REPORT") {
+        program.env("TOLLKEEPER_TEST_SCHEMATHESIS_REPORT", report);
+    }
+    // It takes longer than what else is started here, and ends itself when it hangs.
+    let ended = program.output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "nothing found", "{told}");
+    assert!(ended.status.success(), "{told}");
+}
