@@ -5,7 +5,7 @@
 
 mod question;
 
-use question::Authorize;
+pub use question::Authorize;
 
 use super::decision::{Decision, Question, decide};
 use crate::access::ServiceScope;

@@ -61,6 +61,18 @@ impl Batch {
     }
 }
 
+impl Batch {
+    /// What each event is read as, in words: the fuzz targets hold the readers against each other.
+    pub fn in_words(self, app: &App) -> Vec<String> {
+        let events = self.read(app).into_iter();
+        let words = events.map(|(id, event)| match event {
+            Ok(event) => format!("read {id:?} {event:?} {:?}", event.payload_hash()),
+            Err(error) => format!("refused {id:?} {:?}", error.details),
+        });
+        words.collect()
+    }
+}
+
 impl Record for Batch {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let events = fields.required::<EventList>("events");

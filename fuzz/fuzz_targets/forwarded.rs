@@ -1,0 +1,91 @@
+//! Nobody but a trusted proxy moves the client's address: it is the peer's where that isn't one, else the last hop from the
+//! right that isn't one, and nothing that stands left of that or of something unreadable has a say.
+
+#![no_main]
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+use tollkeeper::rules::restrictions::{client_address, forwarded_address, parse_range};
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    peer: IpAddr,
+    headers: Vec<Vec<Hop<'a>>>,
+    /// An address and how many bits of it count.
+    trusted: Vec<(IpAddr, u8)>,
+    /// Left of all, from whoever comes first.
+    invention: &'a str,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Hop<'a> {
+    Text(&'a str),
+    Address(IpAddr),
+    /// With a port, or in brackets.
+    Dressed(IpAddr, u16),
+    /// One of the trusted ones.
+    Trusted(u8),
+}
+
+fuzz_target!(|input: Input| {
+    let trusted: Vec<IpNet> =
+        input.trusted.iter().filter_map(|(address, bits)| range(*address, *bits)).collect();
+    let headers: Vec<String> = input
+        .headers
+        .iter()
+        .map(|hops| hops.iter().map(|hop| text(hop, &input.trusted)).collect::<Vec<_>>().join(","))
+        .collect();
+    let hops = || headers.iter().map(String::as_str);
+    let client = client_address(input.peer, hops(), &trusted);
+    let is_trusted = |address: IpAddr| trusted.iter().any(|range| range.contains(&address));
+    let peer = input.peer.to_canonical();
+    if !is_trusted(peer) {
+        assert_eq!(client, peer);
+        return;
+    }
+    let chain: Vec<&str> = headers.iter().flat_map(|header| header.split(',')).collect();
+    assert_eq!(client, right_most(&chain, &is_trusted).unwrap_or(peer), "{headers:?}");
+    // What somebody sends along stands to the left, and changes nothing once a hop is nobody's we trust.
+    let stopped = chain.iter().any(|hop| read(hop).is_none_or(|address| !is_trusted(address)));
+    if stopped && !chain.is_empty() {
+        let more = std::iter::once(input.invention).chain(hops());
+        assert_eq!(forwarded_address(more, &trusted), forwarded_address(hops(), &trusted), "{headers:?}");
+    }
+});
+
+fn range(address: IpAddr, bits: u8) -> Option<IpNet> {
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    parse_range(&format!("{address}/{}", bits % (most + 1)))
+}
+
+fn text(hop: &Hop, trusted: &[(IpAddr, u8)]) -> String {
+    match hop {
+        Hop::Text(text) => (*text).to_owned(),
+        Hop::Address(address) => format!(" {address}"),
+        Hop::Dressed(IpAddr::V6(address), 0) => format!("[{address}]"),
+        Hop::Dressed(address, port) => std::net::SocketAddr::new(*address, *port).to_string(),
+        Hop::Trusted(index) => trusted
+            .get(usize::from(*index) % trusted.len().max(1))
+            .map_or_else(String::new, |(address, _)| address.to_string()),
+    }
+}
+
+/// The rule of `client_address`, told from the right with its end first.
+fn right_most(chain: &[&str], is_trusted: &impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    let (last, before) = chain.split_last()?;
+    let address = read(last)?;
+    if is_trusted(address) { right_most(before, is_trusted).or(Some(address)) } else { Some(address) }
+}
+
+fn read(hop: &str) -> Option<IpAddr> {
+    let hop = hop.trim_matches([' ', '\t']);
+    let inner = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let address = match inner {
+        Some(inner) => IpAddr::V6(inner.parse().ok()?),
+        None => hop.parse().or_else(|_| hop.parse::<std::net::SocketAddr>().map(|both| both.ip())).ok()?,
+    };
+    Some(address.to_canonical())
+}

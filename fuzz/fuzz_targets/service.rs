@@ -1,0 +1,164 @@
+//! The service listener reads nearly every body in one pass. What that reader takes, the general one reads alike, and what it
+//! leaves is read by the general one; a CloudEvent says the same as the event that is in it.
+
+#![no_main]
+
+use fuzz::WORLD;
+use http::{HeaderMap, HeaderValue, Method, header};
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Value, json};
+use tollkeeper::error::Error;
+use tollkeeper::input::{self, Input};
+use tollkeeper::service::authorize::Authorize;
+use tollkeeper::service::usage::Batch;
+
+#[derive(Arbitrary, Debug)]
+enum Body<'a> {
+    Bytes(&'a [u8]),
+    Object(Vec<Member<'a>>),
+    Events(Vec<Vec<Member<'a>>>),
+}
+
+/// A field by its number in the list of those that mean something, and what stands there.
+#[derive(Arbitrary, Debug)]
+struct Member<'a> {
+    field: u8,
+    value: Word<'a>,
+}
+
+/// What values are put together from.
+#[derive(Arbitrary, Debug)]
+enum Word<'a> {
+    Text(&'a str),
+    /// As JSON, whatever it is.
+    Raw(&'a str),
+    Number(i64),
+    Good,
+    /// The same with its first character written as an escape.
+    Escaped,
+    Null,
+}
+
+/// Names, and what is good there.
+const EVENT: &[(&str, &str)] = &[
+    ("id", "\"e\""),
+    ("source", "\"s\""),
+    ("time", "\"2026-03-09T10:00:00+01:00\""),
+    ("api_key_id", "\"key_01h2xcejqtf2nbrexx3vqjhp41\""),
+    ("model", "\"svc-1\""),
+    ("kind", "\"chat\""),
+    ("prompt_tokens", "12"),
+    ("completion_tokens", "34"),
+    ("reservation_id", "\"res_01h2xcejqtf2nbrexx3vqjhp41\""),
+    ("corrects", "\"call-1\""),
+    ("tokens", "1"),
+];
+const QUESTION: &[(&str, &str)] = &[
+    ("credential", "\"tk_x\""),
+    ("operation", "\"chat\""),
+    ("model", "\"svc-1\""),
+    ("client_address", "\"203.0.113.7\""),
+    ("max_tokens", "10"),
+    ("estimated_prompt_tokens", "10"),
+    ("organization_id", "\"org_x\""),
+    ("project_id", "\"proj_x\""),
+    ("reserve", "false"),
+    ("modell", "\"svc-1\""),
+];
+
+fuzz_target!(|body: Body| {
+    match &body {
+        Body::Bytes(bytes) => {
+            question(bytes);
+            events(bytes);
+        }
+        Body::Object(members) => question(object(members, QUESTION).as_bytes()),
+        Body::Events(list) => {
+            let list: Vec<_> = list.iter().map(|members| object(members, EVENT)).collect();
+            events(format!("{{\"events\":[{}]}}", list.join(",")).as_bytes());
+        }
+    }
+});
+
+/// Every field that must be there is, unless a member says otherwise; so most of them come far.
+fn object(members: &[Member], fields: &[(&str, &str)]) -> String {
+    let due = if fields == QUESTION { 3 } else { 7 };
+    let name = |member: &Member| usize::from(member.field) % fields.len();
+    let rest = (0..due).filter(|field| members.iter().all(|member| name(member) != *field));
+    let rest = rest.map(|field| format!("\"{}\":{}", fields[field].0, fields[field].1));
+    let given = members.iter().map(|member| {
+        let (field, good) = fields[name(member)];
+        let value = match member.value {
+            Word::Text(text) => Value::from(text).to_string(),
+            Word::Raw(text) => text.to_owned(),
+            Word::Number(number) => number.to_string(),
+            Word::Good => good.to_owned(),
+            Word::Escaped => escaped(good),
+            Word::Null => "null".to_owned(),
+        };
+        format!("\"{field}\":{value}")
+    });
+    let members: Vec<_> = rest.chain(given).collect();
+    format!("{{{}}}", members.join(","))
+}
+
+fn escaped(good: &str) -> String {
+    match good.strip_prefix('"').and_then(|rest| Some((rest.chars().next()?, &rest[1..]))) {
+        Some((first, rest)) => format!("\"\\u{:04x}{rest}", u32::from(first)),
+        None => good.to_owned(),
+    }
+}
+
+fn read<T: Input>(bytes: &[u8], kind: &'static str) -> Result<T, Error> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    let mut call = WORLD.call(Method::POST, headers, bytes.to_vec());
+    WORLD.runtime.block_on(T::read(&WORLD.app, &mut call))
+}
+
+/// Two errors say the same.
+fn told(error: &Error) -> String {
+    format!("{error} {:?} {:?}", error.code, error.details)
+}
+
+fn question(bytes: &[u8]) {
+    let quick: Result<Authorize, _> = read(bytes, "application/json");
+    let general: Result<Authorize, _> = input::parse_record(&WORLD.app, bytes);
+    assert_eq!(quick.map_err(|error| told(&error)), general.map_err(|error| told(&error)));
+}
+
+fn events(bytes: &[u8]) {
+    let words = |batch: Result<Batch, Error>| {
+        batch.map(|batch| batch.in_words(&WORLD.app)).map_err(|error| told(&error))
+    };
+    let quick = words(read(bytes, "application/json"));
+    let general = words(input::parse_record(&WORLD.app, bytes));
+    assert_eq!(quick, general);
+    let Ok(general) = general else { return };
+    let body: Value = serde_json::from_slice(bytes).expect("what was read is JSON");
+    let clouds: Vec<_> = body["events"].as_array().expect("a list").iter().map(cloud).collect();
+    let clouds =
+        words(read(Value::from(clouds).to_string().as_bytes(), "application/cloudevents-batch+json"));
+    let clouds = clouds.expect("as many events as before");
+    for (plain, cloud) in general.iter().zip(clouds) {
+        // A refusal names another field: `data.model` for `model`.
+        let is_good = plain.starts_with("read");
+        assert_eq!(is_good, cloud.starts_with("read"), "{plain}\n{cloud}");
+        assert!(!is_good || *plain == cloud, "{plain}\n{cloud}");
+    }
+}
+
+/// The same event as a CloudEvent; what isn't an object stays what it is.
+fn cloud(event: &Value) -> Value {
+    let Some(members) = event.as_object() else { return event.clone() };
+    let mut cloud = json!({"specversion": "1.0", "type": "tollkeeper.usage.v1", "data": {}});
+    for (name, value) in members {
+        if ["id", "source", "time"].contains(&name.as_str()) {
+            cloud[name] = value.clone();
+        } else {
+            cloud["data"][name] = value.clone();
+        }
+    }
+    cloud
+}
