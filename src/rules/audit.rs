@@ -115,3 +115,25 @@ fn shown<const SCALE: u32>(units: Option<i128>) -> String {
         |units| crate::money::Decimal::<SCALE>::from_units(units).to_string(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drift_says_whose_what_and_how_much() {
+        let drift = compare(What::InvoiceDue, "INV-1", 0, 5).unwrap();
+        assert_eq!(drift.to_string(), "all organizations  invoice_due  INV-1: expected 0, found 5");
+        let drift = Drift { organization_id: Some("org_1".to_owned()), ..drift };
+        assert_eq!(drift.to_string(), "org_1  invoice_due  INV-1: expected 0, found 5");
+        assert_eq!(compare(What::InvoiceDue, "INV-1", 5, "5"), None);
+    }
+
+    #[test]
+    fn a_sum_that_no_number_holds_is_told_too() {
+        assert_eq!(
+            (shown::<9>(Some(-1)), shown::<9>(None)),
+            ("-0.000000001".into(), "more than 128 bits".into())
+        );
+    }
+}

@@ -147,6 +147,12 @@ mod tests {
     }
 
     #[test]
+    fn the_words_in_the_database_stay() {
+        let words = Source::ALL.map(Source::as_str);
+        assert_eq!(words, ["grant", "correction", "discount", "void", "purchase", "payment"]);
+    }
+
+    #[test]
     fn the_last_nano_can_be_reserved_and_none_more() {
         let may = |posted, reserved, limit, amount| {
             let nano = Nano::from_units;

@@ -107,6 +107,13 @@ mod tests {
     }
 
     #[test]
+    fn an_invoice_names_the_tokens() {
+        let words =
+            [TokenKind::of_prompt(Kind::Chat), TokenKind::Completion, TokenKind::of_prompt(Kind::Embeddings)];
+        assert_eq!(words.map(TokenKind::words), ["prompt tokens", "completion tokens", "input tokens"]);
+    }
+
+    #[test]
     fn tokens_above_a_threshold_cost_less() {
         // From 100 tokens on a tenth less, from 200 on half.
         let two = tiers(&[(100, 100_000), (200, 500_000)]);

@@ -146,6 +146,7 @@ pub fn check_kind(model: &Model, kind: Kind, completion_tokens: i64) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Catalog;
 
     #[test]
     fn the_edges_of_time_are_exact() {
@@ -155,6 +156,44 @@ mod tests {
         assert_eq!(code(FUTURE_MS + 1), Err("event_in_future"));
         assert_eq!(code(-OLDEST_MS), Ok(()));
         assert_eq!(code(-OLDEST_MS - 1), Err("event_too_old"));
+    }
+
+    #[test]
+    fn only_a_correction_takes_tokens_back() {
+        for (is_correction, prompt, completion, good) in [
+            (false, 1, 2, true),
+            (false, 0, 0, true),
+            (true, -1, -2, true),
+            (true, -1, 0, true),
+            (true, 0, -1, true),
+            (true, 0, 0, false),
+            (true, 1, -2, false),
+            (true, -1, 2, false),
+            (true, 1, 2, false),
+        ] {
+            let found = check_tokens(is_correction, prompt, completion).map_err(|refusal| refusal.code);
+            let due = if good { Ok(()) } else { Err("invalid_correction") };
+            assert_eq!(found, due, "{is_correction} {prompt} {completion}");
+        }
+    }
+
+    #[test]
+    fn a_model_does_what_it_is_for() {
+        let catalog = Catalog::built_in().unwrap();
+        for (model, kind, completion, good) in [
+            ("svc-1", Kind::Chat, 0, true),
+            ("svc-1", Kind::Chat, 1, true),
+            ("svc-1", Kind::Embeddings, 0, false),
+            ("svc-embedding-1", Kind::Embeddings, 0, true),
+            ("svc-embedding-1", Kind::Embeddings, 1, false),
+            ("svc-embedding-1", Kind::Embeddings, -1, false),
+            ("svc-embedding-1", Kind::Chat, 0, false),
+        ] {
+            let found =
+                check_kind(catalog.get(model).unwrap(), kind, completion).map_err(|refusal| refusal.code);
+            let due = if good { Ok(()) } else { Err("wrong_kind") };
+            assert_eq!(found, due, "{model} {kind:?} {completion}");
+        }
     }
 
     #[test]

@@ -156,6 +156,13 @@ mod tests {
     }
 
     #[test]
+    fn what_one_may_not_give_is_beyond_one() {
+        for (role, due) in [(Owner, &[] as &[_]), (Admin, &[Owner]), (Member, &ROLES)] {
+            assert_eq!(beyond(role).collect::<Vec<_>>(), due, "{role:?}");
+        }
+    }
+
+    #[test]
     fn who_may_remove_whom() {
         for role in ROLES {
             for caller in ROLES {

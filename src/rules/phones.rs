@@ -198,6 +198,8 @@ mod tests {
             assert!(problem.message.contains(why), "{text:?}: {}", problem.message);
         }
         assert!(phone(&"+1".repeat(1 << 19)).unwrap_err().message.contains("too long"));
+        let spaced = format!("{:<LONGEST_TEXT$}", "+14155550123");
+        assert!(phone(&spaced).is_ok() && phone(&format!("{spaced} ")).is_err());
         assert!(phone("+1234567").is_ok() && phone("+123456789012345").is_ok());
     }
 

@@ -39,3 +39,40 @@ pub fn check_visibility(visibility: Visibility, allow_public_projects: bool) -> 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_model_takes_the_default_limit() {
+        let catalog = Catalog::built_in().unwrap();
+        for (model, tokens, due) in [
+            (None, None, "ok"),
+            (None, Some(1_000_000_000), "ok"),
+            (Some("svc-1"), None, "ok"),
+            (Some("svc-1"), Some(1), "ok"),
+            (Some("svc-1"), Some(4096), "ok"),
+            (Some("svc-1"), Some(4097), "max_tokens out_of_range"),
+            (Some("svc-9"), None, "model unknown_model"),
+            (Some("svc-9"), Some(4097), "model unknown_model"),
+        ] {
+            let found = check_settings(&catalog, model, tokens);
+            let found =
+                found.map_or_else(|(field, problem)| format!("{field} {}", problem.code), |()| "ok".into());
+            assert_eq!(found, due, "{model:?} {tokens:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_organization_allows_is_public() {
+        for (visibility, allowed, good) in [
+            (Visibility::Public, true, true),
+            (Visibility::Public, false, false),
+            (Visibility::Private, true, true),
+            (Visibility::Private, false, true),
+        ] {
+            assert_eq!(check_visibility(visibility, allowed).is_ok(), good, "{visibility:?} {allowed}");
+        }
+    }
+}

@@ -102,3 +102,84 @@ impl Meter {
 pub fn capacity(per_minute: u32) -> u64 {
     u64::from(per_minute) * REQUEST
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Level, time and rate.
+    fn meter(level: u64, at_ms: i64, per_minute: u32) -> Meter {
+        Meter { level, at_ms, per_minute }
+    }
+
+    #[test]
+    fn a_meter_empties_with_time_and_follows_only_large_steps_back() {
+        for (now_ms, level, at_ms) in [
+            (1_000, 600, 1_000),
+            (1_001, 598, 1_001),
+            (1_299, 2, 1_299),
+            (1_300, 0, 1_300),
+            (9_000, 0, 9_000),
+            (999, 600, 1_000),
+            (0, 600, 1_000),
+            (-1, 600, -1),
+        ] {
+            let mut found = meter(600, 1_000, 2);
+            assert_eq!(found.is_used(now_ms), level > 0, "{now_ms}");
+            found.drain(now_ms);
+            assert_eq!(found, meter(level, at_ms, 2), "{now_ms}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_as_many_requests_as_it_says() {
+        let mut full = Meter::empty(3, 0);
+        let allowed = |remaining, reset_ms| Ok(Allowed { remaining, reset_ms });
+        assert_eq!(full.take(0), allowed(2, 20_000));
+        assert_eq!(full.take(0), allowed(1, 40_000));
+        assert_eq!(full.take(0), allowed(0, 60_000));
+        let refused = RateLimit { limit: 3, retry_after_ms: 20_000, reset_ms: 60_000 };
+        assert_eq!((full.take(0), full.level), (Err(refused), capacity(3)));
+        // The clock of another thread is a moment behind: what it waits for is that much later.
+        assert_eq!(full.take(-7), Err(RateLimit { retry_after_ms: 20_007, reset_ms: 60_007, ..refused }));
+        full.drain(19_999);
+        assert_eq!(full.take(19_999), Err(RateLimit { retry_after_ms: 1, reset_ms: 40_001, ..refused }));
+        full.drain(20_000);
+        assert_eq!(full.take(20_000), allowed(0, 60_000));
+        // A rate that doesn't divide a minute waits for the whole of its last millisecond.
+        let mut odd = Meter::empty(7, 0);
+        assert_eq!(odd.take(0), allowed(6, 8_572));
+        assert_eq!((capacity(7), Meter::empty(0, 0).per_minute), (420_000, 1));
+    }
+
+    #[test]
+    fn a_request_is_given_back_once_and_not_below_nothing() {
+        let mut found = meter(2 * REQUEST, 0, 60);
+        found.give_back(1);
+        assert_eq!(found, meter(REQUEST - 60, 1, 60));
+        found.give_back(1);
+        assert_eq!(found, meter(0, 1, 60));
+    }
+
+    #[test]
+    fn a_changed_limit_keeps_the_used_part_of_the_minute() {
+        for (before, rate, level) in [
+            (6 * REQUEST, 12, 6 * REQUEST),
+            (6 * REQUEST, 24, 12 * REQUEST),
+            (6 * REQUEST, 6, 3 * REQUEST),
+            // In favour of the limit.
+            (7, 11, 7),
+            (12 * REQUEST, 1, REQUEST),
+            (0, 24, 0),
+        ] {
+            let mut found = meter(before, 5, 12);
+            found.set_rate(rate);
+            assert_eq!(found, meter(level, 5, rate), "{before} {rate}");
+        }
+        let mut over = meter(99 * REQUEST, 5, 12);
+        over.set_rate(12);
+        assert_eq!(over, meter(99 * REQUEST, 5, 12), "nothing has changed");
+        over.set_rate(24);
+        assert_eq!(over.level, capacity(24));
+    }
+}

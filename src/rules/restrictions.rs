@@ -252,6 +252,11 @@ mod tests {
     }
 
     #[test]
+    fn a_list_takes_its_entries_and_their_texts() {
+        assert_eq!(list(&["10.0.0.0/8", "::1"]).memory(), 2 * size_of::<AllowedIp>() + 13);
+    }
+
+    #[test]
     fn addresses_match_their_ranges() {
         let cases: [(&[&str], &str, bool); 21] = [
             (&["203.0.113.7"], "203.0.113.7", true),

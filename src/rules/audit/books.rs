@@ -217,6 +217,7 @@ mod tests {
         let check = |rows: &[CreditRow], posted| words(&credits(rows, nano(posted), now));
         assert!(check(&[credit(10, None), credit(3, Some(1))], 13).is_empty());
         assert!(check(&[], 0).is_empty() && check(&[], -5).is_empty());
+        assert!(check(&[credit(0, None)], 0).is_empty(), "it is used up");
         // What ran out, or may have for another clock, is nobody's to use.
         assert!(check(&[credit(3, Some(-1)), credit(4, Some(CLOCKS_DIFFER_MS))], -5).is_empty());
         assert_eq!(

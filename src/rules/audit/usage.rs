@@ -172,6 +172,7 @@ mod tests {
         usage.event(event(sums(0, -5, -1)));
         assert_eq!(usage.finish(day.start()), []);
         assert_eq!((usage.posted()[&day.month()], usage.posted_in_all()), (2, 1));
+        assert_eq!((Usage::default().posted_in_all(), shown_month(1_500_000_000).as_str()), (0, "1.5"));
 
         let off = usage.daily(row(sums(0, 0, 1_000), 2, 0)).unwrap();
         assert_eq!(

@@ -61,6 +61,12 @@ fn lines(bill: &Bill) -> Vec<String> {
 }
 
 #[test]
+fn the_words_in_the_database_stay() {
+    assert_eq!(Status::ALL.map(Status::as_str), ["draft", "open", "paid", "void", "uncollectible"]);
+    assert_eq!(ItemKind::ALL.map(ItemKind::as_str), ["usage", "late_usage", "discount", "rounding"]);
+}
+
+#[test]
 fn a_month_closes_a_day_after_its_end() {
     let last = |text| last_closable(Time::parse(text).unwrap()).to_string();
     assert_eq!(last("2026-02-01T23:59:59.999Z"), "2025-12");

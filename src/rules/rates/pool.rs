@@ -140,3 +140,93 @@ impl Pool {
         self.meter.level = self.meter.level.saturating_add(u64::from(requests) * REQUEST);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At this time, with this level in requests.
+    fn pool(at_ms: i64, level: u64, lent: u32, lent_before: u32) -> Pool {
+        Pool { meter: Meter { level: level * REQUEST, at_ms, per_minute: 60 }, lent, lent_before }
+    }
+
+    #[test]
+    fn a_lease_is_a_twelfth_of_the_limit_and_something() {
+        assert_eq!([0, 1, 12, 13, 60].map(most_of), [1, 1, 1, 2, 5]);
+    }
+
+    #[test]
+    fn only_a_clock_that_was_a_minute_wrong_is_not_waited_for() {
+        for (now_ms, at_ms) in [(40_000, 100_000), (39_999, 39_999), (100_000, 100_000), (100_001, 100_001)] {
+            let mut found = pool(100_000, 0, 0, 0);
+            found.advance(now_ms);
+            assert_eq!(found, pool(at_ms, 0, 0, 0), "{now_ms}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_reports_is_used_when_the_next_term_ends() {
+        assert_eq!([-1, 0, 5_999, 6_000].map(|at_ms| pool(at_ms, 0, 0, 0).term()), [-1, 0, 0, 1]);
+        for (now_ms, due) in [
+            (5_999, pool(5_999, 0, 2, 3)),
+            (6_000, pool(6_000, 3, 0, 2)),
+            (7_000, pool(7_000, 2, 0, 2)),
+            // Six of them have drained meanwhile.
+            (12_000, pool(12_000, 2, 0, 0)),
+            (13_000, pool(13_000, 1, 0, 0)),
+        ] {
+            let mut found = pool(0, 0, 2, 3);
+            found.advance(now_ms);
+            assert_eq!(found, due, "{now_ms}");
+        }
+    }
+
+    #[test]
+    fn a_report_counts_for_its_term_and_the_one_after() {
+        let mut found = pool(30_000, 0, 4, 6);
+        for (term, used, unused, due) in [
+            (5, 1, 2, pool(30_000, 1, 1, 6)),
+            (4, 2, 1, pool(30_000, 3, 1, 3)),
+            (3, 2, 1, pool(30_000, 3, 1, 3)),
+            (6, 2, 1, pool(30_000, 3, 1, 3)),
+            (5, 9, 9, pool(30_000, 4, 0, 3)),
+            (4, 0, 9, pool(30_000, 4, 0, 0)),
+        ] {
+            found.settle(Report { term, used, unused });
+            assert_eq!(found, due, "{term} {used} {unused}");
+        }
+    }
+
+    #[test]
+    fn what_is_lent_fits_but_for_a_flood() {
+        for (level, wanted, call_waits, granted, counted) in [
+            (0, 5, false, 5, 0),
+            (0, 5, true, 5, 1),
+            (0, 1, true, 1, 1),
+            (0, 0, true, 0, 0),
+            (58, 1, true, 1, 1),
+            (59, 1, true, 1, 1),
+            (60, 1, true, 0, 0),
+            // Ahead of time, so the call that waits can't go yet.
+            (60, 2, true, 2, 0),
+            (60, 5, true, 2, 0),
+            (59, 5, true, 3, 1),
+            (62, 5, true, 0, 0),
+        ] {
+            let mut found = pool(0, level, 0, 0);
+            assert_eq!(found.lend(wanted, call_waits), Loan { granted, counted }, "{level} {wanted}");
+            let due = pool(0, level + u64::from(counted), granted - counted, 0);
+            assert_eq!(found, due, "{level} {wanted}");
+            assert_eq!(found.taken(), (level + u64::from(granted)) * REQUEST);
+        }
+    }
+
+    #[test]
+    fn what_was_let_through_without_asking_fills_it_at_most() {
+        for (calls, level) in [(0, 1), (3, 4), (59, 60), (60, 60), (u32::MAX, 60)] {
+            let mut found = pool(0, 1, 0, 0);
+            found.catch_up(calls);
+            assert_eq!(found, pool(0, level, 0, 0), "{calls}");
+        }
+    }
+}
