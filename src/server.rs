@@ -3,6 +3,8 @@
 mod access_line;
 mod connection;
 mod entrance;
+#[cfg(test)]
+mod testing;
 mod tls;
 mod watch;
 

@@ -290,10 +290,6 @@ fn next_request_id(app: &App) -> RequestId {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::path::PathBuf;
-    use std::sync::Mutex;
-
     use http::{HeaderMap, Uri};
     use http_body_util::BodyExt;
     use serde_json::{Value, json};
@@ -301,30 +297,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::config::Config;
-    use crate::random::Random;
-
-    /// Where the log of a test goes.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// A folder that goes away with the test.
-    struct Folder(PathBuf);
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(&self.0).ok();
-        }
-    }
+    use crate::server::testing::{Folder, Lines};
 
     async fn answer(app: &App, route: &Route) -> (StatusCode, String, Value) {
         let call = Call {
@@ -353,8 +326,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_an_answer_and_a_line_and_the_server_goes_on() {
-        let name = format!("tollkeeper-server-{:032x}", u128::from_be_bytes(Random::system().bytes()));
-        let folder = Folder(std::env::temp_dir().join(name));
+        let folder = Folder::new();
         let data_dir = folder.0.to_str().unwrap().to_owned();
         let config = Config::load(None, [("TOLLKEEPER_DATA_DIR".to_owned(), data_dir)]).unwrap();
         let app = App::new(config, Clock::System).unwrap();
@@ -371,9 +343,8 @@ mod tests {
             let expected =
                 json!({"status_code": 500, "status_message": "INTERNAL_ERROR", "data": {}, "error": error});
             assert_eq!(body, expected);
-            let written = String::from_utf8(std::mem::take(&mut *lines.0.lock().unwrap())).unwrap();
             let written: Vec<Value> =
-                written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+                lines.take().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             let of = |level: &str| written.iter().filter(|line| line["level"] == level).collect::<Vec<_>>();
             let (errors, access) = (of("ERROR"), of("INFO"));
             assert_eq!((errors.len(), access.len()), (1, 1), "{written:?}");
@@ -385,7 +356,7 @@ mod tests {
 
             let (status, _, body) = answer(&app, &healthy).await;
             assert_eq!((status, &body["status"]), (StatusCode::OK, &json!("ok")));
-            lines.0.lock().unwrap().clear();
+            lines.take();
         }
     }
 }

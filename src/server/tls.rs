@@ -224,47 +224,15 @@ fn sum(contents: &[Vec<u8>; 2]) -> digest::Digest {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::process::Command;
-    use std::sync::Mutex;
 
     use super::*;
-    use crate::random::Random;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Lines {
-        fn take(&self) -> String {
-            String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
-        }
-    }
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// A folder that goes away with the test.
-    struct Folder(PathBuf);
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(&self.0).ok();
-        }
-    }
+    use crate::server::testing::{Folder, Lines};
 
     /// What happens once a minute, without the minute.
     #[test]
     fn changed_files_are_taken_without_a_signal_and_a_broken_pair_is_told_once() {
-        let name = format!("tollkeeper-tls-{:032x}", u128::from_be_bytes(Random::system().bytes()));
-        let folder = Folder(std::env::temp_dir().join(name));
-        std::fs::create_dir(&folder.0).unwrap();
+        let folder = Folder::new();
         let make = |name: &str| {
             let line = format!(
                 "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x -days 2 \

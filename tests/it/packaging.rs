@@ -339,18 +339,5 @@ fn front(folder: &Folder, server: SocketAddr, plain: SocketAddr, tls: SocketAddr
         assert!(text.contains(documented), "no {documented:?}");
         text = text.replace(documented, &here);
     }
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|name| format!("  {name}_temp_path {path}/nginx-{name};\n"))
-        .concat();
-    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
-    let user = if is_root { "user nobody nogroup;\n" } else { "" };
-    let whole = format!(
-        "{user}daemon off;\npid {path}/nginx.pid;\nerror_log stderr warn;\nworker_processes 1;\nevents {{}}\n\
-         http {{\n  access_log off;\n{temporary}{text}\n}}\n"
-    );
-    let file = folder.0.join("nginx.conf");
-    std::fs::write(&file, whole).unwrap();
-    let mut command = Command::new("nginx");
-    command.args(["-e", "stderr", "-p"]).arg(&folder.0).arg("-c").arg(&file);
-    Proxy::start(command, &folder.0, tls)
+    Proxy::nginx(&folder.0, &text, tls)
 }

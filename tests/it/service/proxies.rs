@@ -96,26 +96,11 @@ impl Scene {
     }
 }
 
-/// Starts an nginx of its own, which reads nothing of the machine's configuration.
+/// Starts an nginx, which reads the service token from a file.
 fn nginx(folder: &Folder, text: &str, token: &str, front: SocketAddr) -> Proxy {
-    let path = folder.0.display();
     let secret = format!("proxy_set_header X-Tollkeeper-Service-Token \"{token}\";\n");
     std::fs::write(folder.0.join("tollkeeper-token.conf"), secret).unwrap();
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|name| format!("  {name}_temp_path {path}/nginx-{name};\n"))
-        .concat();
-    // Only root can choose another user, and must, because its workers face the clients.
-    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
-    let user = if is_root { "user nobody nogroup;\n" } else { "" };
-    let whole = format!(
-        "{user}daemon off;\npid {path}/nginx.pid;\nerror_log stderr warn;\nworker_processes 1;\nevents {{}}\n\
-         http {{\n  access_log off;\n{temporary}{text}\n}}\n"
-    );
-    let file = folder.0.join("nginx.conf");
-    std::fs::write(&file, whole).unwrap();
-    let mut command = Command::new("nginx");
-    command.args(["-e", "stderr", "-p"]).arg(&folder.0).arg("-c").arg(&file);
-    Proxy::start(command, &folder.0, front)
+    Proxy::nginx(&folder.0, text, front)
 }
 
 /// Starts a Caddy of its own, without its interface for administrators.

@@ -28,6 +28,26 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// Starts an nginx of its own with these servers, which reads nothing of the machine's configuration.
+    pub fn nginx(folder: &Path, servers: &str, address: SocketAddr) -> Self {
+        let path = folder.display();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("  {name}_temp_path {path}/nginx-{name};\n"))
+            .concat();
+        // Only root can choose another user, and must, because its workers face the clients.
+        let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+        let user = if is_root { "user nobody nogroup;\n" } else { "" };
+        let whole = format!(
+            "{user}daemon off;\npid {path}/nginx.pid;\nerror_log stderr warn;\nworker_processes 1;\nevents {{}}\n\
+             http {{\n  access_log off;\n{temporary}{servers}\n}}\n"
+        );
+        let file = folder.join("nginx.conf");
+        std::fs::write(&file, whole).unwrap();
+        let mut command = Command::new("nginx");
+        command.args(["-e", "stderr", "-p"]).arg(folder).arg("-c").arg(&file);
+        Self::start(command, folder, address)
+    }
+
     /// Starts it and waits until it listens at `address`, which its configuration names.
     pub fn start(mut command: Command, folder: &Path, address: SocketAddr) -> Self {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
