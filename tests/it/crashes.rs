@@ -1,20 +1,25 @@
 //! The server is killed again and again while clients report, reserve, capture and release, and credit is added beside it. Clients ask
-//! again, with the same ids, until they are answered. In the end everything that was answered is there exactly once.
+//! again, with the same ids, until they are answered. In the end everything that was answered is there exactly once. The same with
+//! three replicas, one of which is dead now and then: clients go to the others.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::RwLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tollkeeper::db::{Db, Settings, sql};
+use tollkeeper::app::App;
+use tollkeeper::clock::{Clock, HOUR_MS};
+use tollkeeper::db::{Db, sql};
+use tollkeeper::jobs::reservations::expire_due;
 
 use crate::support::chance::{Chance, first_seed, number};
 use crate::support::http::Answer;
-use crate::support::process::{Place, Server, Start, Wire, on_each_database_url, usage_event};
-use crate::support::world::runtime;
+use crate::support::process::{Place, Start, Wire, on_each_database_url, usage_event};
+use crate::support::replicas::{Fleet, Replicas};
+use crate::support::world::{Folder, runtime};
 
 /// What one token of a prompt and one of an answer are in the test: every event has as many.
 const TOKENS: (i64, i64) = (1_000, 500);
@@ -25,7 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What clients know of the server.
 struct Target<'a> {
     start: &'a Start,
-    service: RwLock<SocketAddr>,
+    /// In turn, those that are dead among them.
+    services: RwLock<Vec<SocketAddr>>,
+    turn: AtomicUsize,
     token: String,
     place: Place,
     organization: String,
@@ -37,13 +44,18 @@ impl Target<'_> {
         !self.over.load(Ordering::Relaxed)
     }
 
+    fn next(&self) -> SocketAddr {
+        let services = self.services.read().unwrap();
+        services[self.turn.fetch_add(1, Ordering::Relaxed) % services.len()]
+    }
+
     /// Asks again until there is an answer that isn't "later", from whichever server is up by then.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
         let asked = Instant::now();
         loop {
             let in_time = asked.elapsed() < PATIENCE;
             assert!(in_time, "nobody answers {path}");
-            let address = *self.service.read().unwrap();
+            let address = self.next();
             let sent = Wire::new(address, method, path).bearer(&self.token).json(body).try_send();
             match sent {
                 Ok(answer) if answer.status != 503 => return answer,
@@ -164,12 +176,8 @@ fn texts(db: &Db, text: &'static str) -> Vec<String> {
 }
 
 /// Everything that was answered, and nothing else, is in the books once.
-fn assert_all_there(target: &Target<'_>, url: Option<&str>, answered: &[Answered]) -> String {
-    let settings = match url {
-        None => Settings::Sqlite { path: target.start.data_dir().join("tollkeeper.db") },
-        Some(url) => Settings::Postgres { url: url.to_owned() },
-    };
-    let db = Db::open(&settings).unwrap();
+fn assert_all_there(target: &Target<'_>, answered: &[Answered]) -> String {
+    let db = Db::open(&target.start.database_settings()).unwrap();
     let all =
         |of: fn(&Answered) -> &Vec<String>| -> BTreeSet<&String> { answered.iter().flat_map(of).collect() };
     let (events, credits) = (all(|one| &one.events), all(|one| &one.credits));
@@ -201,62 +209,77 @@ fn assert_all_there(target: &Target<'_>, url: Option<&str>, answered: &[Answered
     )
 }
 
+/// What is set aside for calls that nobody ended is free again when its time is over.
+fn assert_reservations_end(start: &Start) {
+    runtime().block_on(async {
+        let later = Clock::fixed(Clock::System.now().plus_ms(HOUR_MS));
+        let app = App::new(start.config(), later).unwrap();
+        app.boot().await.unwrap();
+        expire_due(&app).await.unwrap();
+    });
+    let db = Db::open(&start.database_settings()).unwrap();
+    assert!(texts(&db, "SELECT id FROM reservations").is_empty());
+    assert!(texts(&db, "SELECT organization_id FROM wallets WHERE reserved_nano <> 0").is_empty());
+    let audit = start.command(&["audit"]);
+    assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
+    println!("{}", audit.stdout.trim());
+}
+
+/// Kills one server after the other, at any moment, while clients go on; it is started again, and what was answered is looked for.
+fn play(count: usize, url: Option<&str>, folder: &Folder) {
+    let kills = number("TOLLKEEPER_TEST_KILLS").unwrap_or(4);
+    let replicas = Replicas::new(count, url, folder).generous(folder);
+    let replicas = replicas.set("TOLLKEEPER_BILLING__CREDIT_LIMIT", "1000000");
+    let mut fleet = replicas.run();
+    let ada = fleet.sign_up("ada");
+    let place = fleet.settle(&ada, "Acme");
+    let addresses = |fleet: &Fleet| fleet.servers.iter().map(|server| server.service).collect::<Vec<_>>();
+    let target = Target {
+        organization: place.organization().to_owned(),
+        services: RwLock::new(addresses(&fleet)),
+        turn: AtomicUsize::new(0),
+        token: fleet.next().service_token(),
+        over: AtomicBool::new(false),
+        start: &replicas.starts[0],
+        place,
+    };
+    let mut chance = Chance::new(first_seed());
+    let answered: Vec<Answered> = std::thread::scope(|scope| {
+        let target = &target;
+        let mut clients: Vec<ScopedJoinHandle<'_, Answered>> = Vec::new();
+        for client in 0..3 {
+            let (one, other) = (Chance::new(100 + client), Chance::new(200 + client));
+            clients.push(scope.spawn(move || reporter(target, &format!("reporter{client}"), one)));
+            clients.push(scope.spawn(move || caller(target, &format!("caller{client}"), other)));
+        }
+        clients.push(scope.spawn(move || payer(target)));
+        for _ in 0..kills {
+            std::thread::sleep(Duration::from_millis(chance.below(400) as u64));
+            // A client that gave up would leave the others waiting for a server for ever.
+            if clients.iter().any(ScopedJoinHandle::is_finished) {
+                break;
+            }
+            let victim = chance.below(count);
+            assert_eq!(fleet.servers.remove(victim).kill().code, None, "it died by the signal");
+            fleet.servers.insert(victim, replicas.starts[victim].run());
+            *target.services.write().unwrap() = addresses(&fleet);
+        }
+        target.over.store(true, Ordering::Relaxed);
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let figures = assert_all_there(&target, &answered);
+    let backend = if url.is_some() { "postgres" } else { "sqlite" };
+    println!("{backend}, {count} servers, {kills} kills: {figures}");
+    fleet.stop();
+    assert_reservations_end(&replicas.starts[0]);
+}
+
 #[test]
 fn what_was_answered_is_there_once_however_often_the_server_dies() {
-    let kills = number("TOLLKEEPER_TEST_KILLS").unwrap_or(4);
-    on_each_database_url(|url, folder| {
-        let catalog = include_str!("../../catalog/default.toml")
-            .replace("max_requests_per_min = 60\n", "max_requests_per_min = 1000000\n")
-            .replace("max_concurrent_requests = 5\n", "max_concurrent_requests = 1000000\n");
-        let file = folder.0.join("catalog.toml");
-        std::fs::write(&file, catalog).unwrap();
-        let start = Start::new(&folder.0)
-            .database(url)
-            .set("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap())
-            .set("TOLLKEEPER_BILLING__CREDIT_LIMIT", "1000000")
-            .set("TOLLKEEPER_LOG__ACCESS", "false");
-        let mut server = start.run();
-        let ada = server.sign_up("ada");
-        let place = server.settle(&ada);
-        let target = Target {
-            organization: place.project_path.split('/').nth(3).unwrap().to_owned(),
-            service: RwLock::new(server.service),
-            token: server.service_token(),
-            over: AtomicBool::new(false),
-            start: &start,
-            place,
-        };
-        let mut chance = Chance::new(first_seed());
-        let (server, answered): (Server, Vec<Answered>) = std::thread::scope(|scope| {
-            let target = &target;
-            let mut clients: Vec<ScopedJoinHandle<'_, Answered>> = Vec::new();
-            for client in 0..3 {
-                let (one, other) = (Chance::new(100 + client), Chance::new(200 + client));
-                clients.push(scope.spawn(move || reporter(target, &format!("reporter{client}"), one)));
-                clients.push(scope.spawn(move || caller(target, &format!("caller{client}"), other)));
-            }
-            clients.push(scope.spawn(move || payer(target)));
-            for _ in 0..kills {
-                std::thread::sleep(Duration::from_millis(chance.below(400) as u64));
-                // A client that gave up would leave the others waiting for a server for ever.
-                if clients.iter().any(ScopedJoinHandle::is_finished) {
-                    break;
-                }
-                assert_eq!(server.kill().code, None, "it died by the signal");
-                server = start.run();
-                *target.service.write().unwrap() = server.service;
-            }
-            target.over.store(true, Ordering::Relaxed);
-            (server, clients.into_iter().map(|client| client.join().unwrap()).collect())
-        });
-        let figures = assert_all_there(&target, url, &answered);
-        let audit = start.command(&["audit"]);
-        assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
-        println!(
-            "{} after {kills} kills: {figures}\n{}",
-            if url.is_some() { "postgres" } else { "sqlite" },
-            audit.stdout.trim()
-        );
-        assert_eq!(server.stop().code, Some(0));
-    });
+    on_each_database_url(|url, folder| play(1, url, folder));
+}
+
+#[test]
+fn what_was_answered_is_there_once_however_often_replicas_die() {
+    on_each_database_url(|url, folder| play(3, url, folder));
 }

@@ -3,6 +3,7 @@
 pub mod billed;
 pub mod books;
 pub mod chance;
+pub mod faketime;
 pub mod http;
 pub mod node;
 pub mod postgres;
@@ -10,6 +11,7 @@ pub mod process;
 pub mod proxy;
 pub mod python;
 pub mod replica;
+pub mod replicas;
 pub mod smtp;
 pub mod twin;
 pub mod world;

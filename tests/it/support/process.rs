@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
+use tollkeeper::config::Config;
+use tollkeeper::db::Settings;
 
 use super::http::Answer;
 use super::postgres::Cluster;
@@ -83,6 +85,21 @@ impl Start {
 
     pub fn data_dir(&self) -> PathBuf {
         self.folder.join("data")
+    }
+
+    /// Its configuration, for a server in this process.
+    pub fn config(&self) -> Config {
+        let text = |word: &OsString| word.to_str().unwrap().to_owned();
+        Config::load(None, self.environment.iter().map(|(name, value)| (text(name), text(value)))).unwrap()
+    }
+
+    /// Where its database is.
+    pub fn database_settings(&self) -> Settings {
+        let url = self.environment.iter().find(|(name, _)| name == "TOLLKEEPER_DATABASE_URL");
+        match url {
+            Some((_, url)) => Settings::Postgres { url: url.to_str().unwrap().to_owned() },
+            None => Settings::Sqlite { path: self.data_dir().join("tollkeeper.db") },
+        }
     }
 
     /// Runs a command to its end.
@@ -350,10 +367,19 @@ impl Wire {
 
     /// Sends it; `Err` when there is no server or it hangs up.
     pub fn try_send(&self) -> std::io::Result<Answer> {
+        read_answer(&mut self.try_open()?, !self.head.starts_with("HEAD "))
+    }
+
+    /// Sends it, but doesn't wait for the answer.
+    pub fn open(&self) -> BufReader<TcpStream> {
+        self.try_open().unwrap()
+    }
+
+    fn try_open(&self) -> std::io::Result<BufReader<TcpStream>> {
         let mut stream = self.connect()?;
         stream.write_all(format!("{}\r\n", self.head).as_bytes())?;
         stream.write_all(&self.body)?;
-        read_answer(&mut BufReader::new(stream), !self.head.starts_with("HEAD "))
+        Ok(BufReader::new(stream))
     }
 
     pub fn send(&self) -> Answer {
@@ -416,7 +442,8 @@ impl InFlight {
     }
 }
 
-fn read_answer(stream: &mut BufReader<TcpStream>, with_body: bool) -> std::io::Result<Answer> {
+/// Reads the next answer.
+pub fn read_answer(stream: &mut BufReader<TcpStream>, with_body: bool) -> std::io::Result<Answer> {
     let cut = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
     let mut line = String::new();
     stream.read_line(&mut line)?;

@@ -233,8 +233,13 @@ impl World {
 
 /// The token in the newest mail to this address. A server that runs by itself may take a moment to send it.
 pub fn mailed_token(data_dir: &std::path::Path, address: &str) -> String {
+    mailed_token_in(&[data_dir.to_owned()], address)
+}
+
+/// The same where any of several servers may have sent it.
+pub fn mailed_token_in(data_dirs: &[PathBuf], address: &str) -> String {
     for _ in 0..400 {
-        if let Some(mail) = newest_mail(data_dir, address) {
+        if let Some(mail) = newest_mail(data_dirs, address) {
             let is_token = |line: &&str| {
                 line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
             };
@@ -245,14 +250,15 @@ pub fn mailed_token(data_dir: &std::path::Path, address: &str) -> String {
     panic!("no mail to {address} came");
 }
 
-fn newest_mail(data_dir: &std::path::Path, address: &str) -> Option<String> {
-    let mut mails: Vec<_> = std::fs::read_dir(data_dir.join("mail"))
-        .ok()?
+fn newest_mail(data_dirs: &[PathBuf], address: &str) -> Option<String> {
+    let folders = data_dirs.iter().filter_map(|data_dir| std::fs::read_dir(data_dir.join("mail")).ok());
+    let mut mails: Vec<_> = folders
+        .flatten()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "eml"))
         .filter(|path| std::fs::read_to_string(path).unwrap().contains(address))
         .collect();
-    mails.sort();
+    mails.sort_by_key(|path| path.file_name().map(std::ffi::OsStr::to_owned));
     mails.last().map(|path| std::fs::read_to_string(path).unwrap())
 }
 

@@ -1,0 +1,272 @@
+//! What goes on without a request is done once, whichever of three replicas does it, and also when that one dies in the middle.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tollkeeper::clock::{DAY_MS, HOUR_MS};
+use tollkeeper::db::{Db, FromRow, sql};
+
+use super::{REPLICAS, on_each, trials};
+use crate::support::faketime::FakeClock;
+use crate::support::process::{Account, Ended, Place, Server, Start, until, usage_event};
+use crate::support::replicas::{Fleet, Replicas, text};
+use crate::support::world::{PASSWORD, runtime};
+
+/// How long a replica that has died keeps a job (docs/operations.md), in seconds, and a bit.
+const JOB_LEASE_S: i64 = 5 * 60 + 5;
+/// How long it keeps a mail.
+const MAIL_LEASE_S: i64 = 2 * 60 + 5;
+
+/// Three replicas by one clock.
+fn by_one_clock(test: impl Fn(&str, Replicas, &FakeClock)) {
+    on_each(|backend, replicas, folder| {
+        let Some(clock) = FakeClock::new(&folder.0, "jobs of three replicas") else { return };
+        let starts = replicas.starts.into_iter().map(|start| clock.rule(start)).collect();
+        test(backend, Replicas { starts }, &clock);
+    });
+}
+
+/// The database beside the servers.
+fn rows<T: FromRow>(start: &Start, text: &'static str) -> Vec<T> {
+    let db = Db::open(&start.database_settings()).unwrap();
+    runtime().block_on(async { sql(text).all(&mut db.read().await.unwrap()).await.unwrap() })
+}
+
+fn count(start: &Start, text: &'static str) -> i64 {
+    rows::<(i64,)>(start, text)[0].0
+}
+
+fn assert_audit(start: &Start) {
+    let audit = start.command(&["audit"]);
+    assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
+}
+
+/// Organizations with usage in this month.
+fn customers(fleet: &Fleet, count: usize) {
+    let ada = fleet.sign_up("ada");
+    for number in 0..count {
+        let place = fleet.settle(&ada, &format!("Customer {number}"));
+        assert_eq!(fleet.next().report(&place, &format!("{number}")), "accepted");
+    }
+}
+
+/// To an hour after the day on which this month is closed.
+fn to_the_next_closing(clock: &FakeClock) {
+    let closes = clock.now().day().month().end().plus_ms(DAY_MS + HOUR_MS);
+    clock.advance_s((closes.unix_ms() - clock.now().unix_ms()) / 1_000);
+}
+
+#[test]
+fn each_month_is_closed_once_by_three_schedulers_and_after_the_death_of_one() {
+    by_one_clock(|backend, replicas, clock| {
+        let customers_count = usize::try_from(20 * trials()).unwrap();
+        let fleet = replicas.run();
+        customers(&fleet, customers_count);
+        fleet.stop();
+        let all = i64::try_from(customers_count).unwrap();
+        let invoices = || count(&replicas.starts[0], "SELECT COUNT(*) FROM invoices");
+
+        // One begins, and dies in the middle: what it had is taken over when its lease has ended.
+        to_the_next_closing(clock);
+        let first = replicas.starts[0].run();
+        assert!(until(|| invoices() > 0), "{}", first.log());
+        let ended = first.kill();
+        assert_eq!(ended.code, None);
+        let closed = invoices();
+        clock.advance_s(JOB_LEASE_S);
+        // The others come at the same moment: each looks for what is due when it starts.
+        let others = race(&replicas.starts[1..]);
+        assert!(until(|| invoices() >= all), "{} of {all}", invoices());
+        println!("{backend}: killed after {closed} of {all} invoices; the others made the rest");
+        // And the dead one comes back, as a supervisor has it.
+        let back = replicas.starts[0].run();
+        assert_closed_once(&replicas, all);
+        for server in others.into_iter().chain([back]) {
+            assert_eq!(server.stop().code, Some(0));
+        }
+        assert_closed_once(&replicas, all);
+        assert_audit(&replicas.starts[0]);
+    });
+}
+
+fn race(starts: &[Start]) -> Vec<Server> {
+    std::thread::scope(|scope| {
+        let servers: Vec<_> = starts.iter().map(|start| scope.spawn(|| start.run())).collect();
+        servers.into_iter().map(|server| server.join().unwrap()).collect()
+    })
+}
+
+fn assert_closed_once(replicas: &Replicas, all: i64) {
+    let invoices: Vec<(i64, String)> =
+        rows(&replicas.starts[0], "SELECT number, organization_id FROM invoices ORDER BY number");
+    let numbers: Vec<_> = invoices.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (1..=all).collect::<Vec<_>>(), "numbers without gaps");
+    let organizations: std::collections::BTreeSet<_> = invoices.iter().map(|(_, whose)| whose).collect();
+    assert_eq!(organizations.len(), invoices.len(), "each organization once");
+}
+
+/// How many mails went to each address. A mail that a killed replica was sending may come twice.
+fn mails(replicas: &Replicas) -> BTreeMap<String, usize> {
+    let mut mails = BTreeMap::new();
+    let folders: std::collections::BTreeSet<_> =
+        replicas.starts.iter().map(|start| start.data_dir().join("mail")).collect();
+    for file in folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten() {
+        let path = file.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "eml") {
+            continue;
+        }
+        let mail = std::fs::read_to_string(path).unwrap();
+        let to = mail.lines().find_map(|line| line.strip_prefix("To: ")).unwrap();
+        *mails.entry(to.to_owned()).or_insert(0) += 1;
+    }
+    mails
+}
+
+fn register(fleet: &Fleet, name: &str) {
+    let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
+    assert_eq!(fleet.post("/v1/auth/register", &body).data()["verification_email_sent"], true);
+}
+
+#[test]
+fn each_mail_leaves_once_and_none_is_lost_with_a_replica() {
+    by_one_clock(|backend, replicas, clock| {
+        let mut fleet = replicas.run();
+        let each = 6 * trials();
+        let everybody = |names: u64| (0..names).map(|n| (format!("user{n}@example.com"), 1)).collect();
+        let waiting = || count(&replicas.starts[0], "SELECT COUNT(*) FROM outbox");
+        let register_all = |fleet: &Fleet, names: std::ops::Range<u64>| {
+            std::thread::scope(|scope| {
+                for n in names {
+                    scope.spawn(move || register(fleet, &format!("user{n}")));
+                }
+            });
+        };
+        register_all(&fleet, 0..each);
+        assert!(until(|| waiting() == 0));
+        let sent: BTreeMap<String, usize> = mails(&replicas);
+        assert_eq!(sent, everybody(each), "each once");
+
+        // One dies while mails leave. Those that it had are sent when its lease of them has ended.
+        let mut total = each;
+        for trial in 0..trials() {
+            let victim = usize::try_from(trial).unwrap() % REPLICAS;
+            register_all(&fleet, total..total + each);
+            total += each;
+            let server = fleet.servers.remove(victim);
+            assert_eq!(server.kill().code, None);
+            clock.advance_s(MAIL_LEASE_S);
+            assert!(until(|| waiting() == 0), "{} wait", waiting());
+            fleet.servers.insert(victim, replicas.starts[victim].run());
+        }
+        let sent = mails(&replicas);
+        assert_eq!(
+            sent.keys().collect::<Vec<_>>(),
+            everybody(total).keys().collect::<Vec<_>>(),
+            "none is lost"
+        );
+        let twice = sent.values().filter(|count| **count > 1).count();
+        println!("{backend}: {total} mails, {} kills, {twice} came twice", trials());
+        // A replica has at most eight under way.
+        assert!(sent.values().all(|count| *count <= 2) && twice <= 8 * usize::try_from(trials()).unwrap());
+        fleet.stop();
+    });
+}
+
+#[test]
+fn what_a_dead_replica_has_set_aside_is_free_again_once() {
+    by_one_clock(|backend, replicas, clock| {
+        let mut fleet = replicas.run();
+        let ada = fleet.sign_up("ada");
+        let place = fleet.settle(&ada, "Acme");
+        for trial in 0..usize::try_from(trials()).unwrap() {
+            // The clock goes faster than tokens live.
+            let ada = fleet.next().log_in("ada");
+            let kept: Vec<String> =
+                (0..30).map(|_| reserve(&fleet.servers[trial % REPLICAS], &place)).collect();
+            let server = fleet.servers.remove(trial % REPLICAS);
+            assert_eq!(server.kill().code, None);
+            assert!(reserved(&fleet, &ada, &place) > 0.0);
+            // What somebody else goes on with, and what is captured elsewhere, isn't taken away.
+            let (captured, extended) = (&kept[0], &kept[1]);
+            let mut batch = usage_event(&place, &format!("captured {trial}"));
+            batch["events"][0]["reservation_id"] = json!(captured);
+            assert_eq!(fleet.ask("/service/v1/usage", &batch).bare()["results"][0]["status"], "accepted");
+            clock.advance_s(6 * 60);
+            extend(&fleet, extended);
+            clock.advance_s(5 * 60);
+            let left = || count(&replicas.starts[0], "SELECT COUNT(*) FROM reservations");
+            assert!(until(|| left() == 1), "{} are left", left());
+            extend(&fleet, extended);
+            let ended = fleet.call_service("DELETE", &format!("/service/v1/reservations/{extended}"));
+            assert_eq!(ended.send().status, 200);
+            assert!(reserved(&fleet, &ada, &place).abs() < f64::EPSILON);
+            println!("{backend}: 28 of 30 reservations of a killed replica ended by time, each once");
+            fleet.servers.insert(trial % REPLICAS, replicas.starts[trial % REPLICAS].run());
+        }
+        assert_audit(&replicas.starts[0]);
+        fleet.stop();
+    });
+}
+
+fn reserve(server: &Server, place: &Place) -> String {
+    let question = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 500,
+                          "estimated_prompt_tokens": 1_000});
+    let decision = server.ask("/service/v1/authorize", &question).bare();
+    assert_eq!(decision["allowed"], true, "{decision}");
+    text(&decision["reservation"], "id")
+}
+
+fn extend(fleet: &Fleet, reservation: &str) {
+    let path = format!("/service/v1/reservations/{reservation}/extend");
+    fleet.call_service("POST", &path).bare();
+}
+
+fn reserved(fleet: &Fleet, ada: &Account, place: &Place) -> f64 {
+    let path = format!("/v1/organizations/{}/billing/summary", place.organization());
+    let summary: Value = fleet.get(&path).bearer(&ada.access_token).data();
+    summary["balance"]["reserved"].as_f64().unwrap()
+}
+
+/// Credit whose time ends is taken once too, by whichever replica looks first.
+#[test]
+fn a_credit_ends_once() {
+    by_one_clock(|_, replicas, clock| {
+        let fleet = replicas.run();
+        let ada = fleet.sign_up("ada");
+        let place = fleet.settle(&ada, "Acme");
+        let until_then = clock.now().plus_ms(HOUR_MS).to_string();
+        let credit = |amount: &str, reference: &str, more: &[&str]| -> Ended {
+            let organization = place.organization();
+            let add = [
+                "credit",
+                "add",
+                "--organization",
+                organization,
+                "--amount",
+                amount,
+                "--reference",
+                reference,
+            ];
+            replicas.starts[0].command(&[&add, more].concat())
+        };
+        assert_eq!(credit("5", "stays", &[]).code, Some(0));
+        let ends = credit("7", "ends", &["--grant", "--expires-at", &until_then]);
+        assert_eq!(ends.code, Some(0), "{}", ends.log);
+        fleet.stop();
+        clock.advance_s(2 * 60 * 60);
+        let ended =
+            || count(&replicas.starts[0], "SELECT COUNT(*) FROM audit_log WHERE action = 'credit.expired'");
+        // Each looks when it starts: all at once, and once more.
+        for _ in 0..2 {
+            let servers = race(&replicas.starts);
+            assert!(until(|| ended() > 0));
+            for server in servers {
+                assert_eq!(server.stop().code, Some(0));
+            }
+        }
+        assert_eq!(ended(), 1);
+        let posted = "SELECT posted_nano FROM wallets";
+        assert_eq!(rows::<(i64,)>(&replicas.starts[0], posted), [(5_000_000_000,)]);
+        assert_audit(&replicas.starts[0]);
+    });
+}
