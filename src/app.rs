@@ -80,6 +80,7 @@ pub struct Parts {
     /// The OpenAPI document, made at its first reading.
     pub openapi: OnceLock<Box<RawValue>>,
     ready: AtomicBool,
+    stopping: AtomicBool,
 }
 
 impl Deref for App {
@@ -147,6 +148,7 @@ impl App {
             signing_keys: SigningKeys::new(),
             openapi: OnceLock::new(),
             ready: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
             config,
             clock,
             random,
@@ -192,6 +194,17 @@ impl App {
                 }
             }
         }
+    }
+
+    /// The server is about to end: what is under way is finished, and no more mail is taken.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.outbox.notify_one();
+    }
+
+    /// Whether the server is about to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// Whether [`App::boot`] is through.

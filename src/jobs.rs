@@ -31,19 +31,25 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
 /// How often lapsed leases of request rates are given back: sooner than they count as used.
 const GIVE_BACK_EVERY: Duration = Duration::from_millis(500);
 
-/// Runs every job until it is dropped. A job that fails says so in the log and goes on at its next turn.
+/// Runs every job until [`App::stop`], and then until the mails that are on their way have left. A job that fails says so in
+/// the log and goes on at its next turn. All but mail can be dropped at any moment: their transactions are whole or nothing.
 pub async fn run(app: App) {
-    tokio::join!(
-        follow_changes(&app),
-        send_mail(&app),
-        note_uses(&app),
-        expire_reservations(&app),
-        give_leases_back(&app),
-        clean(&app),
-        reload_catalog(&app),
-        keep_books(&app),
-        forget(&app)
-    );
+    let others = async {
+        tokio::join!(
+            follow_changes(&app),
+            note_uses(&app),
+            expire_reservations(&app),
+            give_leases_back(&app),
+            clean(&app),
+            reload_catalog(&app),
+            keep_books(&app),
+            forget(&app)
+        );
+    };
+    tokio::select! {
+        () = send_mail(&app) => {}
+        () = others => {}
+    }
 }
 
 /// Learns what other replicas have changed: at once where the database can call, and by looking.
@@ -64,7 +70,7 @@ async fn follow_changes(app: &App) {
 
 /// Sends what is due: at once when this replica put it there, and within a second what another one left.
 async fn send_mail(app: &App) {
-    loop {
+    while !app.is_stopping() {
         if app.is_ready()
             && let Err(error) = outbox::send_due(app).await
         {

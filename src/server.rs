@@ -9,13 +9,14 @@ mod tls;
 mod watch;
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 pub use entrance::Entrance;
 
@@ -46,7 +47,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     };
     tracing::info!(public = %app.config.listen, service = %app.config.service_listen, "listening");
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let _jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
+    let mut jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
     let public = Socket::new(&app, Listener::Public, public, certificates.public.clone());
     let service = Socket::new(&app, Listener::Service, service, certificates.service.clone());
     let _certificates = AbortOnDrop(tokio::spawn(certificates.keep_fresh()));
@@ -65,12 +66,18 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
         }
     }
     tracing::info!("stopping: no new connections, requests in flight finish");
+    app.stop();
     stop.send_replace(true);
-    let grace = Duration::from_millis(u64::from(app.config.shutdown_grace_ms));
-    if tokio::time::timeout(grace, async { tokio::join!(&mut public, &mut service) }).await.is_err() {
+    let grace_ms = app.config.shutdown_grace_ms;
+    let deadline = Instant::now() + Duration::from_millis(u64::from(grace_ms));
+    if timeout_at(deadline, async { tokio::join!(&mut public, &mut service) }).await.is_err() {
+        tracing::warn!(grace_ms, "some requests did not finish in time and were cut off");
+    }
+    // A mail that is being handed over would come twice: what the mail server has, and nobody noted, is sent again.
+    if timeout_at(deadline, &mut jobs.0).await.is_err() {
         tracing::warn!(
-            grace_ms = app.config.shutdown_grace_ms,
-            "some requests did not finish in time and were cut off"
+            grace_ms,
+            "mails on their way did not leave in time and were cut off: they leave again in two minutes, perhaps a second time"
         );
     }
     tracing::info!("stopped");
@@ -95,29 +102,36 @@ async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// A listener: its socket and what every connection of it gets.
+/// The most connections that are taken from the socket's queue at a stop: it isn't longer (`SOMAXCONN` and what std asks for).
+const QUEUED_AT_MOST: usize = 4096;
+
+/// A listener.
 struct Socket {
     name: &'static str,
     listener: TcpListener,
+    hall: Hall,
+    max_connections: u32,
+}
+
+/// Where its connections are: what each of them gets, and the places that there are.
+struct Hall {
     certificate: Option<Arc<Certificate>>,
     entrance: Entrance,
     patience: Patience,
     places: Arc<Semaphore>,
-    max_connections: u32,
 }
 
 impl Socket {
     fn new(app: &App, which: Listener, listener: TcpListener, certificate: Option<Arc<Certificate>>) -> Self {
         let max_connections = app.config.server.max_connections;
-        Self {
-            name: if which == Listener::Service { "service" } else { "public" },
-            listener,
+        let hall = Hall {
             certificate,
             entrance: Entrance::new(app, which),
             patience: Patience::new(&app.config.server),
             places: Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default())),
-            max_connections,
-        }
+        };
+        let name = if which == Listener::Service { "service" } else { "public" };
+        Self { name, listener, hall, max_connections }
     }
 
     /// Accepts connections until the stop, then waits for the requests in flight.
@@ -130,13 +144,20 @@ impl Socket {
                 _ = stopped.wait_for(|stop| *stop) => break,
             };
             match accepted {
-                Ok((stream, peer, place)) => self.welcome(stream, peer, place, stopped.clone()),
+                Ok((stream, peer, place)) => self.hall.welcome(stream, peer, place, stopped.clone()),
                 Err(error) => after_failed_accept(&error).await,
             }
         }
-        drop(self.listener);
+        let Self { listener, hall, max_connections, .. } = self;
+        let queued = queued(&listener);
+        drop(listener);
+        for (stream, peer) in queued {
+            if let Ok(place) = Arc::clone(&hall.places).acquire_owned().await {
+                hall.welcome(stream, peer, place, stopped.clone());
+            }
+        }
         // Every connection has given its place back when it has ended.
-        self.places.acquire_many(self.max_connections).await.ok();
+        hall.places.acquire_many(max_connections).await.ok();
     }
 
     /// The next connection, once there is a place for it. Until then it waits in the socket's queue.
@@ -144,7 +165,7 @@ impl Socket {
         &self,
         told: &mut Option<Instant>,
     ) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-        if self.places.available_permits() == 0
+        if self.hall.places.available_permits() == 0
             && told.is_none_or(|at| at.elapsed() >= Duration::from_secs(1))
         {
             *told = Some(Instant::now());
@@ -154,11 +175,33 @@ impl Socket {
                 "all connections are taken: new ones wait until one ends"
             );
         }
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(std::io::Error::other)?;
+        let place = Arc::clone(&self.hall.places).acquire_owned().await.map_err(std::io::Error::other)?;
         let (stream, peer) = self.listener.accept().await?;
         Ok((stream, peer, place))
     }
+}
 
+/// What waits in the socket's queue. These clients have been told that their connections stand, so they may have sent
+/// requests, which would be lost with the listener.
+fn queued(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
+    let Ok(same) = listener.as_fd().try_clone_to_owned() else { return Vec::new() };
+    let same = std::net::TcpListener::from(same);
+    let mut queued = Vec::new();
+    // It doesn't block: an error is the end of the queue, or a client that is gone.
+    for accepted in same.incoming().take(QUEUED_AT_MOST) {
+        match accepted.and_then(|stream| Ok((stream.peer_addr()?, stream))) {
+            Ok((peer, stream)) => {
+                let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                queued.extend(ready.ok().map(|stream| (stream, peer)));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+            Err(_) => {}
+        }
+    }
+    queued
+}
+
+impl Hall {
     fn welcome(
         &self,
         stream: TcpStream,

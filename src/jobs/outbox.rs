@@ -24,6 +24,8 @@ use crate::store::users::User;
 
 /// How long a replica may take for one mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;
+/// No mail waits longer than this for its next attempt, in milliseconds, also by clocks that differ.
+pub const LATEST_MS: i64 = 2 * LONGEST_WAIT_MS;
 /// After this a mail is given up, in milliseconds.
 const GIVE_UP_MS: i64 = DAY_MS;
 /// The first wait after a failure, in milliseconds; each further one is twice as long.
@@ -39,14 +41,14 @@ const AT_ONCE: usize = 8;
 /// How often we look for more mail while some is under way.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Sends everything that is due; how many mails left.
+/// Sends everything that is due; how many mails left. When the server stops, what is under way is sent, and no more taken.
 pub async fn send_due(app: &App) -> Result<usize, Error> {
     // Each in a place of its own: a mail that a slow server holds up takes one place, and the others go on. A mail is
     // taken only when its place is free, so that none of its lease is spent on waiting.
     let mut under_way = FuturesUnordered::new();
     let mut tally = Tally { sent: 0, failure: None };
     loop {
-        if tally.failure.is_none() {
+        if tally.failure.is_none() && !app.is_stopping() {
             let mut claim = pin!(claim(app, AT_ONCE.saturating_sub(under_way.len())));
             let claimed = loop {
                 // What is under way must go on: the database may be waiting for it, and we for the database.

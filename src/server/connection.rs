@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use http::Response;
+use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -32,6 +32,9 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// How long a client may take for our last words to it, and how long its own are still listened to: a connection that is
 /// closed while they come would be reset, and our words with it.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long a connection that waits for its next request is still read after the stop: what was sent before the stop may not
+/// have been read by then, and would be lost.
+const SETTLE: Duration = Duration::from_millis(100);
 /// The most bytes that are still listened to.
 const LINGER_BYTES: usize = 1024 * 1024;
 
@@ -75,7 +78,7 @@ impl Client {
             // An error means that the sender is gone, which is a stop as well.
             stopped.wait_for(|stop| *stop).await.is_ok()
         });
-        let (mut quiet, mut stopping, mut waits) = (Quiet::default(), false, false);
+        let (mut quiet, mut stopping, mut settling, mut waits) = (Quiet::default(), false, false, false);
         let refusal = loop {
             let event = poll_fn(|cx| {
                 // What has come is read before the stop is heard, so that it counts as in flight.
@@ -101,17 +104,23 @@ impl Client {
                     break watch.refused().map(refusal);
                 }
                 Event::Stop => {
-                    stopping = true;
-                    pin::Pin::new(&mut connection).graceful_shutdown();
+                    (stopping, settling) = (true, true);
+                    watch.stop();
+                    look.as_mut().reset(Instant::now() + SETTLE);
                 }
-                Event::Look => match watch.look(&self.patience, &mut quiet, Instant::now()) {
-                    Finding::LookAgain(at) => look.as_mut().reset(at),
-                    Finding::SlowHead => break Some(slow_head()),
-                    Finding::Dead(why) => {
-                        tracing::debug!(peer = %self.peer, "a connection is closed: {why}");
-                        return;
+                Event::Look => {
+                    if std::mem::take(&mut settling) {
+                        pin::Pin::new(&mut connection).graceful_shutdown();
                     }
-                },
+                    match watch.look(&self.patience, &mut quiet, Instant::now()) {
+                        Finding::LookAgain(at) => look.as_mut().reset(at),
+                        Finding::SlowHead => break Some(slow_head()),
+                        Finding::Dead(why) => {
+                            tracing::debug!(peer = %self.peer, "a connection is closed: {why}");
+                            return;
+                        }
+                    }
+                }
             }
             waits = false;
         };
@@ -127,7 +136,11 @@ impl Client {
         watch.begin();
         let patience = self.patience.body;
         let request = request.map(|body| RequestBody::Incoming { body, patience });
-        let response = self.entrance.answer(request, self.peer).await;
+        let mut response = self.entrance.answer(request, self.peer).await;
+        if watch.is_stopping() {
+            // Who is told doesn't send the next request on a connection that is about to be closed.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         watch.answered();
         Ok(response)
     }

@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -72,6 +72,8 @@ pub struct Watch {
     requests: AtomicU32,
     /// What hyper would answer to something that isn't a request; 0: nothing.
     refused: AtomicU16,
+    /// Whether the server stops.
+    stopping: AtomicBool,
 }
 
 /// What a look at a connection has found.
@@ -102,6 +104,7 @@ impl Watch {
             write_since_ms: AtomicU64::new(NEVER),
             requests: AtomicU32::new(0),
             refused: AtomicU16::new(0),
+            stopping: AtomicBool::new(false),
         })
     }
 
@@ -115,6 +118,16 @@ impl Watch {
     /// Its answer is made.
     pub fn answered(&self) {
         self.state.store(ANSWERED, Ordering::Relaxed);
+    }
+
+    /// The server stops: the next answer is the last one.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server stops.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// When to look first.

@@ -1,5 +1,7 @@
 //! What goes wrong around a running server, and that it says so, keeps what it has and goes on.
 
+mod stop;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -26,6 +26,7 @@ parser.add_argument("--refuse", help="answer 550 to the recipient")
 parser.add_argument("--defer", help="answer 451 to the recipient")
 parser.add_argument("--refuse-content", help="answer 554 to the mail, and repeat the recipient and the mail")
 parser.add_argument("--slow", help="answer the recipient after minutes")
+parser.add_argument("--slow-content", help="keep the mail, and say so two seconds later")
 options = parser.parse_args()
 
 
@@ -63,6 +64,8 @@ class Handler:
         with open(path + ".tmp", "w", encoding="utf-8") as file:
             json.dump(mail, file)
         os.rename(path + ".tmp", path + ".json")
+        if any(concerns(options.slow_content, address) for address in envelope.rcpt_tos):
+            await asyncio.sleep(2)
         return "250 2.0.0 OK"
 
 
