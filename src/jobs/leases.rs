@@ -27,8 +27,8 @@ impl Lease {
     pub async fn take(&self, app: &App) -> Result<bool, Error> {
         let now = app.clock.now();
         let mut tx = app.db.write().await?;
-        let until = now.plus_ms(LEASE_MS);
-        let taken = store::job_leases::take(&mut tx, self.job, &self.holder, now, until).await?;
+        let (until, never) = (now.plus_ms(LEASE_MS), now.plus_ms(2 * LEASE_MS));
+        let taken = store::job_leases::take(&mut tx, self.job, &self.holder, now, until, never).await?;
         tx.commit().await?;
         Ok(taken)
     }

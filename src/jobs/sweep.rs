@@ -3,6 +3,7 @@
 use crate::app::App;
 use crate::clock::{DAY_MS, MINUTE_MS};
 use crate::error::Error;
+use crate::jobs::outbox::LATEST_MS;
 use crate::live::feed::KEEP_MS;
 use crate::rules::throttling::FORGET_MS;
 use crate::store;
@@ -13,10 +14,13 @@ const SESSIONS_KEPT_MS: i64 = 30 * DAY_MS;
 /// How long a shared rate is kept that nobody uses, in milliseconds: it has been empty for a while by then.
 const RATES_KEPT_MS: i64 = 2 * MINUTE_MS;
 
+/// How far the clocks of replicas may lie apart, in milliseconds.
+const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
+
 /// The most sessions that one turn removes, so that writers don't wait long for it.
 const SESSIONS_AT_ONCE: i64 = 10_000;
 
-/// Gives memory and rows back that no rule looks at any more.
+/// Gives memory and rows back that no rule looks at any more, and takes back what a clock that was ahead has put off.
 pub async fn sweep(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     app.limiter.sweep(now);
@@ -27,6 +31,10 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     store::sessions::remove_over_by(&mut tx, now.plus_ms(-SESSIONS_KEPT_MS), SESSIONS_AT_ONCE).await?;
     store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;
     store::rate_meters::remove_unused_since(&mut tx, now.plus_ms(-RATES_KEPT_MS)).await?;
+    store::outbox::recall(&mut tx, now, now.plus_ms(LATEST_MS)).await?;
+    let lives_ms = app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS);
+    let latest = now.plus_ms(lives_ms.saturating_mul(2).saturating_add(CLOCKS_DIFFER_MS));
+    store::reservations::shorten(&mut tx, now.plus_ms(lives_ms), latest).await?;
     tx.commit().await?;
     Ok(())
 }

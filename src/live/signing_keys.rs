@@ -132,7 +132,7 @@ impl SigningKeys {
 
     fn may_look(&self, now: Time) -> bool {
         let looked_at = self.current().and_then(|loaded| loaded.looked_at);
-        looked_at.is_none_or(|at| now.unix_ms() - at.unix_ms() >= RELOAD_MS)
+        looked_at.is_none_or(|at| !(0..RELOAD_MS).contains(&(now.unix_ms() - at.unix_ms())))
     }
 
     async fn load(&self, app: &App, looked_at: Option<Time>) -> Result<Arc<Keyset>, Error> {

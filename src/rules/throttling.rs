@@ -32,16 +32,20 @@ pub struct Wait {
     pub limit: u32,
 }
 
+/// How far times may lie ahead of the clock, in milliseconds: clocks of replicas differ. One that lies further ahead was written
+/// by a clock that has been set back since.
+const AHEAD_MS: i64 = MINUTE_MS;
+
 /// Counts one login attempt. The first `free` failures cost nothing; from then on waits double up to 15 minutes.
 ///
 /// # Errors
 /// The wait that is on; the attempt does not count then.
 pub fn login(before: Option<Attempts>, free: u32, now: Time) -> Result<Attempts, Wait> {
     let before = before.filter(|attempts| now < attempts.since.plus_ms(FORGET_MS));
-    if let Some(attempts) = before
-        && now < attempts.blocked_until
-    {
-        return Err(Wait { retry_after_ms: attempts.blocked_until.unix_ms() - now.unix_ms(), limit: free });
+    let waits_ms = before.map_or(0, |attempts| attempts.blocked_until.unix_ms() - now.unix_ms());
+    // No wait is longer than the longest: nobody is locked out by a clock that was wrong for a moment.
+    if (1..=LONGEST_WAIT_MS + AHEAD_MS).contains(&waits_ms) {
+        return Err(Wait { retry_after_ms: waits_ms.min(LONGEST_WAIT_MS), limit: free });
     }
     let count = before.map_or(0, |attempts| attempts.count).saturating_add(1);
     let over = count - i64::from(free);
@@ -58,10 +62,11 @@ pub fn login(before: Option<Attempts>, free: u32, now: Time) -> Result<Attempts,
 /// # Errors
 /// The wait until the hour is over.
 pub fn password_reset(before: Option<Attempts>, per_hour: u32, now: Time) -> Result<Attempts, Wait> {
-    match before.filter(|attempts| now < attempts.since.plus_ms(HOUR_MS)) {
+    let since_ms = |attempts: &Attempts| now.unix_ms() - attempts.since.unix_ms();
+    match before.filter(|attempts| (-AHEAD_MS..HOUR_MS).contains(&since_ms(attempts))) {
         None => Ok(Attempts { count: 1, since: now, blocked_until: now }),
         Some(attempts) if attempts.count >= i64::from(per_hour) => {
-            let retry_after_ms = attempts.since.plus_ms(HOUR_MS).unix_ms() - now.unix_ms();
+            let retry_after_ms = (HOUR_MS - since_ms(&attempts)).min(HOUR_MS);
             Err(Wait { retry_after_ms, limit: per_hour })
         }
         Some(attempts) => Ok(Attempts { count: attempts.count.saturating_add(1), ..attempts }),
@@ -108,6 +113,28 @@ mod tests {
         let refused = password_reset(attempts, 5, START.plus_ms(10 * MINUTE_MS)).unwrap_err();
         assert_eq!(refused.retry_after_ms, 50 * MINUTE_MS);
         assert_eq!(password_reset(attempts, 5, START.plus_ms(HOUR_MS)).unwrap().count, 1);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_locks_nobody_out() {
+        let year_ms = 365 * DAY_MS;
+        let in_a_year = login(None, 1, START.plus_ms(year_ms)).unwrap();
+        let in_a_year = login(Some(in_a_year), 1, START.plus_ms(year_ms)).unwrap();
+        assert!(in_a_year.blocked_until > START.plus_ms(year_ms));
+        let back = login(Some(in_a_year), 1, START).unwrap();
+        assert_eq!((back.count, back.since), (3, START), "it goes on from here");
+        assert_eq!(back.blocked_until, START.plus_ms(2 * FIRST_WAIT_MS));
+        let mut attempts = None;
+        for _ in 0..5 {
+            attempts = Some(password_reset(attempts, 5, START.plus_ms(year_ms)).unwrap());
+        }
+        assert_eq!(password_reset(attempts, 5, START).unwrap().count, 1);
+        // A clock that is half a minute behind another replica's gains nothing.
+        let blocked = Attempts { count: 99, since: START, blocked_until: START.plus_ms(LONGEST_WAIT_MS) };
+        let behind = START.plus_ms(-30 * SECOND_MS);
+        assert_eq!(login(Some(blocked), 10, behind).unwrap_err().retry_after_ms, LONGEST_WAIT_MS);
+        let five = Attempts { count: 5, ..blocked };
+        assert_eq!(password_reset(Some(five), 5, behind).unwrap_err().retry_after_ms, HOUR_MS);
     }
 
     proptest::proptest! {

@@ -3,15 +3,25 @@
 use crate::clock::Time;
 use crate::db::{self, Tx, sql};
 
-/// Takes or renews the lease of a job; whether `holder` has it now. Another holder's lease ends with its time.
-pub async fn take(tx: &mut Tx, job: &str, holder: &str, now: Time, until: Time) -> Result<bool, db::Error> {
+/// Takes or renews the lease of a job; whether `holder` has it now. Another holder's lease ends with its time, and counts for
+/// nothing if it lies as far ahead as `never`: a clock has been set back since.
+pub async fn take(
+    tx: &mut Tx,
+    job: &str,
+    holder: &str,
+    now: Time,
+    until: Time,
+    never: Time,
+) -> Result<bool, db::Error> {
     let taken = sql("INSERT INTO job_leases (job, holder, leased_until) VALUES ($1, $2, $3)
          ON CONFLICT (job) DO UPDATE SET holder = excluded.holder, leased_until = excluded.leased_until
-         WHERE job_leases.holder = excluded.holder OR job_leases.leased_until <= $4")
+         WHERE job_leases.holder = excluded.holder OR job_leases.leased_until <= $4
+            OR job_leases.leased_until >= $5")
     .bind(job)
     .bind(holder)
     .bind(until)
     .bind(now)
+    .bind(never)
     .execute(tx)
     .await?;
     Ok(taken == 1)

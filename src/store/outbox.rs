@@ -199,6 +199,15 @@ pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error
     Ok(())
 }
 
+/// Lets mails leave now whose next attempt lies after `latest`: a clock has been set back since it was set. How many.
+pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Error> {
+    sql("UPDATE outbox SET next_attempt_at = $1 WHERE next_attempt_at > $2")
+        .bind(now)
+        .bind(latest)
+        .execute(tx)
+        .await
+}
+
 /// Removes a mail: it has left, or never will.
 pub async fn remove(tx: &mut Tx, id: MailId) -> Result<(), db::Error> {
     sql("DELETE FROM outbox WHERE id = $1").bind(id).execute(tx).await?;

@@ -180,6 +180,16 @@ pub async fn due(tx: &mut Tx, now: Time, at_most: i64) -> Result<Vec<Reserved>, 
     .await
 }
 
+/// Gives reservations that would live on after `latest` their time from now: a clock has been set back since they were made.
+/// How many.
+pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64, db::Error> {
+    sql("UPDATE reservations SET expires_at = $1 WHERE expires_at > $2")
+        .bind(expires_at)
+        .bind(latest)
+        .execute(tx)
+        .await
+}
+
 /// Ends this reservation if its time is still over: it may have been extended meanwhile. Its wallet is locked.
 pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<Reserved>, db::Error> {
     sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2 RETURNING id, organization_id, amount_nano")

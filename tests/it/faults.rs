@@ -1,5 +1,6 @@
 //! What goes wrong around a running server, and that it says so, keeps what it has and goes on.
 
+mod clocks;
 mod stop;
 
 use std::io::Write;
