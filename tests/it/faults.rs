@@ -1,6 +1,8 @@
 //! What goes wrong around a running server, and that it says so, keeps what it has and goes on.
 
 mod clocks;
+mod disk;
+mod mail;
 mod stop;
 
 use std::io::Write;

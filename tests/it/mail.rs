@@ -19,7 +19,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::support::http::Call;
 use crate::support::postgres::Cluster;
 use crate::support::replica::Process;
-use crate::support::smtp::{self, MailServer, make_certificates, token, until};
+use crate::support::smtp::{self, MailServer, NobodyHome, make_certificates, token, until};
 use crate::support::world::{Folder, PASSWORD, World, config, runtime};
 
 const ADA: &str = "ada@example.com";
@@ -45,21 +45,6 @@ fn on_each_url(test: impl AsyncFn(&'static str, Option<String>)) {
             test("postgres", Some(cluster.new_database().await)).await;
         }
     });
-}
-
-/// An address of this machine where nobody listens, and nobody else will while it is kept.
-struct NobodyHome(tokio::net::TcpSocket);
-
-impl NobodyHome {
-    fn new() -> Self {
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        Self(socket)
-    }
-
-    fn port(&self) -> u16 {
-        self.0.local_addr().unwrap().port()
-    }
 }
 
 /// What this thread logs while it is kept.

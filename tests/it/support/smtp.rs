@@ -80,6 +80,21 @@ impl Drop for MailServer {
     }
 }
 
+/// An address of this machine where nobody listens, and nobody else will while it is kept.
+pub struct NobodyHome(tokio::net::TcpSocket);
+
+impl NobodyHome {
+    pub fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self(socket)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.0.local_addr().unwrap().port()
+    }
+}
+
 /// The token in a mail.
 pub fn token(mail: &Value) -> String {
     let is_token = |line: &&str| {
