@@ -24,9 +24,7 @@ use crate::support::faketime::FakeClock;
 use crate::support::http::{Answer, Call};
 use crate::support::process::{on_each_database_url, usage_event};
 use crate::support::replicas::{Replicas, generous_catalog};
-use crate::support::world::{
-    Folder, PASSWORD, Place, Somebody, World, on_each_database, on_each_database_with,
-};
+use crate::support::world::{Folder, PASSWORD, Somebody, World, on_each_database, on_each_database_with};
 
 /// One of several servers in this process.
 struct Replica {
@@ -71,7 +69,6 @@ impl Replica {
 /// What calls are made with.
 struct Scene {
     ada: Somebody,
-    place: Place,
     key_id: String,
     key: String,
     limited: String,
@@ -84,7 +81,7 @@ impl Scene {
         let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let restricted = json!({"name": "limited", "restrictions": {"rate_limit": 10}});
         let (_, limited) = world.key(&ada, &place, &restricted).await;
-        Self { ada, place, key_id, key, limited }
+        Self { ada, key_id, key, limited }
     }
 
     /// One of everything at this replica, by whatever its clock says.
@@ -116,7 +113,7 @@ impl Scene {
             assert_eq!(answer["results"][0]["status"], status, "{answer}");
         }
         // Half of them are ended, the others are left to time.
-        if id.len() % 2 == 0 {
+        if id.len().is_multiple_of(2) {
             let path = format!("/service/v1/reservations/{}", reservation.as_str().unwrap());
             replica.ask(Method::DELETE, &path, &json!({})).bare().await;
         }
