@@ -27,7 +27,7 @@ pub use model_calls::{Calling, calling};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use project_members::{ProjectMember, ProjectMemberScope};
 pub use public::{Open, Public, Visitor};
-pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope};
+pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope, Watching};
 pub use sessions::{Session, SessionScope};
 pub use tenants::{Held, Key, KeyScope, Org, OrgScope, Project, ProjectScope};
 

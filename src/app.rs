@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use crate::catalog::CurrentCatalog;
-use crate::clock::Clock;
+use crate::clock::{Clock, Time};
 use crate::config::{Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
@@ -30,6 +30,7 @@ use crate::secrets::Secret;
 use crate::secrets::files;
 use crate::secrets::password::Hasher;
 use crate::secrets::sealing::Sealer;
+use crate::telemetry::Tracer;
 
 /// A handle on the application; cheap to clone.
 #[derive(Clone)]
@@ -75,10 +76,14 @@ pub struct Parts {
     pub outbox: Notify,
     /// What is counted.
     pub metrics: Metrics,
+    /// Traces requests, if somebody wants that.
+    pub tracer: Option<Tracer>,
     /// The keys that sign tokens.
     pub signing_keys: SigningKeys,
     /// The OpenAPI document, made at its first reading.
     pub openapi: OnceLock<Box<RawValue>>,
+    /// When this process began to be one.
+    pub started_at: Time,
     ready: AtomicBool,
     stopping: AtomicBool,
 }
@@ -145,8 +150,10 @@ impl App {
             books: Books::new(),
             outbox: Notify::new(),
             metrics: Metrics::default(),
+            tracer: Tracer::new(&config.telemetry, &random)?,
             signing_keys: SigningKeys::new(),
             openapi: OnceLock::new(),
+            started_at: clock.now(),
             ready: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             config,
@@ -196,7 +203,8 @@ impl App {
         }
     }
 
-    /// The server is about to end: what is under way is finished, and no more mail is taken.
+    /// The server is about to end: what is under way is finished, no more mail is taken, and `/readyz` says that requests
+    /// should go elsewhere.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.outbox.notify_one();

@@ -53,17 +53,43 @@ pub async fn check(app: &App, organization: Option<OrganizationId>) -> Result<Re
         check_one(app, &id.to_string(), &mut report).await?;
         return Ok(report);
     }
-    let mut after = String::new();
-    loop {
-        let mut tx = app.db.read().await?;
-        let Some(id) = store::audit::next_organization(&mut tx, &after).await? else { break };
-        check_one(app, &id, &mut report).await?;
-        after = id;
+    let mut walk = Walk::default();
+    while walk.next(app).await? {}
+    walk.finish(app).await
+}
+
+/// A check of all organizations, one at a time, for those who want to rest in between.
+#[derive(Debug, Default)]
+pub struct Walk {
+    /// The organization that was checked last.
+    after: String,
+    report: Report,
+}
+
+impl Walk {
+    /// Checks the books of the next organization; false when there is none.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub async fn next(&mut self, app: &App) -> Result<bool, Error> {
+        let next = store::audit::next_organization(&mut app.db.read().await?, &self.after).await?;
+        let Some(id) = next else { return Ok(false) };
+        check_one(app, &id, &mut self.report).await?;
+        self.after = id;
+        Ok(true)
     }
-    // One statement, which sees one moment.
-    let numbers = store::audit::numbers(&mut app.db.read().await?).await?;
-    report.drifts.extend(audit::numbers(numbers.count, numbers.first, numbers.last, numbers.given));
-    Ok(report)
+
+    /// Checks what all have in common: the numbers of invoices.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub async fn finish(mut self, app: &App) -> Result<Report, Error> {
+        // One statement, which sees one moment.
+        let numbers = store::audit::numbers(&mut app.db.read().await?).await?;
+        let drifts = audit::numbers(numbers.count, numbers.first, numbers.last, numbers.given);
+        self.report.drifts.extend(drifts);
+        Ok(self.report)
+    }
 }
 
 async fn check_one(app: &App, id: &str, report: &mut Report) -> Result<(), Error> {

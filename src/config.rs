@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-use crate::money::Nano;
+use crate::money::{Decimal, Nano};
 
 pub use keys::{names, variable};
 pub use mail_url::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
-pub use types::{DatabaseUrl, LogFormat, Management, PublicUrl};
+pub use types::{DatabaseUrl, Header, LogFormat, Management, PublicUrl};
 
 use crate::secrets::Secret;
 
@@ -70,6 +70,10 @@ pub struct Config {
     pub api_keys: ApiKeys,
     /// The checking of passwords.
     pub passwords: Passwords,
+    /// The audit of the books.
+    pub audit: Audit,
+    /// Traces.
+    pub telemetry: Telemetry,
 }
 
 /// Table `server`: what a client may take its time for. Each holds for each connection of each listener.
@@ -176,6 +180,24 @@ pub struct Passwords {
     pub queue: usize,
 }
 
+/// Table `audit`.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    /// How often the server checks the books by itself, in hours; 0: never.
+    pub every_hours: u32,
+}
+
+/// Table `telemetry`.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    /// Where an OpenTelemetry collector takes OTLP over HTTP; `None`: nothing is traced.
+    pub endpoint: Option<PublicUrl>,
+    /// Headers that it wants.
+    pub headers: Vec<Header>,
+    /// Which part of the requests is traced.
+    pub sample_ratio: Decimal<6>,
+}
+
 impl Default for Config {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -230,6 +252,12 @@ impl Default for Config {
             },
             // One core stays free for everything else.
             passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 64 },
+            audit: Audit { every_hours: 24 },
+            telemetry: Telemetry {
+                endpoint: None,
+                headers: Vec::new(),
+                sample_ratio: Decimal::from_units(100_000),
+            },
         }
     }
 }

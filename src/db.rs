@@ -31,10 +31,11 @@ use tokio::task::JoinHandle;
 pub use change::Change;
 pub use constraint::{Constraint, Reference};
 pub use error::Error;
-pub use migrate::{MigrateError, Migrated};
+pub use migrate::{MigrateError, Migrated, newest_schema};
 pub use statement::{Statement, sql};
 pub use value::{FromRow, FromValue, Row, Value};
 
+use crate::telemetry;
 use postgres::{BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres};
 use sqlite::Sqlite;
 use statement::{Answer, Want};
@@ -46,6 +47,21 @@ pub struct Backup {
     pub schema: i64,
     /// How large the file is.
     pub size_bytes: u64,
+}
+
+/// Connections that are for the same purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connections {
+    /// `write`, `read` or `long_read`.
+    pub purpose: &'static str,
+    /// How many are open.
+    pub open: usize,
+    /// How many somebody has for himself now; where they are shared, how many are open.
+    pub in_use: usize,
+    /// The most that may be open.
+    pub most: usize,
+    /// Who waits for one, as far as that is known.
+    pub waiting: usize,
 }
 
 /// Which database, and where.
@@ -203,6 +219,24 @@ impl Db {
         Ok(())
     }
 
+    /// The schema version that the database has.
+    ///
+    /// # Errors
+    /// It doesn't answer, or has none.
+    pub async fn schema(&self) -> Result<i64, Error> {
+        let text = "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM refinery_schema_history";
+        let (version,): (i64,) = sql(text).one(&mut self.read().await?).await?;
+        Ok(version)
+    }
+
+    /// The connections, by what they are for.
+    pub fn connections(&self) -> Vec<Connections> {
+        match &self.driver {
+            Driver::Sqlite(sqlite) => sqlite.connections(),
+            Driver::Postgres(postgres) => postgres.connections(),
+        }
+    }
+
     /// How many statements have run so far through this database and its clones; tests count the queries of
     /// a request with it.
     pub fn statement_count(&self) -> u64 {
@@ -272,6 +306,7 @@ impl Tx {
             return Err(already_failed());
         }
         let announces = !self.announced.is_empty();
+        let _span = telemetry::span("db.commit");
         let _told = Told { announced: self.announced, shared: self.shared };
         match self.inner {
             Inner::SqliteRead(_) | Inner::SqliteSnapshot(_) | Inner::PostgresRead(_) => Ok(()),
@@ -291,6 +326,11 @@ impl Tx {
             return Err(already_failed());
         }
         self.shared.statements.fetch_add(1, Ordering::Relaxed);
+        let _span = telemetry::span("db.statement").map(|mut span| {
+            // Values are bound, so the text has none.
+            span.say("db.query.text", &statement.text);
+            span
+        });
         match &mut self.inner {
             Inner::SqliteRead(sqlite) => sqlite::read(sqlite, statement, want).await,
             Inner::SqliteSnapshot(snapshot) => snapshot.run(statement, want).await,

@@ -155,6 +155,8 @@ pub enum Code {
     StorageFull,
     /// The database can't be written.
     StorageReadOnly,
+    /// Requests should go elsewhere: `/readyz` says why.
+    NotReady,
 }
 
 impl Code {
@@ -215,6 +217,7 @@ impl Code {
         Self::DatabaseUnavailable,
         Self::StorageFull,
         Self::StorageReadOnly,
+        Self::NotReady,
     ];
 
     /// HTTP status, stable word, and the sentence for people. One row a code.
@@ -364,7 +367,15 @@ impl Code {
             Self::StorageReadOnly => {
                 (503, "storage_read_only", "The server's database can't be written to: nothing was changed.")
             }
+            Self::NotReady => {
+                (503, "not_ready", "This server is not ready for requests: `details` names each reason.")
+            }
         }
+    }
+
+    /// Its place in [`Code::ALL`].
+    pub const fn number(self) -> usize {
+        self as usize
     }
 
     /// The stable lower_snake word in `error.code`.

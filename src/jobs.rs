@@ -1,6 +1,7 @@
 //! What goes on without a request: changes of other replicas are followed, mail leaves, what has been forgotten is
 //! cleaned away, and the books are kept.
 
+pub mod auditing;
 pub mod billing;
 pub mod leases;
 pub mod outbox;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use crate::app::App;
 use crate::live::{feed, last_uses, rates};
+use crate::metrics::{Job, Stopwatch};
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
@@ -43,7 +45,8 @@ pub async fn run(app: App) {
             clean(&app),
             reload_catalog(&app),
             keep_books(&app),
-            forget(&app)
+            forget(&app),
+            audit(&app)
         );
     };
     tokio::select! {
@@ -52,12 +55,20 @@ pub async fn run(app: App) {
     }
 }
 
+/// Does a turn of a job and notes how it went.
+async fn noted<T, E>(app: &App, job: Job, turn: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let watch = Stopwatch::start();
+    let outcome = turn.await;
+    app.metrics.jobs.of(job).note(watch, app.clock.now(), &outcome);
+    outcome
+}
+
 /// Learns what other replicas have changed: at once where the database can call, and by looking.
 async fn follow_changes(app: &App) {
     let wakeups = app.db.wakeups();
     loop {
         if app.is_ready()
-            && let Err(error) = feed::catch_up(app).await
+            && let Err(error) = noted(app, Job::Changes, feed::catch_up(app)).await
         {
             tracing::debug!("changes: {error}");
         }
@@ -72,7 +83,7 @@ async fn follow_changes(app: &App) {
 async fn send_mail(app: &App) {
     while !app.is_stopping() {
         if app.is_ready()
-            && let Err(error) = outbox::send_due(app).await
+            && let Err(error) = noted(app, Job::Mail, outbox::send_due(app)).await
         {
             tracing::warn!("mail: {error}");
         }
@@ -95,7 +106,7 @@ pub async fn finish(app: &App) {
 async fn note_uses(app: &App) {
     loop {
         tokio::time::sleep(NOTE_EVERY).await;
-        if let Err(error) = last_uses::flush(app, NOTED_AT_ONCE).await {
+        if let Err(error) = noted(app, Job::LastUses, last_uses::flush(app, NOTED_AT_ONCE)).await {
             tracing::warn!("last uses of keys: {error}");
         }
     }
@@ -106,7 +117,7 @@ async fn expire_reservations(app: &App) {
     loop {
         tokio::time::sleep(EXPIRE_EVERY).await;
         if app.is_ready()
-            && let Err(error) = reservations::expire_due(app).await
+            && let Err(error) = noted(app, Job::Reservations, reservations::expire_due(app)).await
         {
             tracing::warn!("reservations: {error}");
         }
@@ -141,7 +152,7 @@ async fn clean(app: &App) {
     loop {
         ticks.tick().await;
         if app.is_ready()
-            && let Err(error) = sweep::sweep(app).await
+            && let Err(error) = noted(app, Job::Sweep, sweep::sweep(app)).await
         {
             tracing::warn!("sweep: {error}");
         }
@@ -150,14 +161,28 @@ async fn clean(app: &App) {
 
 /// Looks once a minute whether a month is to be closed or a credit's time is over.
 async fn keep_books(app: &App) {
-    let lease = leases::Lease::new("billing", &app.random);
+    let lease = leases::Lease::new(Job::Billing, &app.random);
     let mut ticks = tokio::time::interval(Duration::from_secs(60));
     loop {
         ticks.tick().await;
         if app.is_ready()
-            && let Err(error) = billing::run_due(app, &lease).await
+            && let Err(error) = noted(app, Job::Billing, billing::run_due(app, &lease)).await
         {
             tracing::warn!("billing: {error}");
+        }
+    }
+}
+
+/// Looks once a minute whether the books are to be checked.
+async fn audit(app: &App) {
+    let lease = leases::Lease::new(Job::Audit, &app.random);
+    let mut ticks = tokio::time::interval(Duration::from_secs(60));
+    loop {
+        ticks.tick().await;
+        if app.is_ready()
+            && let Err(error) = noted(app, Job::Audit, auditing::run_due(app, &lease)).await
+        {
+            tracing::warn!("audit: {error}");
         }
     }
 }
@@ -168,7 +193,7 @@ async fn forget(app: &App) {
     loop {
         let mut goes_on = false;
         if app.is_ready() {
-            match retention::turn(app, &mut walk).await {
+            match noted(app, Job::Retention, retention::turn(app, &mut walk)).await {
                 Ok(turn) => goes_on = turn.goes_on,
                 Err(error) => tracing::warn!("old usage events: {error}"),
             }

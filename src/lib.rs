@@ -44,3 +44,4 @@ pub mod secrets;
 pub mod server;
 pub mod service;
 pub mod store;
+pub mod telemetry;

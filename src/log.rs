@@ -6,6 +6,7 @@
 
 mod access;
 mod buffer;
+mod request;
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -24,6 +25,7 @@ use crate::clock::Clock;
 use crate::config;
 pub use access::Access;
 use buffer::Buffer;
+use request::WithRequest;
 
 static BUFFER: OnceLock<Arc<Buffer>> = OnceLock::new();
 
@@ -53,6 +55,12 @@ pub fn flush() {
     if let Some(buffer) = BUFFER.get() {
         buffer.flush();
     }
+}
+
+/// Bytes that wait to be written, the most that may, and lines dropped since the start; none where the log isn't ours.
+pub fn load() -> Option<(usize, usize, u64)> {
+    let (pending, dropped) = BUFFER.get()?.load();
+    Some((pending, buffer::MAX_PENDING, dropped))
 }
 
 /// Writes the line of one request, if the log's level lets it through.
@@ -118,9 +126,10 @@ fn subscriber(settings: &config::Log, lines: Lines) -> Box<dyn Subscriber + Send
         .with_writer(lines)
         .log_internal_errors(false);
     match settings.format {
-        config::LogFormat::Text => Box::new(builder.compact().finish()),
+        config::LogFormat::Text => Box::new(builder.compact().map_event_format(WithRequest::text).finish()),
         config::LogFormat::Json => {
-            Box::new(builder.json().flatten_event(true).with_span_list(false).finish())
+            let json = builder.json().flatten_event(true).with_span_list(false);
+            Box::new(json.map_event_format(WithRequest::json).finish())
         }
     }
 }

@@ -11,6 +11,7 @@ mod watch;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -22,10 +23,15 @@ pub use entrance::Entrance;
 
 use crate::app::App;
 use crate::jobs;
+use crate::metrics::Traffic;
 use crate::routes::Listener;
+use crate::telemetry;
 use connection::Client;
 use tls::Certificate;
 use watch::Patience;
+
+/// How long the end waits for the last traces to leave.
+const LAST_TRACES: Duration = Duration::from_secs(2);
 
 /// Serves both listeners until `shutdown` resolves, then lets requests in flight finish within the grace time.
 ///
@@ -51,6 +57,8 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     let public = Socket::new(&app, Listener::Public, public, certificates.public.clone());
     let service = Socket::new(&app, Listener::Service, service, certificates.service.clone());
     let _certificates = AbortOnDrop(tokio::spawn(certificates.keep_fresh()));
+    let (served, done) = tokio::sync::watch::channel(false);
+    let mut traces = AbortOnDrop(tokio::spawn(telemetry::run(app.clone(), done)));
     let mut public = tokio::spawn(public.serve(stopped.clone()));
     let mut service = tokio::spawn(service.serve(stopped));
     tokio::pin!(shutdown);
@@ -80,6 +88,10 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
             "mails on their way did not leave in time and were cut off: they leave again in two minutes, perhaps a second time"
         );
     }
+    served.send_replace(true);
+    if tokio::time::timeout(LAST_TRACES, &mut traces.0).await.is_err() {
+        tracing::warn!("the last traces are lost: the collector takes too long");
+    }
     tracing::info!("stopped");
     Ok(())
 }
@@ -107,7 +119,8 @@ const QUEUED_AT_MOST: usize = 4096;
 
 /// A listener.
 struct Socket {
-    name: &'static str,
+    app: App,
+    which: Listener,
     listener: TcpListener,
     hall: Hall,
     max_connections: u32,
@@ -121,17 +134,28 @@ struct Hall {
     places: Arc<Semaphore>,
 }
 
+/// Where what comes through a listener is counted.
+fn traffic(app: &App, which: Listener) -> &Traffic {
+    if which == Listener::Service { &app.metrics.service } else { &app.metrics.public }
+}
+
+/// A listener's name, for logs and metrics.
+fn name(which: Listener) -> &'static str {
+    if which == Listener::Service { "service" } else { "public" }
+}
+
 impl Socket {
     fn new(app: &App, which: Listener, listener: TcpListener, certificate: Option<Arc<Certificate>>) -> Self {
         let max_connections = app.config.server.max_connections;
+        let places = Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default()));
+        traffic(app, which).counts(&places, max_connections);
         let hall = Hall {
             certificate,
             entrance: Entrance::new(app, which),
             patience: Patience::new(&app.config.server),
-            places: Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default())),
+            places,
         };
-        let name = if which == Listener::Service { "service" } else { "public" };
-        Self { name, listener, hall, max_connections }
+        Self { app: app.clone(), which, listener, hall, max_connections }
     }
 
     /// Accepts connections until the stop, then waits for the requests in flight.
@@ -165,15 +189,16 @@ impl Socket {
         &self,
         told: &mut Option<Instant>,
     ) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-        if self.hall.places.available_permits() == 0
-            && told.is_none_or(|at| at.elapsed() >= Duration::from_secs(1))
-        {
-            *told = Some(Instant::now());
-            tracing::warn!(
-                listener = self.name,
-                max_connections = self.max_connections,
-                "all connections are taken: new ones wait until one ends"
-            );
+        if self.hall.places.available_permits() == 0 {
+            traffic(&self.app, self.which).full.fetch_add(1, Ordering::Relaxed);
+            if told.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
+                *told = Some(Instant::now());
+                tracing::warn!(
+                    listener = name(self.which),
+                    max_connections = self.max_connections,
+                    "all connections are taken: new ones wait until one ends"
+                );
+            }
         }
         let place = Arc::clone(&self.hall.places).acquire_owned().await.map_err(std::io::Error::other)?;
         let (stream, peer) = self.listener.accept().await?;

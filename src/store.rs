@@ -4,6 +4,7 @@
 pub mod api_keys;
 pub mod audit;
 pub mod audit_log;
+pub mod audit_state;
 pub mod changes;
 pub mod credits;
 pub mod email_tokens;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::app::App;
 use crate::catalog::Model;
 use crate::error::{Code, Error};
+use crate::metrics::Asked;
 use crate::rules::restrictions::Permission;
 
 use super::{Access, AccessDoc, Call, Caller, caller};
@@ -32,9 +33,9 @@ impl ModelsScope {
 impl Access for Models {
     type Scope = ModelsScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ModelsScope, Error> {
-        let caller = caller(app, call).await?;
-        may_see_models(&caller)?;
-        Ok(ModelsScope { caller })
+        let caller = caller(app, call).await;
+        let admitted = caller.and_then(|caller| may_see_models(&caller).map(|()| ModelsScope { caller }));
+        counted(app, admitted)
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), "access token, or API key with permission `models`")
@@ -46,6 +47,21 @@ fn may_see_models(caller: &Caller) -> Result<(), Error> {
         Caller::Key(key) => key.admit_permission(Permission::Models),
         Caller::Person(_) => Ok(()),
     }
+}
+
+fn may_see_model(app: &App, caller: &Caller, id: &str) -> Result<ModelScope, Error> {
+    let model = app.catalog.now().get(id).cloned().ok_or(Code::ModelNotFound)?;
+    may_see_models(caller)?;
+    if let Caller::Key(key) = caller {
+        key.admit_model(&model.id)?;
+    }
+    Ok(ModelScope { model })
+}
+
+/// These are decisions about the use of a model too.
+fn counted<T>(app: &App, admitted: Result<T, Error>) -> Result<T, Error> {
+    app.metrics.decisions.count(Asked::Models, admitted.as_ref().err().map(|error| error.code));
+    admitted
 }
 
 /// The model in the path.
@@ -68,13 +84,8 @@ impl ModelScope {
 impl Access for OneModel {
     type Scope = ModelScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ModelScope, Error> {
-        let caller = caller(app, call).await?;
-        let model = app.catalog.now().get(call.path("model_id")).cloned().ok_or(Code::ModelNotFound)?;
-        may_see_models(&caller)?;
-        if let Caller::Key(key) = &caller {
-            key.admit_model(&model.id)?;
-        }
-        Ok(ModelScope { model })
+        let caller = caller(app, call).await;
+        counted(app, caller.and_then(|caller| may_see_model(app, &caller, call.path("model_id"))))
     }
     fn describe(&self) -> AccessDoc {
         Models.describe()

@@ -28,6 +28,20 @@ impl Access for Service {
     }
 }
 
+/// The service token, also before the database is ready: for what looks at the process itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Watching;
+
+impl Access for Watching {
+    type Scope = ServiceScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<ServiceScope, Error> {
+        Service.admit(app, call).await
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc { before_ready: true, ..Service.describe() }
+    }
+}
+
 /// An inference server with the service token, about one reservation.
 #[derive(Clone, Copy, Debug)]
 pub struct OneReservation;

@@ -215,6 +215,26 @@ pub const KEYS: &[Key] = &[
         |c, v| put(&mut c.passwords.queue, read::whole(v, 1..=100_000)),
         |c| i64::try_from(c.passwords.queue).ok().and_then(number),
     ),
+    key(
+        "audit.every_hours",
+        |c, v| put(&mut c.audit.every_hours, read::whole(v, 0..=720)),
+        |c| number(c.audit.every_hours),
+    ),
+    key(
+        "telemetry.endpoint",
+        |c, v| some(&mut c.telemetry.endpoint, read::public_url(v)),
+        |c| c.telemetry.endpoint.as_ref().and_then(|url| text(url.as_str())),
+    ),
+    secret(
+        "telemetry.headers",
+        |c, v| put(&mut c.telemetry.headers, read::headers(v)),
+        |c| list(&c.telemetry.headers),
+    ),
+    key(
+        "telemetry.sample_ratio",
+        |c, v| put(&mut c.telemetry.sample_ratio, read::ratio(v)),
+        |c| text(&c.telemetry.sample_ratio),
+    ),
 ];
 
 /// The names of every key, for documents and suggestions.

@@ -11,7 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::document::Value;
 use super::mail_url::MailUrl;
-use super::types::{self, DatabaseUrl, LogFormat, Management, PublicUrl};
+use super::types::{self, DatabaseUrl, Header, LogFormat, Management, PublicUrl};
 use crate::money::Decimal;
 use crate::rules::{currencies, restrictions};
 use crate::secrets::Secret;
@@ -211,6 +211,18 @@ pub fn ranges(value: &Value) -> Read<Vec<IpNet>> {
 /// Origins of web pages.
 pub fn origins(value: &Value) -> Read<Vec<String>> {
     list(value, "a list of origins such as [\"https://app.example.com\"]", types::parse_origin)
+}
+
+/// A part of all, from 0 to 1.
+pub fn ratio(value: &Value) -> Read<Decimal<6>> {
+    let what = "a part such as \"0.01\", from 0 to 1";
+    let ratio: Decimal<6> = decimal(value, what)?;
+    if (0..=1_000_000).contains(&ratio.units()) { Ok(ratio) } else { expected(what) }
+}
+
+/// Headers to send along.
+pub fn headers(value: &Value) -> Read<Vec<Header>> {
+    list(value, "a list of headers such as [\"x-api-key=SECRET\"]", Header::parse)
 }
 
 /// A list of strings, or one string with commas.

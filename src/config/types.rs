@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use http::Uri;
+use http::{HeaderName, HeaderValue, Uri};
 
 use crate::secrets::files;
 
@@ -125,6 +125,35 @@ impl PublicUrl {
     /// The URL.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// A header that is sent along, for instance with a key of the one who takes it: its value is a secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    name: HeaderName,
+    value: HeaderValue,
+}
+
+impl Header {
+    /// Reads `name=value`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (name, value) = text.split_once('=')?;
+        let mut value = HeaderValue::from_str(value.trim()).ok()?;
+        // Then its `Debug` doesn't show it either.
+        value.set_sensitive(true);
+        Some(Self { name: name.trim().parse().ok()?, value })
+    }
+
+    /// As it is sent.
+    pub fn parts(&self) -> (HeaderName, HeaderValue) {
+        (self.name.clone(), self.value.clone())
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={HIDDEN}", self.name)
     }
 }
 

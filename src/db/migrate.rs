@@ -40,7 +40,13 @@ const STEPS: &[Step] = &[
     step!(4, "old_sessions", "0004_old_sessions.sql"),
     step!(5, "money", "0005_money.sql"),
     step!(6, "last_uses", "0006_last_uses.sql"),
+    step!(7, "audit_state", "0007_audit_state.sql"),
 ];
+
+/// The schema version that this binary makes.
+pub fn newest_schema() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+}
 
 /// Any number, the same for all replicas.
 const ADVISORY_LOCK: i64 = 0x746f_6c6c_6b65_6570;

@@ -21,9 +21,9 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, NoTls};
 
-use super::Error;
 use super::constraint::{Constraint, Reference};
 use super::statement::{Answer, Statement, Want};
+use super::{Connections, Error};
 use shared::Shared;
 
 /// Transactions at a time.
@@ -91,6 +91,27 @@ impl Postgres {
     /// The settings without limits on how long a statement may run, for migrations.
     pub(super) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What is open.
+    pub(super) fn connections(&self) -> Vec<Connections> {
+        let pool = self.pool.status();
+        let shared = |purpose, shared: &Shared, most| {
+            let open = shared.open();
+            Connections { purpose, open, in_use: open, most, waiting: 0 }
+        };
+        let write = Connections {
+            purpose: "write",
+            open: pool.size,
+            in_use: pool.size.saturating_sub(pool.available),
+            most: pool.max_size,
+            waiting: pool.waiting,
+        };
+        vec![
+            write,
+            shared("read", &self.point_reads, POINT_READS),
+            shared("long_read", &self.heavy_reads, HEAVY_READS),
+        ]
     }
 
     /// Wakes when a transaction with announced changes is committed, until it is dropped.

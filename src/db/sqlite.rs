@@ -16,8 +16,8 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::Error;
 use super::statement::{Answer, Statement, Want};
+use super::{Connections, Error};
 
 pub(super) use connection::{Access, Connection, create, map_error};
 
@@ -91,6 +91,24 @@ impl Sqlite {
         let opening = spawn_blocking(move || Connection::open_snapshot(&path));
         let reader = opening.await.map_err(|error| Error::from_join(&error))??;
         Ok(Snapshot { reader: Some(reader) })
+    }
+
+    /// What is open. A connection that is in use right now counts as open.
+    pub(super) fn connections(&self) -> Vec<Connections> {
+        let (writing, written) = match self.writer.try_lock() {
+            Ok(writer) => (0, usize::from(writer.is_some())),
+            Err(_) => (1, 1),
+        };
+        let reading = self.readers.iter().filter(|slot| slot.try_lock().is_err()).count();
+        let idle = |slot: &&Mutex<Option<Connection>>| slot.try_lock().is_ok_and(|slot| slot.is_some());
+        let open = reading + self.readers.iter().filter(idle).count();
+        let long = HEAVY_READS.saturating_sub(self.heavy_reads.available_permits());
+        let of = |purpose, open, in_use, most| Connections { purpose, open, in_use, most, waiting: 0 };
+        vec![
+            of("write", written, writing, 1),
+            of("read", open, reading, self.readers.len()),
+            of("long_read", long, long, HEAVY_READS),
+        ]
     }
 
     /// Lets readers whose file was renamed away or replaced, as by a restored backup, open the new one.

@@ -4,6 +4,7 @@
 use crate::app::App;
 use crate::clock::MINUTE_MS;
 use crate::error::Error;
+use crate::metrics::Job;
 use crate::random::Random;
 use crate::store;
 
@@ -13,13 +14,13 @@ pub const LEASE_MS: i64 = 5 * MINUTE_MS;
 /// A job, as one replica would do it.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    job: &'static str,
+    job: Job,
     holder: String,
 }
 
 impl Lease {
     /// For a replica that has just started: its holder is nobody else.
-    pub fn new(job: &'static str, random: &Random) -> Self {
+    pub fn new(job: Job, random: &Random) -> Self {
         Self { job, holder: format!("{:032x}", u128::from_be_bytes(random.bytes())) }
     }
 
@@ -28,8 +29,10 @@ impl Lease {
         let now = app.clock.now();
         let mut tx = app.db.write().await?;
         let (until, never) = (now.plus_ms(LEASE_MS), now.plus_ms(2 * LEASE_MS));
-        let taken = store::job_leases::take(&mut tx, self.job, &self.holder, now, until, never).await?;
+        let taken =
+            store::job_leases::take(&mut tx, self.job.as_str(), &self.holder, now, until, never).await?;
         tx.commit().await?;
+        app.metrics.jobs.of(self.job).note_lease(taken.then_some(until));
         Ok(taken)
     }
 }

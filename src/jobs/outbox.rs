@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use crate::app::App;
 use crate::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use crate::error::Error;
-use crate::ids::InvitationId;
+use crate::ids::{InvitationId, RequestId};
 use crate::mail::{DeliveryError, Message, templates};
 use crate::rules::naming;
 use crate::secrets::token::MailToken;
@@ -21,6 +21,7 @@ use crate::store;
 use crate::store::email_tokens::Purpose;
 use crate::store::outbox::{QueuedMail, Template};
 use crate::store::users::User;
+use crate::telemetry::InRequest;
 
 /// How long a replica may take for one mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;
@@ -58,7 +59,7 @@ pub async fn send_due(app: &App) -> Result<usize, Error> {
                 }
             };
             match claimed {
-                Ok(mails) => under_way.extend(mails.into_iter().map(|mail| send(app, mail))),
+                Ok(mails) => under_way.extend(mails.into_iter().map(|mail| in_its_request(app, mail))),
                 Err(error) => tally.failure = Some(error),
             }
         }
@@ -102,6 +103,12 @@ async fn claim(app: &App, places: usize) -> Result<Vec<QueuedMail>, Error> {
     let mails = store::outbox::claim(&mut tx, most, now, now.plus_ms(LEASE_MS)).await?;
     tx.commit().await?;
     Ok(mails)
+}
+
+/// Sends one mail; what the log says of it names the request that caused it.
+fn in_its_request(app: &App, mail: QueuedMail) -> impl Future<Output = Result<bool, Error>> {
+    let request_id = mail.about.request_id.as_deref().and_then(RequestId::parse);
+    InRequest::new(request_id, None, Box::pin(send(app, mail)))
 }
 
 /// Sends one mail, or sets its next attempt; whether it left.

@@ -14,6 +14,7 @@ mod round;
 mod work;
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quick_cache::sync::Cache;
@@ -26,7 +27,9 @@ use crate::clock::Month;
 use crate::db;
 use crate::error::{Code, Error};
 use crate::ids::ApiKeyId;
+use crate::metrics::Stopwatch;
 use crate::store::usage::recording::{self, Payer};
+use crate::telemetry::{self, Waiting};
 
 /// Pieces of work that may wait.
 const CAPACITY: usize = 10_000;
@@ -60,6 +63,8 @@ struct Queue {
 struct Piece {
     work: Work,
     bytes: usize,
+    /// For its request's trace; it ends when this is dropped.
+    traced: Option<Box<Waiting>>,
     answer: oneshot::Sender<Result<Answer, db::Error>>,
 }
 
@@ -76,7 +81,11 @@ impl Books {
     /// away within its commit.
     pub async fn submit(&self, app: &App, work: Work) -> Result<Answer, Error> {
         let (answer, answered) = oneshot::channel();
-        if self.push(work, answer)? {
+        let pushed = self.push(work, answer);
+        if pushed.is_err() {
+            app.metrics.books.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        if pushed? {
             drop(tokio::spawn(lead(app.clone())));
         }
         let answered = answered.await.map_err(|_| Error::internal("the task that writes the books ended"))?;
@@ -98,6 +107,17 @@ impl Books {
         Ok(payer)
     }
 
+    /// What waits, in pieces of work and in bytes, and the most of both.
+    pub fn load(&self) -> [(usize, usize); 2] {
+        let queue = self.queue();
+        [(queue.waiting.len(), CAPACITY), (queue.bytes, CAPACITY_BYTES)]
+    }
+
+    /// Keys whose payer is remembered, and organizations whose first open month is.
+    pub fn remembered(&self) -> (usize, usize) {
+        (self.payers.len(), self.open_months.len())
+    }
+
     /// How many pieces of work wait.
     pub fn len(&self) -> usize {
         self.queue().waiting.len()
@@ -117,7 +137,7 @@ impl Books {
             return Err(Code::BooksQueueFull.into());
         }
         queue.bytes += bytes;
-        queue.waiting.push_back(Piece { work, bytes, answer });
+        queue.waiting.push_back(Piece { work, bytes, traced: telemetry::waiting(), answer });
         Ok(!std::mem::replace(&mut queue.led, true))
     }
 
@@ -169,9 +189,11 @@ impl Drop for Leading<'_> {
 
 /// Does these pieces of work in one transaction; when that can't be, each by itself, so that one that can't be done keeps
 /// no other from being done.
-async fn write(app: &App, pieces: Vec<Piece>) {
+async fn write(app: &App, mut pieces: Vec<Piece>) {
+    let count = pieces.len();
+    pieces.iter_mut().filter_map(|piece| piece.traced.as_mut()).for_each(|traced| traced.turn(count));
     let works: Vec<&Work> = pieces.iter().map(|piece| &piece.work).collect();
-    match round::run(app, &works).await {
+    match measured(app, &works).await {
         Ok(answers) => {
             for (piece, answer) in pieces.into_iter().zip(answers) {
                 tell(piece, Ok(answer));
@@ -185,12 +207,23 @@ async fn write(app: &App, pieces: Vec<Piece>) {
         Err(error) => {
             tracing::warn!(pieces = pieces.len(), "the books are written one by one: {error}");
             for piece in pieces {
-                let answers = round::run(app, &[&piece.work]).await;
+                let answers = measured(app, &[&piece.work]).await;
                 let none = || db::Error::Internal("a piece of work has no answer".to_owned());
                 tell(piece, answers.and_then(|mut answers| answers.pop().ok_or_else(none)));
             }
         }
     }
+}
+
+async fn measured(app: &App, works: &[&Work]) -> Result<Vec<Answer>, db::Error> {
+    let (rounds, watch) = (&app.metrics.books, Stopwatch::start());
+    let answers = round::run(app, works).await;
+    rounds.durations.note_ns(watch.elapsed_ns());
+    rounds.sizes.note(works.len());
+    if answers.is_err() {
+        rounds.failed.fetch_add(1, Ordering::Relaxed);
+    }
+    answers
 }
 
 /// Whether every piece of work would meet this.
@@ -199,6 +232,7 @@ fn is_outage(error: &db::Error) -> bool {
 }
 
 fn tell(piece: Piece, answer: Result<Answer, db::Error>) {
+    drop(piece.traced);
     // Who has gone away isn't told.
     drop(piece.answer.send(answer));
 }

@@ -70,6 +70,12 @@ impl Feed {
         (-STEP_BACK_MS..TRUST_MS).contains(&age_ms)
     }
 
+    /// How old what was last read is, in milliseconds; none before the first reading.
+    pub fn age_ms(&self, now: Time) -> Option<i64> {
+        let read_at_ms = self.read_at_ms.load(Ordering::SeqCst);
+        (read_at_ms != NEVER).then(|| now.unix_ms().saturating_sub(read_at_ms).max(0))
+    }
+
     /// The last change that was applied; 0 before the first.
     pub fn position(&self) -> i64 {
         self.position.load(Ordering::Relaxed)

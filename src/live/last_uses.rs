@@ -35,6 +35,11 @@ impl LastUses {
         self.queue().len()
     }
 
+    /// How many wait, and how many may.
+    pub fn load(&self) -> (usize, usize) {
+        (self.len(), CAPACITY)
+    }
+
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -35,6 +35,16 @@ impl Sessions {
         Self { held: Cache::new(CAPACITY) }
     }
 
+    /// How many are held.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The session, while it is alive.
     ///
     /// # Errors

@@ -51,6 +51,16 @@ impl SigningKeys {
         Self { loaded: RwLock::new(None), verified: Cache::new(REMEMBERED) }
     }
 
+    /// Whether there is a key to sign with.
+    pub fn is_loaded(&self) -> bool {
+        self.current().is_some()
+    }
+
+    /// How many verified tokens are remembered.
+    pub fn remembered(&self) -> usize {
+        self.verified.len()
+    }
+
     /// Loads the keys, making the first one when there is none. Two replicas that start at once may make two: both are
     /// good, and both stand in the JWKS.
     pub async fn ensure(&self, app: &App) -> Result<(), Error> {

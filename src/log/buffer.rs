@@ -34,6 +34,8 @@ struct State {
     /// The thread has taken lines and not yet written them.
     writing: bool,
     dropped: u64,
+    /// Since the start.
+    dropped_in_all: u64,
     /// The system gave us no thread: slow lines are better than none.
     without_thread: bool,
 }
@@ -62,6 +64,12 @@ impl Buffer {
         self.format
     }
 
+    /// Bytes that wait, and lines that were dropped since the start.
+    pub fn load(&self) -> (usize, u64) {
+        let state = self.lock();
+        (state.pending.len(), state.dropped_in_all)
+    }
+
     /// Appends a line, or counts it as dropped when too many wait.
     pub fn push(&self, line: &[u8], urgent: bool) {
         let mut state = self.lock();
@@ -71,6 +79,7 @@ impl Buffer {
         }
         if state.pending.len() + line.len() > MAX_PENDING {
             state.dropped += 1;
+            state.dropped_in_all += 1;
             return;
         }
         let was_empty = state.pending.is_empty();

@@ -163,3 +163,29 @@ fn a_request_has_the_line_that_the_formatter_would_write() {
         }
     }
 }
+
+#[test]
+fn lines_of_a_request_name_it_once() {
+    use futures_util::FutureExt;
+
+    let id = crate::ids::RequestId::from_parts(Time::from_unix_ms(0), 7);
+    let work = || {
+        let lines = Box::pin(async move {
+            tracing::info!(mails = 1, "inside");
+            tracing::info!(request_id = "its own", "named");
+        });
+        crate::telemetry::InRequest::new(Some(id), None, lines).now_or_never().unwrap();
+        tracing::info!("outside");
+    };
+    let text = logged(LogFormat::Text, "info", work);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].ends_with(&format!(": inside mails=1 request_id={id}")), "{text}");
+    assert!(lines[1].ends_with(": named request_id=\"its own\""), "{text}");
+    assert!(lines[2].ends_with(": outside"), "{text}");
+    let json = logged(LogFormat::Json, "info", work);
+    let lines: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["request_id"], &lines[0]["mails"]), (&id.to_string().into(), &1.into()));
+    assert_eq!(lines[1]["request_id"], "its own");
+    assert!(lines[2].get("request_id").is_none(), "{json}");
+}

@@ -57,8 +57,9 @@ pub struct Hasher {
 struct Shared {
     /// Threads of their own for hashes, made when they are needed: what lowers their priority must not meet other work.
     threads: Option<Runtime>,
-    /// One permit for each that runs or waits.
+    /// One permit for each that runs or waits, and how many there are.
     admission: Arc<Semaphore>,
+    admitted: usize,
     /// One permit for each that runs.
     running: Arc<Semaphore>,
     /// Memory of finished hashes for the next ones: getting 19 MiB from the system each time costs 12 %.
@@ -101,12 +102,19 @@ impl Hasher {
         let shared = Shared {
             threads: own.ok(),
             admission: Arc::new(Semaphore::new(admitted)),
+            admitted,
             running: Arc::new(Semaphore::new(threads)),
             memory: Mutex::new(Vec::new()),
             today,
             random,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// How many run or wait, and how many may.
+    pub fn load(&self) -> (usize, usize) {
+        let most = self.shared.admitted;
+        (most.saturating_sub(self.shared.admission.available_permits()), most)
     }
 
     /// The PHC string to store for this password.

@@ -1,26 +1,51 @@
 //! The one line that the access log has of a request.
 
 use std::net::IpAddr;
-use std::time::Instant;
+use std::sync::Arc;
 
 use http::{Method, StatusCode};
 
-use crate::ids::RequestId;
+use crate::ids::{OrganizationId, RequestId};
 use crate::log;
+use crate::metrics::{Measured, Stopwatch};
+use crate::telemetry::{Ending, Trace};
 
 /// What is known of a request before it is answered. The path itself stays out of the log: links carry tokens.
-pub struct AccessLine {
+pub struct AccessLine<'a> {
     pub method: Method,
     /// The route's path, `-` where there is none.
     pub route: &'static str,
     pub request_id: RequestId,
     pub address: IpAddr,
     pub watch: Stopwatch,
+    /// Where it is counted.
+    pub measured: &'a Measured,
+    /// Whether the log gets a line of it.
+    pub logged: bool,
+    /// Its trace, if it is traced, and whose organization its path names.
+    pub traced: Option<(Arc<Trace>, Option<OrganizationId>)>,
+    /// `public` or `service`.
+    pub listener: &'static str,
 }
 
-impl AccessLine {
-    /// Writes the line.
-    pub fn write(&self, request_id: &str, who: &str, status: StatusCode, code: &'static str) {
+impl AccessLine<'_> {
+    fn ending<'a>(&'a self, who: &'a str, status: StatusCode, code: &'static str) -> Ending<'a> {
+        let (method, route, listener) = (self.method.as_str(), self.route, self.listener);
+        Ending { method, route, listener, status: status.as_u16(), code, who }
+    }
+
+    /// Counts the request and writes the line.
+    pub fn end(&self, request_id: &str, who: &str, status: StatusCode, code: &'static str) {
+        let took_ns = self.watch.elapsed_ns();
+        self.measured.note(status, took_ns);
+        if let Some((trace, organization)) = &self.traced {
+            // What a stranger names in a path isn't known to be there.
+            let organization = organization.filter(|_| status.is_success());
+            trace.end(&self.ending(who, status, code), organization);
+        }
+        if !self.logged {
+            return;
+        }
         log::access(&log::Access {
             method: self.method.as_str(),
             route: self.route,
@@ -28,25 +53,8 @@ impl AccessLine {
             code,
             who,
             address: self.address,
-            duration_us: self.watch.elapsed_us(),
+            duration_us: took_ns / 1_000,
             request_id,
         });
-    }
-}
-
-/// How long something takes.
-pub struct Stopwatch(Instant);
-
-impl Stopwatch {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "how long a request took is no business of the injected clock"
-    )]
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    fn elapsed_us(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }

@@ -14,15 +14,17 @@ use percent_encoding::percent_decode_str;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-use super::access_line::{AccessLine, Stopwatch};
+use super::access_line::AccessLine;
 use crate::access::{Call, client_address};
 use crate::app::App;
 use crate::error::{Code, Error};
-use crate::ids::RequestId;
+use crate::ids::{OrganizationId, RequestId};
 use crate::input::RequestBody;
+use crate::metrics::{Measured, Stopwatch};
 use crate::pages;
 use crate::reply::{self, Body};
 use crate::routes::{self, ErrorShape, Listener, Outcome, Route};
+use crate::telemetry::{InRequest, Trace, Tracer};
 
 /// What stands behind one listener: every request that gets in leaves with exactly one answer.
 #[derive(Clone)]
@@ -32,12 +34,16 @@ struct Inner {
     app: App,
     paths: matchit::Router<Path>,
     cors: Option<CorsLayer>,
+    /// Where what finds no route is counted.
+    nowhere: Arc<Measured>,
+    listener: Listener,
 }
 
 /// A path and what it takes.
 struct Path {
     path: &'static str,
-    routes: Vec<Route>,
+    /// Each with where it is counted.
+    routes: Vec<(Route, Arc<Measured>)>,
     /// The header `allow` of whoever comes with another method.
     allow: HeaderValue,
 }
@@ -51,20 +57,23 @@ impl std::fmt::Debug for Entrance {
 impl Entrance {
     /// The routes of this listener.
     pub fn new(app: &App, listener: Listener) -> Self {
+        let here = |route: &Route| route.listener == listener || route.listener == Listener::Both;
+        let table: Vec<_> = routes::table().into_iter().filter(here).collect();
+        let traffic = super::traffic(app, listener);
+        let counted = traffic.routes(|| table.iter().map(|r| (r.method.to_string(), r.path)).collect());
+        let mut measured = counted.iter().map(|(_, _, measured)| Arc::clone(measured));
         let mut paths: Vec<Path> = Vec::new();
-        for route in routes::table() {
-            if route.listener != listener && route.listener != Listener::Both {
-                continue;
-            }
-            match paths.iter_mut().find(|path| path.path == route.path) {
-                Some(path) => path.routes.push(route),
+        for row in table.into_iter().zip(&mut measured) {
+            match paths.iter_mut().find(|path| path.path == row.0.path) {
+                Some(path) => path.routes.push(row),
                 None => paths.push(Path {
-                    path: route.path,
-                    routes: vec![route],
+                    path: row.0.path,
+                    routes: vec![row],
                     allow: HeaderValue::from_static(""),
                 }),
             }
         }
+        let nowhere = measured.next().unwrap_or_default();
         let mut router = matchit::Router::new();
         for mut path in paths {
             path.allow = path.allowed();
@@ -73,7 +82,7 @@ impl Entrance {
             router.insert(text, path).expect("a path that contradicts another");
         }
         let cors = cors(&app.config.cors_origins).filter(|_| listener == Listener::Public);
-        Self(Arc::new(Inner { app: app.clone(), paths: router, cors }))
+        Self(Arc::new(Inner { app: app.clone(), paths: router, cors, nowhere, listener }))
     }
 
     /// Answers one request.
@@ -98,6 +107,10 @@ impl Entrance {
             request_id: next_request_id(app),
             address: peer,
             watch: Stopwatch::start(),
+            measured: &self.0.nowhere,
+            logged: app.config.log.access,
+            traced: None,
+            listener: super::name(self.0.listener),
         };
         let outcome = Outcome { result: Err(error), who: String::new() };
         let mut response = respond(app, outcome, ErrorShape::Bare, &line);
@@ -134,8 +147,12 @@ impl Entrance {
             request_id: call.request_id,
             address: call.address,
             watch,
+            measured: route.map_or(&self.0.nowhere, |(_, measured)| measured),
+            logged: app.config.log.access,
+            traced: app.tracer.as_ref().and_then(|tracer| self.traced(tracer, &call)),
+            listener: super::name(self.0.listener),
         };
-        let Some(route) = route else {
+        let Some((route, _)) = route else {
             let code = if path.is_some() { Code::MethodNotAllowed } else { Code::UnknownPath };
             let outcome = Outcome { result: Err(code.into()), who: String::new() };
             let mut response = respond(app, outcome, shape, &line);
@@ -161,15 +178,25 @@ fn leave_the_body(response: &mut Response<Body>) {
     *response.body_mut() = Body::default();
 }
 
+impl Entrance {
+    /// The trace of a call, if it is chosen.
+    fn traced(&self, tracer: &Tracer, call: &Call) -> Option<(Arc<Trace>, Option<OrganizationId>)> {
+        let believed = self.0.listener == Listener::Service;
+        let now = self.0.app.clock.now();
+        let trace = tracer.begin(&call.headers, believed, call.request_id, now)?;
+        Some((trace, OrganizationId::parse(call.path("organization_id"))))
+    }
+}
+
 impl Path {
     /// The route of a method; a HEAD is answered as a GET whose body stays here.
-    fn route(&self, method: &Method) -> Option<&Route> {
-        let find = |method: &Method| self.routes.iter().find(|route| route.method == *method);
+    fn route(&self, method: &Method) -> Option<&(Route, Arc<Measured>)> {
+        let find = |method: &Method| self.routes.iter().find(|(route, _)| route.method == *method);
         find(method).or_else(|| if method == Method::HEAD { find(&Method::GET) } else { None })
     }
 
     fn allowed(&self) -> HeaderValue {
-        let mut words: Vec<_> = self.routes.iter().map(|route| route.method.as_str()).collect();
+        let mut words: Vec<_> = self.routes.iter().map(|(route, _)| route.method.as_str()).collect();
         if words.contains(&"GET") {
             words.push("HEAD");
         }
@@ -214,40 +241,43 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 }
 
 /// A request that has found its route: whatever becomes of it, at most one response and one line in the access log.
-async fn serve_route(app: &App, route: &Route, call: Call, line: AccessLine) -> Response<Body> {
-    let mut given_up = GivenUp { line: app.config.log.access.then_some(&line) };
-    let outcome = run(app.clone(), route, call).await;
+async fn serve_route(app: &App, route: &Route, call: Call, line: AccessLine<'_>) -> Response<Body> {
+    let mut given_up = GivenUp { line: Some(&line) };
+    let trace = line.traced.as_ref().map(|(trace, _)| Arc::clone(trace));
+    let outcome = run(app.clone(), route, call, trace).await;
     given_up.line = None;
     respond(app, outcome, route.error_shape(), &line)
 }
 
 /// Leaves the line of a request that is dropped where it stands, because the client has hung up or the stop cuts it off.
 struct GivenUp<'a> {
-    line: Option<&'a AccessLine>,
+    line: Option<&'a AccessLine<'a>>,
 }
 
 impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
         // No status was sent; 499 is how nginx and its kin log this.
         if let (Some(line), Ok(status)) = (self.line, StatusCode::from_u16(499)) {
-            line.write(&line.request_id.to_string(), "", status, "given_up");
+            line.end(&line.request_id.to_string(), "", status, "given_up");
         }
     }
 }
 
-async fn run(app: App, route: &Route, call: Call) -> Outcome {
+async fn run(app: App, route: &Route, call: Call, trace: Option<Arc<Trace>>) -> Outcome {
     if !route.access.before_ready
         && let Err(error) = app.require_ready()
     {
         return Outcome { result: Err(error), who: String::new() };
     }
-    match AssertUnwindSafe(route.call(app, call)).catch_unwind().await {
+    let request_id = Some(call.request_id);
+    let answering = InRequest::new(request_id, trace, route.call(app, call));
+    match AssertUnwindSafe(answering).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(_) => Outcome { result: Err(Error::internal("the handler panicked")), who: String::new() },
     }
 }
 
-fn respond(app: &App, outcome: Outcome, shape: ErrorShape, line: &AccessLine) -> Response<Body> {
+fn respond(app: &App, outcome: Outcome, shape: ErrorShape, line: &AccessLine<'_>) -> Response<Body> {
     let (mut response, code) = match outcome.result {
         Ok(response) => {
             // A page may tell of an error and go on: a form with its mistakes, say.
@@ -255,6 +285,7 @@ fn respond(app: &App, outcome: Outcome, shape: ErrorShape, line: &AccessLine) ->
             (response, code)
         }
         Err(error) => {
+            app.metrics.errors.count(error.code);
             if error.code.status().is_server_error() {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
@@ -271,9 +302,7 @@ fn respond(app: &App, outcome: Outcome, shape: ErrorShape, line: &AccessLine) ->
         response.headers_mut().insert("x-request-id", value);
     }
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if app.config.log.access {
-        line.write(&request_id, &outcome.who, response.status(), code);
-    }
+    line.end(&request_id, &outcome.who, response.status(), code);
     response
 }
 
@@ -316,6 +345,10 @@ mod tests {
             request_id: call.request_id,
             address: call.address,
             watch: Stopwatch::start(),
+            measured: &Measured::default(),
+            logged: true,
+            traced: None,
+            listener: "public",
         };
         let response = serve_route(app, route, call, line).await;
         let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();

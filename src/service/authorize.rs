@@ -11,6 +11,7 @@ use super::decision::{Decision, Question, decide};
 use crate::access::ServiceScope;
 use crate::app::App;
 use crate::error::Error;
+use crate::metrics::Asked;
 use crate::reply::Bare;
 
 /// Decides.
@@ -27,6 +28,7 @@ pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bar
         reserve: body.reserve,
     };
     let decided = decide(&app, question).await;
+    app.metrics.decisions.count(Asked::Authorize, decided.as_ref().err().map(|refused| refused.error.code));
     let model = body.model.map(|model| model.0);
     match decided {
         Ok(granted) => Ok(Bare(granted.decision(model))),

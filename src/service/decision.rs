@@ -19,6 +19,7 @@ use crate::live::keyring::Left;
 use crate::live::limiter::{self, Who};
 use crate::live::rates;
 use crate::rules::restrictions::Permission;
+use crate::telemetry;
 
 /// What is asked.
 #[derive(Clone, Copy)]
@@ -190,9 +191,11 @@ fn about(calling: Option<&Calling>) -> Decision {
 /// # Errors
 /// A refusal, or our own trouble.
 pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refused> {
+    let _span = telemetry::span("decision");
     let now = app.clock.now();
     let who = calling(app, question.credential, question.organization, question.project, now).await;
     let calling = who.map_err(|error| Refused { error, calling: None })?;
+    telemetry::note_organization(calling.organization_id());
     let Admitted { max_tokens, limits, model } = match admit(app, &question, &calling, now).await {
         Ok(admitted) => admitted,
         Err(error) => return Err(Refused { error, calling: Some(calling) }),

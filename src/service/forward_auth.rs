@@ -16,12 +16,15 @@ use super::decision::{Decision, Question, decide};
 use crate::access::ProxyScope;
 use crate::app::App;
 use crate::error::Error;
+use crate::metrics::Asked;
 use crate::reply::{self, Bare, Body, Reply};
 
 /// Decides.
 pub async fn forward_auth(app: App, _: ProxyScope, asked: ForwardAuth) -> Result<Verdict, Error> {
     let mode = asked.mode;
-    match allowed(&app, asked).await {
+    let decided = allowed(&app, asked).await;
+    app.metrics.decisions.count(Asked::ForwardAuth, decided.as_ref().err().map(|error| error.code));
+    match decided {
         Ok(decision) => Ok(Verdict::Allowed(Box::new(decision))),
         Err(error) if mode == Mode::Nginx && !error.code.status().is_server_error() => {
             Ok(Verdict::DeniedForNginx(error))

@@ -1,32 +1,154 @@
 //! `GET /healthz` and `GET /readyz`, for load balancers and supervisors.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::error::{Code, Error};
+use crate::db;
+use crate::error::{Code, Detail, Error};
 use crate::input::Nothing;
 use crate::reply::Bare;
 
-/// How the server is.
+/// How long the database may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// That the process answers.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Health {
     status: &'static str,
     version: &'static str,
 }
 
-/// The process runs and answers.
+/// That requests can be sent here, and what was looked at.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Readiness {
+    status: &'static str,
+    version: &'static str,
+    checks: Vec<Check>,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Check {
+    /// What.
+    name: &'static str,
+    /// Whether it is as it must be.
+    ok: bool,
+    /// What was found.
+    message: String,
+    /// The error that says it best, when it isn't.
+    #[serde(skip)]
+    code: Code,
+    /// For the log only.
+    #[serde(skip)]
+    internal: Option<String>,
+}
+
+/// The process runs and answers. It asks nobody, so that no supervisor ends a server whose database is away.
 pub async fn healthz(_: App, (): (), _: Nothing) -> Result<Bare<Health>, Error> {
     Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
-/// The database answers and has this version's schema: requests can be sent here. Otherwise 503, and why.
-pub async fn readyz(app: App, (): (), _: Nothing) -> Result<Bare<Health>, Error> {
-    app.require_ready()?;
-    app.db.ping().await.map_err(|error| {
-        let error = Error::from(error);
-        let code = if error.code == Code::Internal { Code::DatabaseUnavailable } else { error.code };
-        Error { code, ..error }
-    })?;
-    Ok(Bare(Health { status: "ready", version: env!("CARGO_PKG_VERSION") }))
+/// Requests can be sent here: each check by its name. Otherwise 503, and `details` has the ones that fail.
+pub async fn readyz(app: App, (): (), _: Nothing) -> Result<Bare<Readiness>, Error> {
+    let checks = checks(&app).await;
+    if checks.iter().all(|check| check.ok) {
+        return Ok(Bare(Readiness { status: "ready", version: env!("CARGO_PKG_VERSION"), checks }));
+    }
+    Err(not_ready(&checks))
+}
+
+fn not_ready(checks: &[Check]) -> Error {
+    let failed: Vec<_> = checks.iter().filter(|check| !check.ok).collect();
+    let words: Vec<_> = failed.iter().map(|check| format!("{}: {}", check.name, check.message)).collect();
+    let internal: Vec<_> = failed.iter().filter_map(|check| check.internal.clone()).collect();
+    Error {
+        internal: Some(internal.join("; ")).filter(|text| !text.is_empty()),
+        details: failed
+            .iter()
+            .map(|check| Detail {
+                param: check.name.to_owned(),
+                code: check.code.as_str(),
+                message: check.message.clone(),
+            })
+            .collect(),
+        // The database stands before what hangs on it.
+        ..Error::new(failed.first().map_or(Code::NotReady, |check| check.code)).message(words.join(" "))
+    }
+}
+
+async fn checks(app: &App) -> Vec<Check> {
+    if !app.is_ready() {
+        let waiting = "The server is starting and waits for its database.";
+        return vec![failed("database", Code::DatabaseUnavailable, waiting)];
+    }
+    let (database, schema) = database(app).await;
+    let feed = if app.feed.is_trusted(app.clock.now()) {
+        passed("feed", "What replicas change is followed.")
+    } else {
+        failed("feed", Code::NotReady, "What replicas change was not read for a while.")
+    };
+    let catalog = if app.catalog.is_refused() {
+        "The catalog file is refused, and the catalog before goes on: the log says why."
+    } else {
+        "The catalog is in force."
+    };
+    let signing_key = if app.signing_keys.is_loaded() {
+        passed("signing_key", "There is a key to sign tokens with.")
+    } else {
+        failed("signing_key", Code::NotReady, "There is no key to sign tokens with.")
+    };
+    let running = if app.is_stopping() {
+        failed("running", Code::NotReady, "The server is stopping: send requests elsewhere.")
+    } else {
+        passed("running", "The server is not stopping.")
+    };
+    vec![database, schema, feed, passed("catalog", catalog), signing_key, running]
+}
+
+/// Whether it answers, and whether it has what this version needs. A newer schema does: upgrades are rolled out beside it.
+async fn database(app: &App) -> (Check, Check) {
+    let asked = tokio::time::timeout(PATIENCE, async {
+        app.db.ping().await?;
+        app.db.schema().await
+    });
+    let known = db::newest_schema();
+    match asked.await {
+        Ok(Ok(found)) => {
+            let schema = if found < known {
+                let message = format!(
+                    "The database has schema {found}, this version needs {known}: run `tollkeeper migrate`."
+                );
+                failed("schema", Code::NotReady, message)
+            } else {
+                passed("schema", format!("The database has schema {found}."))
+            };
+            (passed("database", "The database answers."), schema)
+        }
+        Ok(Err(error)) => {
+            let error = Error::from(error);
+            // What it says to a client is too much for the public.
+            let code = if error.code == Code::Internal { Code::DatabaseUnavailable } else { error.code };
+            let database = Check { internal: error.internal, ..failed("database", code, code.message()) };
+            (database, unknown())
+        }
+        Err(_) => {
+            let message = "The database did not answer within 3 seconds.";
+            (failed("database", Code::DatabaseUnavailable, message), unknown())
+        }
+    }
+}
+
+fn unknown() -> Check {
+    failed("schema", Code::DatabaseUnavailable, "Nobody can tell while the database doesn't answer.")
+}
+
+fn passed(name: &'static str, message: impl Into<String>) -> Check {
+    Check { name, ok: true, message: message.into(), code: Code::NotReady, internal: None }
+}
+
+fn failed(name: &'static str, code: Code, message: impl Into<String>) -> Check {
+    Check { ok: false, code, ..passed(name, message) }
 }

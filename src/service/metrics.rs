@@ -1,36 +1,225 @@
 //! GET /metrics, for Prometheus; needs the service token.
 
+use std::time::Duration;
+
 use crate::access::ServiceScope;
 use crate::app::App;
+use crate::db;
 use crate::error::Error;
 use crate::input::Nothing;
+use crate::log;
+use crate::metrics::{Kind, Process, Text};
 use crate::reply::PlainText;
 use crate::store;
+use crate::store::audit_state::AuditState;
+use crate::telemetry::Tracer;
 
-/// The counters of this process, the length of the outbox, and how far this replica has followed the feed of changes.
+/// How long the database may take for its part. Without it the rest is told: an outage is when metrics are needed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What this process has counted and holds, and what the database says of the outbox, the feed and the audit.
 pub async fn metrics(app: App, _: ServiceScope, _: Nothing) -> Result<PlainText, Error> {
+    let process = tokio::task::spawn_blocking(Process::look).await.unwrap_or_default();
+    let stored = if app.is_ready() { tokio::time::timeout(PATIENCE, stored(&app)).await.ok() } else { None };
+    let mut text = Text::new();
+    build(&app, &mut text);
+    app.metrics.render(&mut text);
+    app.metrics.jobs.render_leases(app.clock.now(), &mut text);
+    queues(&app, &mut text);
+    memory(&app, &mut text);
+    connections(&app, &mut text);
+    feed(&app, &mut text);
+    let stored = stored.and_then(Result::ok);
+    text.gauge("tollkeeper_database_up", "1 while the database answers.", u8::from(stored.is_some()));
+    if let Some(stored) = stored {
+        stored.render(&app, &mut text);
+    }
+    process.render(app.started_at.unix_ms(), &mut text);
+    Ok(PlainText(text.into_string()))
+}
+
+/// What is read from the database, so that it is the same on all replicas.
+struct Stored {
+    newest: i64,
+    mails: i64,
+    oldest_mail_age_ms: i64,
+    audit: Option<AuditState>,
+}
+
+async fn stored(app: &App) -> Result<Stored, db::Error> {
     let mut tx = app.db.read().await?;
-    let waiting = store::outbox::count(&mut tx).await?;
     let newest = store::changes::newest(&mut tx).await?;
-    let (position, now) = (app.feed.position(), app.clock.now());
-    let (keys, key_bytes) = app.keyring.size();
-    let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let gauges = [
-        ("tollkeeper_mails_waiting", "Mails in the outbox.", waiting),
-        ("tollkeeper_changes_position", "The last change that this replica has applied.", position),
-        ("tollkeeper_changes_lag", "Changes that this replica has not applied yet.", newest - position),
-        (
-            "tollkeeper_memory_trusted",
-            "1 while the feed is read; 0 while sessions and keys are read on each request.",
-            i64::from(app.feed.is_trusted(now)),
-        ),
-        (
-            "tollkeeper_catalog_refused",
-            "1 while the catalog file is refused and the catalog before goes on.",
-            i64::from(app.catalog.is_refused()),
-        ),
-        ("tollkeeper_keys_held", "API keys in memory.", i64::try_from(keys).unwrap_or(i64::MAX)),
-        ("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", whole(key_bytes)),
+    let (mails, oldest) = store::outbox::waiting(&mut tx).await?;
+    let now = app.clock.now();
+    let oldest_mail_age_ms = oldest.map_or(0, |oldest| (now.unix_ms() - oldest.unix_ms()).max(0));
+    let audit = store::audit_state::get(&mut tx).await?;
+    Ok(Stored { newest, mails, oldest_mail_age_ms, audit })
+}
+
+impl Stored {
+    fn render(&self, app: &App, text: &mut Text) {
+        let lag = self.newest - app.feed.position();
+        text.gauge("tollkeeper_changes_lag", "Changes that this replica has not applied yet.", lag);
+        text.gauge("tollkeeper_mails_waiting", "Mails in the outbox.", self.mails);
+        text.gauge(
+            "tollkeeper_mails_oldest_age_seconds",
+            "How long the oldest mail in the outbox has waited; 0 without one.",
+            Milliseconds(self.oldest_mail_age_ms),
+        );
+        let Some((audit, ended_at)) = self.audit.and_then(|audit| Some((audit, audit.ended_at?))) else {
+            return;
+        };
+        text.gauge(
+            "tollkeeper_audit_drifts",
+            "What the last audit by a server found not to add up; each is a mistake.",
+            audit.drifts,
+        );
+        text.gauge("tollkeeper_audit_organizations", "Organizations that it checked.", audit.organizations);
+        text.gauge(
+            "tollkeeper_audit_ended_timestamp_seconds",
+            "When it ended, in seconds since 1970.",
+            Milliseconds(ended_at.unix_ms()),
+        );
+    }
+}
+
+fn build(app: &App, text: &mut Text) {
+    let database = if app.db.is_postgres() { "postgres" } else { "sqlite" };
+    text.family(
+        "tollkeeper_build_info",
+        Kind::Gauge,
+        "Which version this is, and on which database; always 1.",
+    );
+    let labels = [("version", env!("CARGO_PKG_VERSION")), ("database", database)];
+    text.sample("tollkeeper_build_info", &labels, 1);
+    let ready = u8::from(app.is_ready());
+    text.gauge("tollkeeper_booted", "1 once the start is through.", ready);
+}
+
+/// A queue: its name, what waits in it, the most that may, and how often somebody found it full.
+type Queue = (&'static str, usize, usize, Option<u64>);
+
+fn queues(app: &App, text: &mut Text) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let [(pieces, most_pieces), (bytes, most_bytes)] = app.books.load();
+    let (hashes, most_hashes) = app.hasher.load();
+    let refused = app.metrics.errors.of(crate::error::Code::PasswordQueueFull);
+    let (uses, most_uses) = app.last_uses.load();
+    let mut queues: Vec<Queue> = vec![
+        ("books", pieces, most_pieces, Some(app.metrics.books.refused.load(Relaxed))),
+        ("books_bytes", bytes, most_bytes, None),
+        ("passwords", hashes, most_hashes, Some(refused)),
+        ("last_uses", uses, most_uses, None),
     ];
-    Ok(PlainText(app.metrics.render(&app.feed, &app.catalog, &gauges)))
+    if let Some((waiting, most, sent, lost)) = app.tracer.as_ref().map(Tracer::load) {
+        queues.push(("traces", waiting, most, None));
+        text.counter("tollkeeper_traces_sent_total", "Traces that the collector has taken.", sent);
+        text.counter("tollkeeper_traces_lost_total", "Traces that were let go of.", lost);
+    }
+    if let Some((pending, most, dropped)) = log::load() {
+        queues.push(("log_bytes", pending, most, Some(dropped)));
+    }
+    for (name, traffic) in
+        [("public_connections", &app.metrics.public), ("service_connections", &app.metrics.service)]
+    {
+        if let Some((connections, most)) = traffic.connections() {
+            queues.push((name, connections, most, Some(traffic.full.load(Relaxed))));
+        }
+    }
+    let help = "What is in a queue now.";
+    let lengths = queues.iter().map(|(name, length, ..)| (*name, *length));
+    text.each(("tollkeeper_queue_length", Kind::Gauge, help), "queue", lengths);
+    let most = queues.iter().map(|(name, _, most, _)| (*name, *most));
+    text.each(("tollkeeper_queue_capacity", Kind::Gauge, "The most that may be in it."), "queue", most);
+    let refused = queues.iter().filter_map(|(name, _, _, refused)| Some((*name, (*refused)?)));
+    let help = "How often somebody found it full.";
+    text.each(("tollkeeper_queue_full_total", Kind::Counter, help), "queue", refused);
+}
+
+fn memory(app: &App, text: &mut Text) {
+    let (keys, key_bytes) = app.keyring.size();
+    text.gauge("tollkeeper_keys_held", "API keys in memory.", keys);
+    text.gauge("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", key_bytes);
+    let (payers, months) = app.books.remembered();
+    let rows = [
+        ("api_keys", keys),
+        ("unknown_api_keys", app.keyring.unknown()),
+        ("sessions", app.sessions.len()),
+        ("verified_tokens", app.signing_keys.remembered()),
+        ("rate_meters", app.limiter.len()),
+        ("shared_rate_meters", app.rates.len()),
+        ("payers", payers),
+        ("open_months", months),
+    ];
+    let help = "What is held in memory, so that it isn't read again.";
+    text.each(("tollkeeper_cache_entries", Kind::Gauge, help), "cache", rows);
+}
+
+/// A metric of the connections for each purpose: its name, what it says, where it is.
+type Row = (&'static str, &'static str, fn(&db::Connections) -> usize);
+
+fn connections(app: &App, text: &mut Text) {
+    let pools = app.db.connections();
+    let families: [Row; 4] = [
+        ("tollkeeper_db_connections_open", "Connections to the database.", |pool| pool.open),
+        (
+            "tollkeeper_db_connections_in_use",
+            "Those in use; shared ones count while they are open.",
+            |pool| pool.in_use,
+        ),
+        ("tollkeeper_db_connections_max", "The most of them.", |pool| pool.most),
+        (
+            "tollkeeper_db_connections_waiting",
+            "Who waits for one; known of PostgreSQL's writes only.",
+            |pool| pool.waiting,
+        ),
+    ];
+    for (name, help, of) in families {
+        text.each((name, Kind::Gauge, help), "purpose", pools.iter().map(|pool| (pool.purpose, of(pool))));
+    }
+    text.counter(
+        "tollkeeper_db_statements_total",
+        "Statements sent to the database.",
+        app.db.statement_count(),
+    );
+}
+
+fn feed(app: &App, text: &mut Text) {
+    let now = app.clock.now();
+    text.counter("tollkeeper_changes_applied_total", "Changes read from the feed.", app.feed.applied());
+    text.counter(
+        "tollkeeper_changes_gaps_total",
+        "Times that the feed had a gap and everything held was let go of.",
+        app.feed.restarts(),
+    );
+    let position = app.feed.position();
+    text.gauge("tollkeeper_changes_position", "The last change that this replica has applied.", position);
+    if let Some(age_ms) = app.feed.age_ms(now) {
+        let help = "How old the last good reading of the feed is.";
+        text.gauge("tollkeeper_changes_age_seconds", help, Milliseconds(age_ms));
+    }
+    text.gauge(
+        "tollkeeper_memory_trusted",
+        "1 while the feed is read; 0 while sessions and keys are read on each request.",
+        u8::from(app.feed.is_trusted(now)),
+    );
+    text.counter(
+        "tollkeeper_catalog_reloads_total",
+        "Times that another catalog came in force.",
+        app.catalog.reloads(),
+    );
+    text.gauge(
+        "tollkeeper_catalog_refused",
+        "1 while the catalog file is refused and the catalog before goes on.",
+        u8::from(app.catalog.is_refused()),
+    );
+}
+
+/// In seconds, exactly.
+struct Milliseconds(i64);
+
+impl std::fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:03}", self.0.div_euclid(1_000), self.0.rem_euclid(1_000))
+    }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::MailId;
+use crate::telemetry;
 
 /// What a mail says. Tokens are made when it leaves: none is stored here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -67,6 +68,9 @@ pub struct About {
     /// The username of whoever did it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The request that caused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// The id of an invitation; its link's token is made when the mail leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invitation_id: Option<String>,
@@ -126,8 +130,7 @@ pub async fn insert_about(
     about: &About,
     now: Time,
 ) -> Result<(), db::Error> {
-    let details = serde_json::to_string(about)
-        .map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))?;
+    let details = details(about)?;
     sql("INSERT INTO outbox (id, template, email, details, created_at, next_attempt_at, attempts)
          VALUES ($1, $2, $3, $4, $5, $5, 0)")
     .bind(id)
@@ -138,6 +141,13 @@ pub async fn insert_about(
     .execute(tx)
     .await?;
     Ok(())
+}
+
+/// As it is stored, with the request at hand: whoever looks for a mail finds what caused it.
+fn details(about: &About) -> Result<String, db::Error> {
+    let request_id = telemetry::request_id().map(|id| id.to_string());
+    serde_json::to_string(&About { request_id, ..about.clone() })
+        .map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))
 }
 
 /// How many mails one statement of [`insert_all`] puts there.
@@ -151,8 +161,7 @@ pub async fn insert_all(
     about: &About,
     now: Time,
 ) -> Result<(), db::Error> {
-    let details = serde_json::to_string(about)
-        .map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))?;
+    let details = details(about)?;
     let mut chunks = mails.chunks_exact(TOGETHER);
     for chunk in &mut chunks {
         let rows: Vec<_> = (0..TOGETHER)
@@ -216,6 +225,10 @@ pub async fn remove(tx: &mut Tx, id: MailId) -> Result<(), db::Error> {
 
 /// How many wait.
 pub async fn count(tx: &mut Tx) -> Result<i64, db::Error> {
-    let (count,): (i64,) = sql("SELECT COUNT(*) FROM outbox").one(tx).await?;
-    Ok(count)
+    Ok(waiting(tx).await?.0)
+}
+
+/// How many wait, and since when the oldest does.
+pub async fn waiting(tx: &mut Tx) -> Result<(i64, Option<Time>), db::Error> {
+    sql("SELECT COUNT(*), MIN(created_at) FROM outbox").one(tx).await
 }

@@ -2,9 +2,16 @@
 
 use http::Method;
 use serde_json::json;
+use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
+use tollkeeper::db::sql;
+use tollkeeper::jobs::auditing;
+use tollkeeper::jobs::leases::{LEASE_MS, Lease};
+use tollkeeper::metrics::Job;
 
 use crate::support::http::{Answer, Call};
-use crate::support::world::{PASSWORD, World, on_each_database};
+use crate::support::process::{Start, Wire, run_to_end};
+use crate::support::python::python;
+use crate::support::world::{Folder, PASSWORD, World, on_each_database, on_each_database_with};
 
 async fn metrics(world: &World, token: &str) -> Answer {
     Call::new(&world.service, Method::GET, "/metrics").bearer(token).send().await
@@ -84,4 +91,263 @@ fn the_feed_and_what_is_held_are_measured() {
         world.clock.advance_ms(tollkeeper::live::feed::TRUST_MS);
         assert_eq!(of("memory_trusted").await, 0);
     });
+}
+
+/// What stands on the line of this name and these labels; 0 where there is none.
+async fn count(world: &World, series: &str) -> u64 {
+    let text = metrics(world, world.app.service_token.expose()).await.text;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let value = lines.next().map_or(0, |value| value.parse().unwrap());
+    assert_eq!(lines.next(), None, "{series} stands twice in {text}");
+    value
+}
+
+#[test]
+fn requests_are_counted_by_route_and_status() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        for _ in 0..3 {
+            world.get("/v1/models").bearer(&key).bare().await;
+        }
+        let _ = world.call(Method::HEAD, "/v1/models").bearer(&key).send().await;
+        world.get("/v1/models").refused().await;
+        world.get(&place.organization_path()).bearer(&ada.access_token).data().await;
+        world.get("/v1/organizations/org_none").bearer(&ada.access_token).refused().await;
+        world.get("/no/such/path").refused().await;
+        world.get("/nor/this?secret=1").refused().await;
+        world.call(Method::DELETE, "/v1/models").refused().await;
+        world.call(Method::from_bytes(b"BREW").unwrap(), "/v1/models").refused().await;
+
+        let requests = async |listener: &str, method: &str, route: &str, status: u16| {
+            let labels = format!("listener=\"{listener}\",method=\"{method}\",route=\"{route}\"");
+            let count = |rest: &str| count(&world, &format!("tollkeeper_http_{rest}"));
+            let total = count(&format!("requests_total{{{labels},status=\"{status}\"}}")).await;
+            let timed = count(&format!("request_duration_seconds_count{{{labels}}}")).await;
+            let last = count(&format!("request_duration_seconds_bucket{{{labels},le=\"+Inf\"}}")).await;
+            assert_eq!(timed, last);
+            (total, timed)
+        };
+        assert_eq!(requests("public", "GET", "/v1/models", 200).await, (4, 5));
+        assert_eq!(requests("public", "GET", "/v1/models", 401).await, (1, 5));
+        let organization = "/v1/organizations/{organization_id}";
+        assert_eq!(requests("public", "GET", organization, 200).await, (1, 2));
+        assert_eq!(requests("public", "GET", organization, 404).await, (1, 2));
+        // What finds no route is one row, whatever a client makes up.
+        assert_eq!(requests("public", "-", "-", 404).await, (2, 4));
+        assert_eq!(requests("public", "-", "-", 405).await, (2, 4));
+        let (scrapes, _) = requests("service", "GET", "/metrics", 200).await;
+        assert_eq!(
+            requests("service", "GET", "/metrics", 200).await.0,
+            scrapes + 3,
+            "each reading counts itself"
+        );
+        assert_eq!(count(&world, "tollkeeper_errors_total{code=\"unknown_path\"}").await, 2);
+        assert_eq!(count(&world, "tollkeeper_errors_total{code=\"missing_credentials\"}").await, 1);
+        let text = metrics(&world, world.app.service_token.expose()).await.text;
+        for secret in [place.organization.as_str(), "org_none", "/no/such", "secret", "BREW", &key] {
+            assert!(!text.contains(secret), "{secret} stands in {text}");
+        }
+    });
+}
+
+#[test]
+fn decisions_are_counted_by_code() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let restricted = json!({"name": "k", "permissions": ["chat"]});
+        let (_, key) = world.key(&ada, &place, &restricted).await;
+        let ask = async |key: &str, operation: &str, model: &str| {
+            let body = json!({"credential": key, "operation": operation, "model": model, "reserve": true});
+            world.ask("/service/v1/authorize", &body).bare().await["allowed"].as_bool().unwrap()
+        };
+        assert!(ask(&key, "chat", "svc-1").await && ask(&key, "chat", "svc-1").await);
+        assert!(!ask(&key, "embeddings", "svc-embedding-1").await);
+        assert!(!ask("tk_wrong", "chat", "svc-1").await);
+        let forward = "/service/v1/forward-auth?operation=chat&model=svc-1&mode=nginx";
+        for bearer in [key.as_str(), "tk_wrong"] {
+            let call = Call::new(&world.service, Method::GET, forward).bearer(bearer);
+            let status =
+                call.header("x-tollkeeper-service-token", world.app.service_token.expose()).send().await;
+            assert_eq!(status.status, if bearer == key { 200 } else { 401 });
+        }
+        world.get("/v1/models").bearer(&key).refused().await;
+        world.get("/v1/models").bearer(&ada.access_token).bare().await;
+        world.get("/v1/models/none").bearer(&ada.access_token).refused().await;
+        for (asked, code, expected) in [
+            ("authorize", "allowed", 2),
+            ("authorize", "missing_permission", 1),
+            ("authorize", "invalid_api_key", 1),
+            ("forward_auth", "allowed", 1),
+            ("forward_auth", "invalid_api_key", 1),
+            ("models", "allowed", 1),
+            ("models", "missing_permission", 1),
+            ("models", "model_not_found", 1),
+        ] {
+            let series = format!("tollkeeper_decisions_total{{asked=\"{asked}\",code=\"{code}\"}}");
+            assert_eq!(count(&world, &series).await, expected, "{series}");
+        }
+        // Three reservations, one after the other.
+        assert_eq!(count(&world, "tollkeeper_books_round_pieces_bucket{le=\"1\"}").await, 3);
+        assert_eq!(count(&world, "tollkeeper_books_round_pieces_sum").await, 3);
+        assert_eq!(count(&world, "tollkeeper_books_round_duration_seconds_count").await, 3);
+        for (queue, most) in [("books", 10_000), ("passwords", 0), ("last_uses", 1 << 20)] {
+            let most_series = format!("tollkeeper_queue_capacity{{queue=\"{queue}\"}}");
+            assert!(count(&world, &most_series).await >= most, "{queue}");
+        }
+        assert_eq!(count(&world, "tollkeeper_queue_length{queue=\"last_uses\"}").await, 1);
+        assert_eq!(count(&world, "tollkeeper_cache_entries{cache=\"api_keys\"}").await, 1);
+        assert_eq!(count(&world, "tollkeeper_cache_entries{cache=\"sessions\"}").await, 1);
+        assert!(count(&world, "tollkeeper_db_connections_open{purpose=\"write\"}").await >= 1);
+        assert!(count(&world, "tollkeeper_db_connections_open{purpose=\"read\"}").await >= 1);
+    });
+}
+
+#[test]
+fn the_oldest_mail_and_the_feed_have_an_age() {
+    on_each_database(async |world| {
+        let text = async || metrics(&world, world.app.service_token.expose()).await.text;
+        assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 0.000\n"));
+        assert!(text().await.contains("\ntollkeeper_changes_age_seconds 0.000\n"));
+        world.somebody("ada").await;
+        world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
+        world.clock.advance_ms(90_500);
+        assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 90.500\n"));
+        assert!(text().await.contains("\ntollkeeper_changes_age_seconds 90.500\n"));
+        world.catch_up().await;
+        assert!(text().await.contains("\ntollkeeper_changes_age_seconds 0.000\n"));
+    });
+}
+
+#[test]
+fn the_servers_check_the_books_by_themselves() {
+    on_each_database_with(&[("TOLLKEEPER_AUDIT__EVERY_HOURS", "6")], async |world| {
+        let app = &world.app;
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let [one, two] = [(); 2].map(|()| Lease::new(Job::Audit, &app.random));
+        let run = async |lease| auditing::run_due(app, lease).await.unwrap();
+        let leads = "tollkeeper_job_leader{job=\"audit\"}";
+        assert_eq!(run(&one).await, None, "the first one is only planned");
+        assert_eq!(count(&world, leads).await, 1);
+        assert_eq!(count(&world, "tollkeeper_audit_organizations").await, 0);
+        world.clock.advance_ms(HOUR_MS);
+        // The first replica is gone, so the second may.
+        let report = run(&two).await.unwrap();
+        assert!(report.is_clean() && report.checked.organizations == 1, "{report:?}");
+        assert_eq!(run(&one).await, None, "another one has the lease");
+        assert_eq!(count(&world, leads).await, 0);
+        assert_eq!(count(&world, "tollkeeper_audit_organizations").await, 1);
+        let text = metrics(&world, app.service_token.expose()).await.text;
+        let ended_s = world.clock.now().unix_seconds();
+        assert!(text.contains("\ntollkeeper_audit_drifts 0\n"), "{text}");
+        assert!(
+            text.contains(&format!("\ntollkeeper_audit_ended_timestamp_seconds {ended_s}.000\n")),
+            "{text}"
+        );
+
+        let mut tx = app.db.write().await.unwrap();
+        let spoil = "UPDATE wallets SET posted_nano = posted_nano + 1 WHERE organization_id = $1";
+        sql(spoil).bind(place.organization.as_str()).execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        world.clock.advance_ms(6 * HOUR_MS - MINUTE_MS);
+        assert_eq!(run(&two).await, None, "it isn't due yet");
+        world.clock.advance_ms(MINUTE_MS.max(LEASE_MS));
+        let report = run(&one).await.unwrap();
+        assert!(!report.is_clean());
+        let drifts = u64::try_from(report.drifts.len()).unwrap();
+        assert_eq!(count(&world, "tollkeeper_audit_drifts").await, drifts);
+    });
+}
+
+#[test]
+fn an_audit_can_be_switched_off() {
+    on_each_database_with(&[("TOLLKEEPER_AUDIT__EVERY_HOURS", "0")], async |world| {
+        let lease = Lease::new(Job::Audit, &world.app.random);
+        for _ in 0..3 {
+            assert_eq!(auditing::run_due(&world.app, &lease).await.unwrap(), None);
+            world.clock.advance_ms(48 * HOUR_MS);
+        }
+        let text = metrics(&world, world.app.service_token.expose()).await.text;
+        assert!(!text.contains("tollkeeper_audit_drifts"), "{text}");
+    });
+}
+
+/// Reads the format with the parser of Prometheus' own library, and looks for what it lets pass.
+const PARSE: &str = r#"
+import sys
+from prometheus_client.parser import text_string_to_metric_families
+seen, families = set(), 0
+for family in text_string_to_metric_families(open(sys.argv[1]).read()):
+    families += 1
+    assert family.documentation and family.type in ("counter", "gauge", "histogram"), family
+    counts = {}
+    for sample in family.samples:
+        labels = tuple(sorted(sample.labels.items()))
+        assert (sample.name, labels) not in seen, sample
+        seen.add((sample.name, labels))
+        if family.type == "histogram":
+            rest = tuple(pair for pair in labels if pair[0] != "le")
+            counts.setdefault(rest, []).append(sample)
+    for samples in counts.values():
+        buckets = [s.value for s in samples if s.name.endswith("_bucket")]
+        bounds = [float(s.labels["le"]) for s in samples if s.name.endswith("_bucket")]
+        [count] = [s.value for s in samples if s.name.endswith("_count")]
+        [total] = [s.value for s in samples if s.name.endswith("_sum")]
+        assert buckets == sorted(buckets) and bounds == sorted(bounds) and bounds[-1] == float("inf"), samples
+        assert buckets[-1] == count and (total > 0) == (count > 0), samples
+print("valid", families)
+"#;
+
+#[test]
+fn the_official_parser_reads_what_a_server_tells() {
+    let Some(mut program) = python("prometheus_client", "prometheus-client", "the metrics' format") else {
+        return;
+    };
+    let folder = Folder::new();
+    let server = Start::new(&folder.0).run();
+    let ada = server.sign_up("ada");
+    let place = server.settle(&ada);
+    server.report(&place, "event-1");
+    server.get("/no/such/path").send();
+    let scrape = || Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send();
+    // The jobs have had a turn by then.
+    server.wait_for_log("a mail left");
+    let answer = scrape();
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let value = |name: &str| -> f64 {
+        let line = answer.text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {}", answer.text)).parse().unwrap()
+    };
+    assert!(value("process_resident_memory_bytes") > 1e6);
+    assert!(value("process_open_fds") > 3.0 && value("process_open_fds") < value("process_max_fds"));
+    assert!(value("process_start_time_seconds") > 1.7e9);
+    assert_eq!(value("tollkeeper_queue_capacity{queue=\"public_connections\"}"), 10_000.0);
+    assert!(value("tollkeeper_queue_length{queue=\"service_connections\"}") >= 1.0);
+    assert_eq!(value("tollkeeper_queue_full_total{queue=\"log_bytes\"}"), 0.0);
+    assert!(value("tollkeeper_job_runs_total{job=\"changes\"}") >= 1.0);
+    assert!(value("tollkeeper_job_last_success_timestamp_seconds{job=\"mail\"}") > 1.7e9);
+    assert_eq!(value("tollkeeper_job_leader{job=\"billing\"}"), 1.0);
+    assert_eq!(value("tollkeeper_database_up"), 1.0);
+    let file = folder.0.join("metrics.txt");
+    std::fs::write(&file, &answer.text).unwrap();
+    program.args(["-c", PARSE]).arg(&file);
+    let ended = run_to_end(program);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    let families: u32 = ended.stdout.trim().strip_prefix("valid ").unwrap().parse().unwrap();
+    assert!(families >= 40, "{families}");
+}
+
+#[test]
+fn metrics_are_told_while_the_database_is_away() {
+    let folder = Folder::new();
+    let server = Start::new(&folder.0).database(Some("postgres://nobody@127.0.0.1:1/none")).listening();
+    let answer = Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send();
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert!(answer.text.contains("\ntollkeeper_database_up 0\n"), "{}", answer.text);
+    assert!(answer.text.contains("\ntollkeeper_booted 0\n"), "{}", answer.text);
+    assert!(!answer.text.contains("tollkeeper_mails_waiting"), "{}", answer.text);
+    assert_eq!(Wire::new(server.service, "GET", "/metrics").send().status, 401);
 }

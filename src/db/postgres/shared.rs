@@ -23,6 +23,11 @@ impl Shared {
         Self { slots, next: AtomicUsize::new(0) }
     }
 
+    /// How many are open.
+    pub(super) fn open(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.open_client().is_some()).count()
+    }
+
     pub(super) fn next_slot(&self) -> Result<&Slot, Error> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len().max(1);
         self.slots.get(turn).ok_or_else(|| Error::Internal("no connections to read through".to_owned()))

@@ -7,6 +7,7 @@ use tollkeeper::db::sql;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::jobs::billing::{self as jobs, closing, credits};
 use tollkeeper::jobs::leases::{LEASE_MS, Lease};
+use tollkeeper::metrics::Job;
 use tollkeeper::money::Nano;
 use tollkeeper::store;
 use tollkeeper::store::audit_log::Filter;
@@ -98,9 +99,9 @@ fn usage_lands_before_an_invoice_or_in_the_next_month() {
 fn a_lease_is_one_replica_s_until_it_ends() {
     on_each(JANUARY, async |books| {
         let app = &books.world.app;
-        let (one, two) = (Lease::new("billing", &app.random), Lease::new("billing", &app.random));
+        let (one, two) = (Lease::new(Job::Billing, &app.random), Lease::new(Job::Billing, &app.random));
         assert!(one.take(app).await.unwrap() && !two.take(app).await.unwrap());
-        assert!(Lease::new("another job", &app.random).take(app).await.unwrap());
+        assert!(Lease::new(Job::Audit, &app.random).take(app).await.unwrap());
         books.world.clock.advance_ms(LEASE_MS - 1);
         assert!(!two.take(app).await.unwrap(), "not before its time");
         assert!(one.take(app).await.unwrap(), "renewed");

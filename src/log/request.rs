@@ -1,0 +1,54 @@
+//! Lines that are written while a request is answered name it.
+
+use std::fmt;
+
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::telemetry;
+
+/// A format whose lines get the field `request_id` where there is a request and the event doesn't name one itself.
+pub(super) struct WithRequest<F> {
+    inner: F,
+    is_json: bool,
+}
+
+impl<F> WithRequest<F> {
+    /// Of lines for people.
+    pub fn text(inner: F) -> Self {
+        Self { inner, is_json: false }
+    }
+
+    /// Of an object a line.
+    pub fn json(inner: F) -> Self {
+        Self { inner, is_json: true }
+    }
+}
+
+impl<S, N, F> FormatEvent<S, N> for WithRequest<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let names_one = || event.metadata().fields().field("request_id").is_some();
+        let Some(id) = telemetry::request_id().filter(|_| !names_one()) else {
+            return self.inner.format_event(context, writer, event);
+        };
+        let mut line = String::with_capacity(256);
+        self.inner.format_event(context, Writer::new(&mut line), event)?;
+        let line = line.trim_end_matches('\n');
+        match line.strip_suffix('}').filter(|_| self.is_json) {
+            Some(fields) => writeln!(writer, "{fields},\"request_id\":\"{id}\"}}"),
+            None => writeln!(writer, "{line} request_id={id}"),
+        }
+    }
+}

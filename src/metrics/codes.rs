@@ -1,0 +1,121 @@
+//! Counts by the code of an answer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::text::{Kind, Text};
+use crate::error::Code;
+
+/// How often each code was met.
+#[derive(Debug)]
+pub struct Codes([AtomicU64; Code::ALL.len()]);
+
+impl Default for Codes {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; Code::ALL.len()])
+    }
+}
+
+impl Codes {
+    /// Counts one.
+    pub fn count(&self, code: Code) {
+        if let Some(counter) = self.0.get(code.number()) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often this one was met.
+    pub fn of(&self, code: Code) -> u64 {
+        self.0.get(code.number()).map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+
+    /// Those that were met.
+    fn met(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = Code::ALL.iter().map(|code| (code.as_str(), self.of(*code)));
+        all.filter(|(_, count)| *count > 0)
+    }
+
+    pub(super) fn render(&self, text: &mut Text) {
+        let family = ("tollkeeper_errors_total", Kind::Counter, "Answers that were errors, by their code.");
+        text.each(family, "code", self.met());
+    }
+}
+
+/// Who asks whether a model call may be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// An inference server.
+    Authorize,
+    /// A reverse proxy.
+    ForwardAuth,
+    /// Whoever lists or reads models.
+    Models,
+}
+
+impl Asked {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Authorize, "authorize"), (Self::ForwardAuth, "forward_auth"), (Self::Models, "models")];
+}
+
+/// What was decided about model calls.
+#[derive(Debug, Default)]
+pub struct Decisions([Decided; 3]);
+
+#[derive(Debug, Default)]
+struct Decided {
+    allowed: AtomicU64,
+    refused: Codes,
+}
+
+impl Decisions {
+    /// Counts one: allowed, or refused with this code.
+    pub fn count(&self, asked: Asked, refused: Option<Code>) {
+        let decided = self.of(asked);
+        match refused {
+            None => drop(decided.allowed.fetch_add(1, Ordering::Relaxed)),
+            Some(code) => decided.refused.count(code),
+        }
+    }
+
+    fn of(&self, asked: Asked) -> &Decided {
+        let [authorize, forward_auth, models] = &self.0;
+        match asked {
+            Asked::Authorize => authorize,
+            Asked::ForwardAuth => forward_auth,
+            Asked::Models => models,
+        }
+    }
+
+    pub(super) fn render(&self, text: &mut Text) {
+        const NAME: &str = "tollkeeper_decisions_total";
+        text.family(
+            NAME,
+            Kind::Counter,
+            "Decisions about model calls: `allowed`, or the code of the refusal.",
+        );
+        for (asked, word) in Asked::ALL {
+            let decided = self.of(asked);
+            let allowed = decided.allowed.load(Ordering::Relaxed);
+            text.sample(NAME, &[("asked", word), ("code", "allowed")], allowed);
+            for (code, count) in decided.refused.met() {
+                text.sample(NAME, &[("asked", word), ("code", code)], count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_its_own_counter() {
+        let codes = Codes::default();
+        for (number, code) in Code::ALL.iter().enumerate() {
+            assert_eq!(code.number(), number, "{code:?} stands elsewhere in `Code::ALL` than in `Code`");
+            (0..=number).for_each(|_| codes.count(*code));
+        }
+        for (number, code) in Code::ALL.iter().enumerate() {
+            assert_eq!(codes.of(*code), u64::try_from(number + 1).unwrap());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Which request the work at hand belongs to, and traces for those who want them (OpenTelemetry, off by default).
+//!
+//! The request's id is known wherever its future is polled, so that every log line and every mail can name it. A trace is kept
+//! for a sampled request only: while tracing is off, everything here costs one look at a flag.
+
+mod client;
+mod current;
+mod export;
+mod otlp;
+mod trace;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use http::HeaderMap;
+use tokio::sync::mpsc;
+
+pub use current::{InRequest, request_id};
+pub use export::run;
+pub use trace::{Ending, Open, Trace, Waiting};
+
+use crate::clock::Time;
+use crate::config;
+use crate::ids::{OrganizationId, RequestId};
+use crate::random::Random;
+use trace::Parent;
+
+/// Traces that may wait to be sent.
+const CAPACITY: usize = 2_048;
+
+/// Whether anybody in this process traces; it never goes back.
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Chooses requests to be traced, and passes their traces on.
+pub struct Tracer {
+    /// A request is chosen when its number, drawn over all 64 bits, is below this.
+    below: u64,
+    /// Whether all are.
+    all: bool,
+    queue: mpsc::Sender<Arc<Trace>>,
+    /// Taken by the one who sends.
+    waiting: Mutex<Option<mpsc::Receiver<Arc<Trace>>>>,
+    target: client::Target,
+    /// Tells this process from its siblings.
+    instance: String,
+    sent: AtomicU64,
+    lost: Arc<AtomicU64>,
+}
+
+impl Tracer {
+    /// None when the configuration names no collector.
+    ///
+    /// # Errors
+    /// A sentence for the operator: the system's certificates can't be read.
+    pub fn new(config: &config::Telemetry, random: &Random) -> Result<Option<Self>, String> {
+        let Some(endpoint) = &config.endpoint else { return Ok(None) };
+        let (queue, waiting) = mpsc::channel(CAPACITY);
+        let ppm = u128::try_from(config.sample_ratio.units()).unwrap_or_default();
+        let tracer = Self {
+            below: u64::try_from(u128::from(u64::MAX) * ppm / 1_000_000).unwrap_or(u64::MAX),
+            all: ppm >= 1_000_000,
+            queue,
+            waiting: Mutex::new(Some(waiting)),
+            target: client::Target::new(endpoint, &config.headers)?,
+            instance: format!("{:032x}", u128::from_be_bytes(random.bytes())),
+            sent: AtomicU64::new(0),
+            lost: Arc::default(),
+        };
+        ON.store(true, Ordering::Relaxed);
+        Ok(Some(tracer))
+    }
+
+    /// Begins the trace of a request, if it is one to be traced. Whoever may use the service listener decides about that
+    /// by the flag in `traceparent`; what the public says is taken up, but only we choose.
+    pub fn begin(
+        &self,
+        headers: &HeaderMap,
+        believed: bool,
+        request_id: RequestId,
+        now: Time,
+    ) -> Option<Arc<Trace>> {
+        let parent = Parent::of(headers);
+        let wanted = parent.as_ref().filter(|_| believed).map(|parent| parent.sampled);
+        let chosen = wanted.unwrap_or_else(|| self.all || trace::spread(request_id) < self.below);
+        chosen.then(|| Arc::new(Trace::new(parent, request_id, now, &self.queue, &self.lost)))
+    }
+
+    /// Traces that wait to be sent, the most that may, how many were sent, and how many were lost.
+    pub fn load(&self) -> (usize, usize, u64, u64) {
+        let waiting = CAPACITY.saturating_sub(self.queue.capacity());
+        (waiting, CAPACITY, self.sent.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed))
+    }
+}
+
+/// Begins a part of the request at hand; it ends when this is dropped. None unless the request is traced.
+#[inline]
+pub fn span(name: &'static str) -> Option<Box<Open>> {
+    if ON.load(Ordering::Relaxed) { current::trace().map(|trace| Open::begin(trace, name)) } else { None }
+}
+
+/// The request at hand begins to wait for work that somebody else does for many. None unless it is traced.
+#[inline]
+pub fn waiting() -> Option<Box<Waiting>> {
+    if ON.load(Ordering::Relaxed) { current::trace().map(Waiting::begin) } else { None }
+}
+
+/// Notes whose request it is that is at hand.
+#[inline]
+pub fn note_organization(id: OrganizationId) {
+    if ON.load(Ordering::Relaxed)
+        && let Some(trace) = current::trace()
+    {
+        trace.note_organization(id);
+    }
+}

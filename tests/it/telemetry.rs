@@ -1,0 +1,289 @@
+//! Traces for a collector of OpenTelemetry, and request ids in everything that a request causes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::process::{Place, Server, Start, Wire, run_to_end, usage_event};
+use crate::support::python::python;
+use crate::support::world::{Folder, PASSWORD};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00f067aa0ba902b7";
+
+/// Takes what is sent, and answers as it is told.
+struct Collector {
+    address: SocketAddr,
+    bodies: Arc<Mutex<Vec<Value>>>,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Collector {
+    fn start(status: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (bodies, heads) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+        let shared = (Arc::clone(&bodies), Arc::clone(&heads));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Some((head, body)) = stream.ok().and_then(|stream| take(stream, status)) else {
+                    continue;
+                };
+                shared.0.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+                shared.1.lock().unwrap().push(head);
+            }
+        });
+        Self { address, bodies, heads }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every span so far.
+    fn spans(&self) -> Vec<Value> {
+        let bodies = self.bodies.lock().unwrap();
+        let spans =
+            |body: &Value| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+        bodies.iter().flat_map(spans).collect()
+    }
+
+    /// The spans of a trace, once its request has come.
+    fn trace(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> (Value, Vec<Value>) {
+        let found = || self.spans().into_iter().find(|span| span["name"] == name && wanted(span));
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(root) = found() {
+                let is_of_it =
+                    |span: &Value| span["traceId"] == root["traceId"] && span["spanId"] != root["spanId"];
+                let parts = self.spans().into_iter().filter(|span| is_of_it(span)).collect();
+                return (root, parts);
+            }
+            assert!(Instant::now() < until, "no {name} in {:#?}", self.spans());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn take(stream: TcpStream, status: &str) -> Option<(String, Vec<u8>)> {
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    let answer =
+        format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}");
+    stream.get_mut().write_all(answer.as_bytes()).ok()?;
+    Some((head, body))
+}
+
+fn attribute(span: &Value, name: &str) -> Value {
+    let all = span["attributes"].as_array().unwrap();
+    let value =
+        all.iter().find(|attribute| attribute["key"] == name).map(|attribute| attribute["value"].clone());
+    let value = value.unwrap_or_default();
+    value.get("stringValue").or(value.get("intValue")).cloned().unwrap_or_default()
+}
+
+fn traced(folder: &Folder, endpoint: &str, ratio: &str) -> Server {
+    let start = Start::new(&folder.0).set("TOLLKEEPER_TELEMETRY__ENDPOINT", endpoint);
+    start
+        .set("TOLLKEEPER_TELEMETRY__SAMPLE_RATIO", ratio)
+        .set("TOLLKEEPER_TELEMETRY__HEADERS", "x-api-key=s3cret=, x-more=1")
+        .run()
+}
+
+fn reserve(server: &Server, place: &Place, traceparent: &str) -> String {
+    let body = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 10});
+    let answer = server.ask("/service/v1/authorize", &body).header("traceparent", traceparent).send();
+    assert_eq!((answer.status, &answer.json()["allowed"]), (200, &json!(true)), "{}", answer.text);
+    answer.header("x-request-id").to_owned()
+}
+
+#[test]
+fn a_request_s_trace_has_its_parts_and_goes_on_from_its_caller_s() {
+    let (folder, collector) = (Folder::new(), Collector::start("200 OK"));
+    let server = traced(&folder, &collector.url(), "1");
+    let place = server.settle(&server.sign_up("ada"));
+    let request_id = reserve(&server, &place, &format!("00-{TRACE}-{PARENT}-01"));
+    let (root, parts) = collector.trace("POST /service/v1/authorize", |_| true);
+    assert_eq!(
+        (&root["traceId"], &root["parentSpanId"], &root["kind"]),
+        (&json!(TRACE), &json!(PARENT), &json!(2))
+    );
+    let organization = place.project_path.split('/').nth(3).unwrap();
+    for (name, value) in [
+        ("http.request.method", "POST"),
+        ("http.route", "/service/v1/authorize"),
+        ("http.response.status_code", "200"),
+        ("tollkeeper.listener", "service"),
+        ("tollkeeper.request_id", &request_id),
+        ("tollkeeper.organization_id", organization),
+        ("tollkeeper.actor", "service"),
+    ] {
+        assert_eq!(attribute(&root, name), value, "{name} of {root:#}");
+    }
+    let named = |name: &str| {
+        let mut spans = parts.iter().filter(|span| span["name"] == name);
+        (spans.next().unwrap_or_else(|| panic!("no {name} in {parts:#?}")), spans.count())
+    };
+    let (decision, others) = named("decision");
+    assert_eq!((&decision["parentSpanId"], others), (&root["spanId"], 0));
+    for name in ["books.wait", "books.write"] {
+        assert_eq!((&named(name).0["parentSpanId"], named(name).1), (&decision["spanId"], 0), "{name}");
+    }
+    assert_eq!(attribute(named("books.write").0, "tollkeeper.books.pieces"), "1");
+    let (statement, _) = named("db.statement");
+    assert_eq!(statement["parentSpanId"], decision["spanId"], "the key is read at its first use");
+    assert!(attribute(statement, "db.query.text").as_str().unwrap().starts_with("SELECT"), "{statement:#}");
+    let ns = |span: &Value, name: &str| span[name].as_str().unwrap().parse::<u64>().unwrap();
+    for span in &parts {
+        let (from, to) = (ns(span, "startTimeUnixNano"), ns(span, "endTimeUnixNano"));
+        assert!(from <= to && from >= ns(&root, "startTimeUnixNano"), "{span:#}");
+        assert!(to <= ns(&root, "endTimeUnixNano"), "{span:#} of {root:#}");
+        assert!(!span.to_string().contains(&place.key), "{span:#}");
+    }
+    let ids: std::collections::HashSet<_> =
+        collector.spans().iter().map(|span| span["spanId"].to_string()).collect();
+    assert_eq!(ids.len(), collector.spans().len());
+
+    // A request that nobody began a trace for begins its own.
+    server.get(&place.project_path).send();
+    let route = "/v1/organizations/{organization_id}/projects/{project_id}";
+    let (root, _) = collector.trace(&format!("GET {route}"), |_| true);
+    assert_eq!(root.get("parentSpanId"), None);
+    assert_eq!(attribute(&root, "error.type"), "missing_credentials");
+    assert_eq!(attribute(&root, "tollkeeper.organization_id"), Value::Null, "a stranger has named it");
+    let heads = collector.heads.lock().unwrap().clone();
+    assert!(heads[0].starts_with("POST /v1/traces HTTP/1.1\r\n"), "{}", heads[0]);
+    for line in ["content-type: application/json", "x-api-key: s3cret=", "x-more: 1"] {
+        assert!(heads[0].contains(&format!("\r\n{line}\r\n")), "{}", heads[0]);
+    }
+    // What is left leaves with the server.
+    let answer = server.get("/no/such/path").send();
+    let last = answer.header("x-request-id").to_owned();
+    let ended = server.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert!(!ended.log.contains("s3cret"), "{}", ended.log);
+    let is_last = |span: &Value| attribute(span, "tollkeeper.request_id") == last.as_str();
+    assert!(collector.spans().iter().any(is_last), "{:#?}", collector.spans());
+}
+
+#[test]
+fn who_may_use_the_service_listener_chooses_and_the_public_does_not() {
+    let (folder, collector) = (Folder::new(), Collector::start("200 OK"));
+    let server = traced(&folder, &collector.url(), "0");
+    let place = server.settle(&server.sign_up("ada"));
+    let chosen = format!("00-{TRACE}-{PARENT}-01");
+    assert_eq!(server.get("/healthz").header("traceparent", &chosen).send().status, 200);
+    reserve(&server, &place, &chosen.replace("-01", "-00"));
+    reserve(&server, &place, &chosen.replace(TRACE, "xyz"));
+    let request_id = reserve(&server, &place, &chosen);
+    let ended = server.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    let roots: Vec<_> = collector.spans().into_iter().filter(|span| span["kind"] == 2).collect();
+    assert_eq!(roots.len(), 1, "{roots:#?}");
+    assert_eq!(attribute(&roots[0], "tollkeeper.request_id"), request_id.as_str());
+}
+
+#[test]
+fn a_collector_that_is_away_or_refuses_costs_a_log_line() {
+    // An address where nobody listens, and nobody else will while it is kept.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = format!("http://{}", socket.local_addr().unwrap());
+    let refusing = Collector::start("401 Unauthorized");
+    for (endpoint, why) in [(nobody, "refused"), (refusing.url(), "it answers 401 Unauthorized: {}")] {
+        let folder = Folder::new();
+        let server = traced(&folder, &endpoint, "1");
+        let place = server.settle(&server.sign_up("ada"));
+        server.wait_for_log("traces can't be sent, and are let go of");
+        let lost = |server: &Server| {
+            let scrape = Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send();
+            let line =
+                scrape.text.lines().find_map(|line| line.strip_prefix("tollkeeper_traces_lost_total "));
+            line.unwrap().parse::<u64>().unwrap()
+        };
+        let before = lost(&server);
+        for turn in 0..3 {
+            reserve(&server, &place, &format!("00-{TRACE}-{PARENT}-01"));
+            let until = Instant::now() + Duration::from_secs(60);
+            while lost(&server) <= before + turn {
+                assert!(Instant::now() < until, "nothing was given up");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let ended = server.stop();
+        assert_eq!(ended.code, Some(0), "{}", ended.log);
+        let lines: Vec<_> = ended.log.lines().filter(|line| line.contains("traces can't be sent")).collect();
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert!(lines[0].contains(why) && lines[0].contains("/v1/traces"), "{}", lines[0]);
+    }
+}
+
+#[test]
+fn what_is_sent_is_what_the_standard_has() {
+    const CHECK: &str = r#"
+import json, sys
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+spans = 0
+for body in json.load(open(sys.argv[1])):
+    # Unknown fields and wrong types are refused; ids are hexadecimal in OTLP, which reads as base64 as well.
+    request = json_format.ParseDict(body, ExportTraceServiceRequest(), ignore_unknown_fields=False)
+    for span in request.resource_spans[0].scope_spans[0].spans:
+        assert span.name and span.start_time_unix_nano <= span.end_time_unix_nano, span
+        assert all(a.value.WhichOneof("value") in ("string_value", "int_value") for a in span.attributes), span
+        spans += 1
+print("valid", spans)
+"#;
+    let (module, package) =
+        ("opentelemetry.proto.collector.trace.v1.trace_service_pb2", "opentelemetry-proto");
+    let Some(mut program) = python(module, package, "the traces' format") else { return };
+    let (folder, collector) = (Folder::new(), Collector::start("200 OK"));
+    let server = traced(&folder, &collector.url(), "1");
+    let place = server.settle(&server.sign_up("ada"));
+    assert_eq!(server.report(&place, "event-1"), "accepted");
+    server.ask("/service/v1/usage", &usage_event(&place, "event-2")).header("traceparent", "nonsense").send();
+    server.stop();
+    let file = folder.0.join("traces.json");
+    std::fs::write(&file, json!(*collector.bodies.lock().unwrap()).to_string()).unwrap();
+    program.args(["-c", CHECK]).arg(&file);
+    let ended = run_to_end(program);
+    assert_eq!(
+        (ended.code, ended.stdout.trim()),
+        (Some(0), &*format!("valid {}", collector.spans().len())),
+        "{}",
+        ended.log
+    );
+}
+
+#[test]
+fn a_mail_names_the_request_that_caused_it_in_both_formats() {
+    for format in ["text", "json"] {
+        let folder = Folder::new();
+        let server = Start::new(&folder.0).set("TOLLKEEPER_LOG__FORMAT", format).run();
+        let body = json!({"email": "ada@example.com", "password": PASSWORD, "username": "ada"});
+        let answer = server.post("/v1/auth/register", &body).send();
+        let id = answer.header("x-request-id").to_owned();
+        server.wait_for_log("a mail left");
+        let log = server.stop().log;
+        for what in ["mail written", "a mail left"] {
+            let line = log.lines().find(|line| line.contains(what)).unwrap();
+            if format == "json" {
+                assert_eq!(serde_json::from_str::<Value>(line).unwrap()["request_id"], id.as_str(), "{line}");
+            } else {
+                assert!(line.ends_with(&format!(" request_id={id}")), "{line}");
+            }
+        }
+        assert!(!log.lines().any(|line| line.contains("listening") && line.contains("request_id")), "{log}");
+    }
+}
