@@ -108,25 +108,18 @@ async fn checks(app: &App) -> Vec<Check> {
     vec![database, schema, feed, passed("catalog", catalog), signing_key, running]
 }
 
-/// Whether it answers, and whether it has what this version needs. A newer schema does: upgrades are rolled out beside it.
+/// Whether it answers, and whether it has what this version needs.
 async fn database(app: &App) -> (Check, Check) {
     let asked = tokio::time::timeout(PATIENCE, async {
         app.db.ping().await?;
-        app.db.schema().await
-    });
-    let known = db::newest_schema();
-    match asked.await {
-        Ok(Ok(found)) => {
-            let schema = if found < known {
-                let message = format!(
-                    "The database has schema {found}, this version needs {known}: run `tollkeeper migrate`."
-                );
-                failed("schema", Code::NotReady, message)
-            } else {
-                passed("schema", format!("The database has schema {found}."))
-            };
-            (passed("database", "The database answers."), schema)
+        match app.db.schema().await {
+            // It answers, so what it refuses is the question.
+            Err(db::Error::Internal(what)) => Ok(Err(what)),
+            found => found.map(Ok),
         }
+    });
+    match asked.await {
+        Ok(Ok(found)) => (passed("database", "The database answers."), schema(found)),
         Ok(Err(error)) => {
             let error = Error::from(error);
             // What it says to a client is too much for the public.
@@ -137,6 +130,24 @@ async fn database(app: &App) -> (Check, Check) {
         Err(_) => {
             let message = "The database did not answer within 3 seconds.";
             (failed("database", Code::DatabaseUnavailable, message), unknown())
+        }
+    }
+}
+
+/// A newer one than this version makes will do: upgrades are rolled out beside it.
+fn schema(found: Result<i64, String>) -> Check {
+    let known = db::newest_schema();
+    match found {
+        Ok(found) if found >= known => passed("schema", format!("The database has schema {found}.")),
+        Ok(found) => {
+            let message = format!(
+                "The database has schema {found}, this version needs {known}: run `tollkeeper migrate`."
+            );
+            failed("schema", Code::NotReady, message)
+        }
+        Err(what) => {
+            let message = "The database has no schema of this program: run `tollkeeper migrate`.";
+            Check { internal: Some(what), ..failed("schema", Code::NotReady, message) }
         }
     }
 }

@@ -122,7 +122,7 @@ fn requests_are_counted_by_route_and_status() {
 
         let requests = async |listener: &str, method: &str, route: &str, status: u16| {
             let labels = format!("listener=\"{listener}\",method=\"{method}\",route=\"{route}\"");
-            let count = |rest: &str| count(&world, &format!("tollkeeper_http_{rest}"));
+            let count = async |rest: &str| count(&world, &format!("tollkeeper_http_{rest}")).await;
             let total = count(&format!("requests_total{{{labels},status=\"{status}\"}}")).await;
             let timed = count(&format!("request_duration_seconds_count{{{labels}}}")).await;
             let last = count(&format!("request_duration_seconds_bucket{{{labels},le=\"+Inf\"}}")).await;
