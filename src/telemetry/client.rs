@@ -83,10 +83,16 @@ impl Target {
             let text = answer.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             Err(format!("it answers {status}: {}", String::from_utf8_lossy(&text).trim()))
         };
+        let mut asking = std::pin::pin!(asking);
         // The connection has to be driven while the answer is waited for; it ends with this.
-        tokio::select! {
-            answer = asking => answer,
-            ended = connection => Err(ended.map_or_else(in_words, |()| "it hung up".to_owned())),
+        let ended = tokio::select! {
+            answer = &mut asking => return answer,
+            ended = connection => ended,
+        };
+        // Whoever closes it at once may have answered before.
+        match (asking.await, ended) {
+            (Err(_), Err(error)) => Err(in_words(error)),
+            (answer, _) => answer,
         }
     }
 
