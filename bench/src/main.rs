@@ -17,12 +17,15 @@ mod keys;
 mod lists;
 mod logins;
 mod money;
+mod process;
 mod report;
 mod reports;
 mod revocation;
 mod servers;
+mod soak;
 mod tenant;
 mod timing;
+mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -93,6 +96,8 @@ enum Command {
     Reports(reports::Arguments),
     /// Measures how long a deleted key goes on working, here and on another replica
     Revocation(revocation::Arguments),
+    /// Keeps a mixed load up for long, and fails when memory or descriptors grow or an answer is wrong
+    Soak(soak::Arguments),
     /// Compares how long an answer takes with and without an account behind an address
     Timing {
         /// Pairs to measure, for each kind of request
@@ -131,6 +136,7 @@ fn main() -> ExitCode {
             let cores = Cores::share();
             report::exit_code(block_on(timing::run(&arguments.database, &arguments.log, *samples, cores)))
         }
+        Some(Command::Soak(arguments)) => report::exit_code(block_on(soak::run(arguments))),
         Some(Command::Logins(arguments)) => report::exit_code(logins::run(arguments)),
         Some(Command::Revocation(arguments)) => report::exit_code(revocation::run(arguments)),
         None => report::exit_code(run(&arguments)),

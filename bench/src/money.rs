@@ -11,7 +11,7 @@ mod load;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -156,4 +156,11 @@ fn print(arguments: &Arguments, rounds: &[[f64; 5]]) {
 pub fn event(key: &str, id: &str, time: &str) -> Value {
     json!({"id": id, "source": "bench", "time": time, "api_key_id": key, "model": "svc-1", "kind": "chat",
            "prompt_tokens": 120, "completion_tokens": 240})
+}
+
+/// The time as events tell it.
+pub fn now() -> Result<String, String> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
+    let ms = i64::try_from(since.as_millis()).map_err(|error| error.to_string())?;
+    Ok(tollkeeper::clock::Time::from_unix_ms(ms).to_string())
 }

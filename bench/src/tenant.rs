@@ -9,7 +9,7 @@ use crate::bare::Authorize;
 use crate::client::{self, Target};
 
 /// Everybody's.
-const PASSWORD: &str = "Correct-Horse-7-Staple";
+pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 
 /// The key to call with.
 pub struct Tenant {
@@ -118,7 +118,7 @@ pub async fn keeper(address: SocketAddr) -> Result<Keeper, String> {
 }
 
 /// A name that an earlier run on the same database hasn't taken.
-fn new_name() -> Result<String, String> {
+pub fn new_name() -> Result<String, String> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
     Ok(format!("bench{}", since.as_millis()))
 }

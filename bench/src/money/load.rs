@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{BATCH, Tenant, event};
+use super::{BATCH, Tenant, event, now};
 use crate::client::{Connection, Target};
 
 /// What is asked again and again.
@@ -119,11 +119,4 @@ impl Worker {
         let target = Target::post(self.tenant.service, path, Some(&self.tenant.token), body, "");
         connection.send(target).await
     }
-}
-
-/// RFC 3339, by the seconds since 1970.
-fn now() -> Result<String, String> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
-    let ms = i64::try_from(since.as_millis()).map_err(|error| error.to_string())?;
-    Ok(tollkeeper::clock::Time::from_unix_ms(ms).to_string())
 }
