@@ -176,14 +176,12 @@ pub(super) async fn roles(
     project_id: Option<ProjectId>,
     user_id: UserId,
 ) -> Result<Roles, Error> {
-    let organization_role = store::organization_members::role(tx, organization_id, user_id)
-        .await?
-        .ok_or(Code::OrganizationNotFound)?;
-    let project_id = project_id.ok_or(Code::ProjectNotFound)?;
     let standing = store::project_members::standing(tx, organization_id, project_id, user_id)
         .await?
-        .ok_or(Code::ProjectNotFound)?;
-    let role = effective_project_role(organization_role, standing.role, standing.open_to_organization);
+        .ok_or(Code::OrganizationNotFound)?;
+    let (organization_role, project) =
+        (standing.organization_role, standing.project.ok_or(Code::ProjectNotFound)?);
+    let role = effective_project_role(organization_role, project.role, project.open_to_organization);
     Ok(Roles { organization_role, role })
 }
 

@@ -3,13 +3,22 @@
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, ProjectId, UserId};
-use crate::roles::ProjectRole;
+use crate::roles::{OrganizationRole, ProjectRole};
 use crate::store::window::Window;
 use crate::store::{Page, contains_pattern};
 
-/// Where somebody stands in a project that exists.
+/// Where somebody stands in an organization that exists, and in a project of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
+    /// Their role in the organization.
+    pub organization_role: Option<OrganizationRole>,
+    /// The project, when there is such a one in this organization.
+    pub project: Option<ProjectStanding>,
+}
+
+/// Where somebody stands in a project that exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProjectStanding {
     /// Their explicit role.
     pub role: Option<ProjectRole>,
     /// Whether every member of the organization may view it.
@@ -18,26 +27,34 @@ pub struct Standing {
 
 impl FromRow for Standing {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let word: Option<String> = row.get("role")?;
+        let organization_role: Option<String> = row.get("organization_role")?;
+        let (found, role): (Option<String>, Option<String>) = (row.get("project_id")?, row.get("role")?);
+        let open_to_organization = row.get("open_to_organization")?;
         Ok(Self {
-            role: word.as_deref().and_then(ProjectRole::parse),
-            open_to_organization: row.get("open_to_organization")?,
+            organization_role: organization_role.as_deref().and_then(OrganizationRole::parse),
+            project: found.map(|_| ProjectStanding {
+                role: role.as_deref().and_then(ProjectRole::parse),
+                open_to_organization,
+            }),
         })
     }
 }
 
-/// Somebody's standing; `None` when there is no such project in this organization.
+/// Somebody's standing; `None` when there is no such organization. One statement for both, because every call about a project
+/// asks for it, and every change of one twice.
 pub async fn standing(
     tx: &mut Tx,
     organization_id: OrganizationId,
-    project_id: ProjectId,
+    project_id: Option<ProjectId>,
     user_id: UserId,
 ) -> Result<Option<Standing>, db::Error> {
-    sql("SELECT m.role AS role,
+    sql("SELECT om.role AS organization_role, p.id AS project_id, m.role AS role,
                 CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization
-         FROM projects p JOIN organizations o ON o.id = p.organization_id
+         FROM organizations o
+         LEFT JOIN organization_members om ON om.organization_id = o.id AND om.user_id = $3
+         LEFT JOIN projects p ON p.id = $2 AND p.organization_id = o.id
          LEFT JOIN project_members m ON m.project_id = p.id AND m.user_id = $3
-         WHERE p.id = $2 AND p.organization_id = $1")
+         WHERE o.id = $1")
     .bind(organization_id)
     .bind(project_id)
     .bind(user_id)
