@@ -27,17 +27,17 @@ pub struct Arguments {
     milliseconds: u64,
 }
 
-const EVENTS: &str = "organization_id TEXT NOT NULL, source TEXT NOT NULL, event_id TEXT NOT NULL, payload_hash BYTES NOT NULL,
+pub const EVENTS: &str = "organization_id TEXT NOT NULL, source TEXT NOT NULL, event_id TEXT NOT NULL, payload_hash BYTES NOT NULL,
     project_id TEXT NOT NULL, api_key_id TEXT NOT NULL, model TEXT NOT NULL, kind TEXT NOT NULL,
     occurred_at BIGINT NOT NULL, received_at BIGINT NOT NULL, prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL,
     price_version BIGINT NOT NULL, amount_pico BIGINT NOT NULL, PRIMARY KEY (organization_id, source, event_id)";
-const DAYS: &str = "organization_id TEXT NOT NULL, project_id TEXT NOT NULL, api_key_id TEXT NOT NULL, model TEXT NOT NULL,
+pub const DAYS: &str = "organization_id TEXT NOT NULL, project_id TEXT NOT NULL, api_key_id TEXT NOT NULL, model TEXT NOT NULL,
     price_version BIGINT NOT NULL, kind TEXT NOT NULL, day BIGINT NOT NULL, month BIGINT NOT NULL, requests BIGINT NOT NULL,
     prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL, amount_pico BIGINT NOT NULL, posted_nano BIGINT NOT NULL,
     PRIMARY KEY (organization_id, project_id, day, api_key_id, model, price_version, kind, month)";
-const INSERT: &str = "INSERT INTO bare_events VALUES ($1, 'bench', $2, $3, $4, $5, 'svc-1', 'chat',
+pub const INSERT: &str = "INSERT INTO bare_events VALUES ($1, 'bench', $2, $3, $4, $5, 'svc-1', 'chat',
     1764000000000, 1764000000000, 120, 240, 1704067200000, 1680000000)";
-const UPSERT: &str = "INSERT INTO bare_days VALUES ($1, $2, $3, 'svc-1', 1704067200000, 'chat', 20416, 670, $4, $5, $6, $7, $8)
+pub const UPSERT: &str = "INSERT INTO bare_days VALUES ($1, $2, $3, 'svc-1', 1704067200000, 'chat', 20416, 670, $4, $5, $6, $7, $8)
     ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
     SET requests = bare_days.requests + excluded.requests, prompt_tokens = bare_days.prompt_tokens + excluded.prompt_tokens,
         completion_tokens = bare_days.completion_tokens + excluded.completion_tokens,

@@ -17,7 +17,7 @@ use tollkeeper::secrets::api_key::ApiKeySecret;
 use tollkeeper::service::decision::{Question, decide};
 
 use crate::report;
-use crate::servers::{Folder, MASTER_KEY, Tollkeeper, quick_catalog};
+use crate::servers::{Cores, Folder, MASTER_KEY, Tollkeeper, quick_catalog};
 use crate::tenant;
 
 /// In one go; the key's rate and the model's allow a million at once.
@@ -32,7 +32,8 @@ pub async fn run(rounds: u32) -> Result<(), String> {
     let place = folder.place(1)?;
     let secret = {
         let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
-        let service = Tollkeeper::start(&this, &place, "sqlite", "/dev/null".as_ref(), false).await?;
+        let service =
+            Tollkeeper::start(&this, &place, "sqlite", "/dev/null".as_ref(), Cores::unpinned()).await?;
         tenant::restricted_key(service.public).await?
     };
     let environment = [

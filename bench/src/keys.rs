@@ -42,7 +42,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
     let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
-    let start = async || Tollkeeper::start(&this, &place, "sqlite", "/dev/null".as_ref(), cores.pinned).await;
+    let start = async || Tollkeeper::start(&this, &place, "sqlite", "/dev/null".as_ref(), cores).await;
     let secrets = {
         let service = start().await?;
         let (template, _) = tenant::keeper(service.public).await?.key("template").await?;

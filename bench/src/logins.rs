@@ -116,7 +116,7 @@ async fn round(
 }
 
 /// Hashes a second of the bare library, each thread with memory of its own that it uses again.
-fn raw(threads: usize, length: Duration) -> Result<f64, String> {
+pub fn raw(threads: usize, length: Duration) -> Result<f64, String> {
     let (memory, passes, lanes) = ARGON2;
     let params = Params::new(memory, passes, lanes, None).map_err(|error| error.to_string())?;
     let begin = Instant::now();

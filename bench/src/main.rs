@@ -12,7 +12,9 @@
 mod bare;
 mod bare_rows;
 mod client;
+mod cluster;
 mod decision;
+mod footprint;
 mod keys;
 mod lists;
 mod logins;
@@ -23,6 +25,7 @@ mod reports;
 mod revocation;
 mod servers;
 mod soak;
+mod table;
 mod tenant;
 mod timing;
 mod wire;
@@ -69,6 +72,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measures every operation beside its floor, on both databases
+    All(table::Arguments),
     /// The service itself, configured by the environment (started by this program)
     #[command(hide = true)]
     Serve,
@@ -88,6 +93,8 @@ enum Command {
         #[arg(long, default_value_t = 7, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=9))]
         rounds: u32,
     },
+    /// Measures the program's size, its start, memory and descriptors
+    Footprint(footprint::Arguments),
     /// Measures memory and decisions with a million live keys
     Keys(keys::Arguments),
     /// Measures pages and searches of lists in organizations of several sizes
@@ -136,6 +143,8 @@ fn main() -> ExitCode {
             let cores = Cores::share();
             report::exit_code(block_on(timing::run(&arguments.database, &arguments.log, *samples, cores)))
         }
+        Some(Command::Footprint(arguments)) => report::exit_code(block_on(footprint::run(arguments))),
+        Some(Command::All(arguments)) => report::exit_code(block_on(table::run(arguments))),
         Some(Command::Soak(arguments)) => report::exit_code(block_on(soak::run(arguments))),
         Some(Command::Logins(arguments)) => report::exit_code(logins::run(arguments)),
         Some(Command::Revocation(arguments)) => report::exit_code(revocation::run(arguments)),
@@ -155,7 +164,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Strin
 
 async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let folder = Folder::new()?;
-    let (bare, bare_address) = Server::bare(cores.pinned)?;
+    let (bare, bare_address) = Server::bare(cores, None)?;
     client::wait_for(bare_address, "/hello").await?;
     let mut targets = vec![
         (Row::new("hello json"), bare.id(), Target::get(bare_address, "/hello", None, "Hello")),
@@ -166,8 +175,7 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let builds = [("", Some(&this)), (" (compared)", arguments.compare.as_ref())];
     for (label, program) in builds.into_iter().filter_map(|(label, program)| Some((label, program?))) {
         let place = folder.place(running.len())?;
-        let service =
-            Tollkeeper::start(program, &place, &arguments.database, &arguments.log, cores.pinned).await?;
+        let service = Tollkeeper::start(program, &place, &arguments.database, &arguments.log, cores).await?;
         let tenant = tenant::prepare(service.public).await?;
         let models = tenant.models(service.public);
         let authorize = tenant.authorize(service.service, &service.token);

@@ -72,7 +72,7 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
     let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
-    let service = Tollkeeper::start(&this, &place, &arguments.database, &arguments.log, cores.pinned).await?;
+    let service = Tollkeeper::start(&this, &place, &arguments.database, &arguments.log, cores).await?;
     let keeper = tenant::keeper(service.public).await?;
     let mut keys = Vec::new();
     for number in 0..KEYS {

@@ -1,6 +1,9 @@
 //! What a process uses, as Linux tells it (proc(5)).
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Resident memory in MiB.
 pub fn resident_mib(process: u32) -> Result<f64, String> {
@@ -16,4 +19,27 @@ pub fn descriptors(process: u32) -> Result<f64, String> {
     let path = PathBuf::from(format!("/proc/{process}/fd"));
     let open = std::fs::read_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(u32::try_from(open.count()).map_or(f64::INFINITY, f64::from))
+}
+
+/// The processor time of each thread of a process, in nanoseconds.
+pub struct Spent(BTreeMap<OsString, u64>);
+
+/// What its threads have used so far; `None` where the system doesn't tell.
+pub fn spent(process: u32) -> Option<Spent> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let mut spent = BTreeMap::new();
+    for thread in threads.flatten() {
+        // A thread may end while we look.
+        let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
+        spent.insert(thread.file_name(), text.split_whitespace().next()?.parse().ok()?);
+    }
+    Some(Spent(spent))
+}
+
+impl Spent {
+    /// Seconds since then, of the threads that are there now: one that has ended meanwhile had been idle for long.
+    pub fn since(&self, before: &Self) -> f64 {
+        let more = self.0.iter().map(|(thread, ns)| ns - before.0.get(thread).unwrap_or(&0).min(ns));
+        Duration::from_nanos(more.sum()).as_secs_f64()
+    }
 }

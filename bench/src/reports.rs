@@ -49,7 +49,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
     let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
-    let service = Tollkeeper::start(&this, &place, &arguments.database, &arguments.log, cores.pinned).await?;
+    let service = Tollkeeper::start(&this, &place, &arguments.database, &arguments.log, cores).await?;
     let settings = match arguments.database.as_str() {
         "sqlite" => Settings::Sqlite { path: place.join("tollkeeper.db") },
         url => Settings::Postgres { url: url.to_owned() },

@@ -1,16 +1,19 @@
-//! The processes that serve: each on one tokio worker, on the first core where `taskset` is to be had; the client takes
-//! the other cores. Whatever is started here ends with this program, however that ends.
+//! The processes that serve: on the first core, or the first few, with as many tokio workers, where `taskset` is to be had;
+//! the client takes the other cores. Whatever is started here ends with this program, however that ends.
 
 use std::fs::File;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use crate::client;
 
 /// Names the port of the bare servers.
 pub const PORT_VARIABLE: &str = "BENCH_PORT";
+/// Names the database of the bare servers, if they are to have one.
+pub const DATABASE_VARIABLE: &str = "BENCH_DATABASE";
 
 /// How many threads a tokio runtime has; without it, one a core.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
@@ -25,12 +28,15 @@ pub struct Server(Child);
 
 impl Server {
     /// The bare axum servers, and where they listen.
-    pub fn bare(pinned: bool) -> Result<(Self, SocketAddr), String> {
+    pub fn bare(cores: Cores, database: Option<&str>) -> Result<(Self, SocketAddr), String> {
         let address = free_address()?;
         let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
-        let mut command = on_server_core(&this, pinned);
+        let mut command = cores.of_servers(&this);
         command.arg("bare").env(PORT_VARIABLE, address.port().to_string()).stderr(Stdio::inherit());
-        Ok((Self::spawn(command.env(WORKERS, "1"))?, address))
+        if let Some(database) = database {
+            command.env(DATABASE_VARIABLE, database);
+        }
+        Ok((Self::spawn(&mut command)?, address))
     }
 
     /// The process's id.
@@ -38,7 +44,8 @@ impl Server {
         self.0.id()
     }
 
-    fn spawn(command: &mut Command) -> Result<Self, String> {
+    /// Starts it.
+    pub fn spawn(command: &mut Command) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         command.spawn().map(Self).map_err(|error| format!("can't start {command:?}: {error}"))
     }
@@ -67,11 +74,9 @@ impl Tollkeeper {
         folder: &Path,
         database: &str,
         log: &Path,
-        pinned: bool,
+        cores: Cores,
     ) -> Result<Self, String> {
-        let mut command = on_server_core(program, pinned);
-        command.env(WORKERS, "1");
-        Self::launch(command, folder, database, log).await
+        Self::launch(cores.of_servers(program), folder, database, log).await
     }
 
     /// The same on every core, and with as many threads as it starts by itself.
@@ -87,30 +92,7 @@ impl Tollkeeper {
     }
 
     async fn launch(mut command: Command, folder: &Path, database: &str, log: &Path) -> Result<Self, String> {
-        let (public, service) = (free_address()?, free_address()?);
-        let log_file = File::options()
-            .append(true)
-            .create(true)
-            .open(log)
-            .map_err(|e| format!("{}: {e}", log.display()))?;
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOLLKEEPER_"))
-        {
-            command.env_remove(name);
-        }
-        let catalog = quick_catalog(folder)?;
-        command
-            .arg("serve")
-            .current_dir(folder)
-            .env("TOLLKEEPER_CATALOG_FILE", catalog)
-            .env("TOLLKEEPER_DATA_DIR", folder)
-            .env("TOLLKEEPER_LISTEN", public.to_string())
-            .env("TOLLKEEPER_SERVICE_LISTEN", service.to_string())
-            .env("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
-            .stderr(log_file);
-        if database != "sqlite" {
-            command.env("TOLLKEEPER_DATABASE_URL", database);
-        }
+        let (public, service) = configure(&mut command, folder, database, log)?;
         let server = Server::spawn(&mut command)?;
         client::wait_for(public, "/readyz").await.map_err(|error| {
             format!("{error}; `--log FILE` keeps what {} says about it", command.get_program().display())
@@ -119,6 +101,49 @@ impl Tollkeeper {
             std::fs::read_to_string(folder.join("service.token")).map_err(|error| error.to_string())?;
         Ok(Self { server, public, service, token: token.trim().to_owned() })
     }
+
+    /// The command that starts it on every core, and where it will listen.
+    pub fn command(
+        program: &Path,
+        folder: &Path,
+        database: &str,
+        log: &Path,
+    ) -> Result<(Command, SocketAddr, SocketAddr), String> {
+        let mut command = Command::new(program);
+        command.env_remove(WORKERS);
+        let (public, service) = configure(&mut command, folder, database, log)?;
+        Ok((command, public, service))
+    }
+}
+
+/// Everything by the environment; where it will listen.
+fn configure(
+    command: &mut Command,
+    folder: &Path,
+    database: &str,
+    log: &Path,
+) -> Result<(SocketAddr, SocketAddr), String> {
+    let (public, service) = (free_address()?, free_address()?);
+    let log_file =
+        File::options().append(true).create(true).open(log).map_err(|e| format!("{}: {e}", log.display()))?;
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOLLKEEPER_"))
+    {
+        command.env_remove(name);
+    }
+    let catalog = quick_catalog(folder)?;
+    command
+        .arg("serve")
+        .current_dir(folder)
+        .env("TOLLKEEPER_CATALOG_FILE", catalog)
+        .env("TOLLKEEPER_DATA_DIR", folder)
+        .env("TOLLKEEPER_LISTEN", public.to_string())
+        .env("TOLLKEEPER_SERVICE_LISTEN", service.to_string())
+        .env("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
+        .stderr(log_file);
+    if database != "sqlite" {
+        command.env("TOLLKEEPER_DATABASE_URL", database);
+    }
+    Ok((public, service))
 }
 
 /// Puts the built-in models into a file, with a rate that no run uses up.
@@ -146,28 +171,46 @@ pub fn end_with_parent() {
 #[derive(Clone, Copy)]
 pub struct Cores {
     pub count: usize,
-    /// The servers have the first core, this program the others. False where that can't be had.
+    /// How many the servers have.
+    pub servers: usize,
+    /// The servers have the first cores, this program the others. False where that can't be had: then all share all.
     pub pinned: bool,
 }
 
 impl Cores {
     /// Leaves the first core to the servers.
     pub fn share() -> Self {
-        let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let mut taskset = Command::new("taskset");
-        taskset.args(["-c", "-p", &format!("1-{}", count - 1), &std::process::id().to_string()]);
-        taskset.stdout(Stdio::null()).stderr(Stdio::null());
-        Self { count, pinned: count > 1 && taskset.status().is_ok_and(|status| status.success()) }
+        Self::split(1)
     }
-}
 
-fn on_server_core(program: &Path, pinned: bool) -> Command {
-    if !pinned {
-        return Command::new(program);
+    /// Leaves the first cores to the servers; where there are no others, this program shares them.
+    pub fn split(servers: usize) -> Self {
+        // Asked once: afterwards this program has fewer.
+        static COUNT: OnceLock<usize> = OnceLock::new();
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let count = *COUNT.get_or_init(cores);
+        let first = if count > servers { servers } else { 0 };
+        let mut taskset = Command::new("taskset");
+        taskset.args(["-c", "-p", &format!("{first}-{}", count - 1), &std::process::id().to_string()]);
+        taskset.stdout(Stdio::null()).stderr(Stdio::null());
+        let moved = taskset.status().is_ok_and(|status| status.success());
+        Self { count, servers, pinned: moved && count > servers }
     }
-    let mut command = Command::new("taskset");
-    command.args(["-c", "0"]).arg(program);
-    command
+
+    /// All of them for everybody, with one worker a server.
+    pub const fn unpinned() -> Self {
+        Self { count: 1, servers: 1, pinned: false }
+    }
+
+    /// The program on the servers' cores, with a worker for each.
+    fn of_servers(self, program: &Path) -> Command {
+        let mut command = if self.pinned { Command::new("taskset") } else { Command::new(program) };
+        if self.pinned {
+            command.args(["-c", &format!("0-{}", self.servers - 1)]).arg(program);
+        }
+        command.env(WORKERS, self.servers.to_string());
+        command
+    }
 }
 
 fn free_address() -> Result<SocketAddr, String> {

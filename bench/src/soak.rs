@@ -35,6 +35,9 @@ pub struct Arguments {
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     database: String,
+    /// Let this program serve: another build of the service or of this program
+    #[arg(long, value_name = "PROGRAM")]
+    program: Option<PathBuf>,
     /// Where the service's log goes
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
@@ -61,7 +64,8 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
     let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
-    let service = Tollkeeper::on_all_cores(&this, &place, &arguments.database, &arguments.log).await?;
+    let program = arguments.program.as_ref().unwrap_or(&this);
+    let service = Tollkeeper::on_all_cores(program, &place, &arguments.database, &arguments.log).await?;
     let mut places = Vec::new();
     for number in 0..PLACES {
         places.push(Arc::new(Place::prepare(&service, number).await?));

@@ -17,6 +17,16 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// Its secret.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The body of `POST /service/v1/authorize` about the key.
+    pub fn question(&self) -> Value {
+        question(self.key.clone())
+    }
+
     /// `GET /v1/models` with the key.
     pub fn models(&self, address: SocketAddr) -> Target {
         Target::get(address, "/v1/models", Some(&self.key), "\"svc-1\"")
@@ -24,8 +34,7 @@ impl Tenant {
 
     /// `POST /service/v1/authorize` about the key.
     pub fn authorize(&self, address: SocketAddr, token: &str) -> Target {
-        let body = question(self.key.clone());
-        Target::post(address, "/service/v1/authorize", Some(token), &body, "\"allowed\":true")
+        Target::post(address, "/service/v1/authorize", Some(token), &self.question(), "\"allowed\":true")
     }
 }
 

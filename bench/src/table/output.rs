@@ -1,0 +1,155 @@
+//! The table, as text or as Markdown.
+
+use super::operations::{Floor, Operation};
+use crate::client::Sample;
+use crate::report::{self, median, percentile, shown};
+
+/// What was measured of one row.
+#[derive(Default)]
+pub struct Row {
+    samples: Vec<Sample>,
+    problem: Option<String>,
+}
+
+impl Row {
+    /// Adds what a round has found. Once something has failed, the rest isn't worth much.
+    pub fn add(&mut self, found: Result<Sample, String>) {
+        match found {
+            Ok(sample) => self.samples.push(sample),
+            Err(problem) => self.problem = self.problem.take().or(Some(problem)),
+        }
+    }
+
+    fn median(&self, value: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+        median(self.samples.iter().filter_map(value).collect())
+    }
+
+    fn at(&self, percent: usize) -> Option<f64> {
+        self.median(|sample| percentile(&sample.latencies_us, percent))
+    }
+
+    /// The median of each round's own ratio.
+    fn ratio(&self, floor: &Self) -> Option<f64> {
+        let pairs = self.samples.iter().zip(&floor.samples);
+        median(pairs.map(|(own, floor)| own.requests_per_s / floor.requests_per_s).collect())
+    }
+
+    /// The floor's processor time for a request as a part of our own.
+    fn frugality(&self, floor: &Self) -> Option<f64> {
+        let pairs = self.samples.iter().zip(&floor.samples);
+        median(pairs.filter_map(|(own, floor)| Some(floor.server_us? / own.server_us?)).collect())
+    }
+}
+
+/// A line of the table.
+pub enum Line {
+    Group(&'static str),
+    Floor(Floor, Row),
+    Operation(Operation, Row),
+}
+
+impl Line {
+    pub fn floor(floor: Floor) -> Self {
+        Self::Floor(floor, Row::default())
+    }
+
+    pub fn operation(operation: Operation) -> Self {
+        Self::Operation(operation, Row::default())
+    }
+}
+
+/// All of it.
+pub struct Table {
+    title: String,
+    head: String,
+    pub lines: Vec<Line>,
+}
+
+const COLUMNS: [&str; 9] =
+    ["operation", "floor", "req/s", "of floor", "of hello", "p50 µs", "p99 µs", "CPU µs", "CPU of floor"];
+
+impl Table {
+    pub fn new(title: String, head: String, lines: Vec<Line>) -> Self {
+        Self { title, head, lines }
+    }
+
+    /// What didn't work.
+    pub fn problems(&self) -> Vec<String> {
+        let problem = |line: &Line| match line {
+            Line::Group(_) => None,
+            Line::Floor(floor, row) => row.problem.as_ref().map(|text| format!("{}: {text}", floor.name())),
+            Line::Operation(_, row) => row.problem.clone(),
+        };
+        self.lines.iter().filter_map(problem).map(|problem| format!("{}: {problem}", self.title)).collect()
+    }
+
+    pub fn print(&self, markdown: bool) {
+        let heading = if markdown { "### " } else { "" };
+        report::print(format_args!("{heading}{}\n\n{}\n", self.title, self.head));
+        let rows: Vec<_> = self.lines.iter().map(|line| self.cells(line)).collect();
+        if markdown {
+            print_markdown(&rows);
+        } else {
+            print_text(&rows);
+        }
+        report::print("");
+    }
+
+    fn row_of(&self, wanted: Floor) -> Option<&Row> {
+        self.lines.iter().find_map(|line| match line {
+            Line::Floor(floor, row) if *floor == wanted => Some(row),
+            _ => None,
+        })
+    }
+
+    fn cells(&self, line: &Line) -> Vec<String> {
+        let (label, floor, row) = match line {
+            Line::Group(name) => return vec![(*name).to_owned()],
+            Line::Floor(floor, row) => (floor.name().to_owned(), None, row),
+            Line::Operation(operation, row) => (operation.label(), Some(operation.floor), row),
+        };
+        let percent = |value: Option<f64>| shown(value.map(|value| value * 100.0), 0, " %");
+        let of = |floor: Option<Floor>, ratio: fn(&Row, &Row) -> Option<f64>| match floor {
+            None => String::new(),
+            Some(floor) => percent(self.row_of(floor).and_then(|floor| ratio(row, floor))),
+        };
+        // A comparison with hello says something about reads only.
+        let read =
+            floor.filter(|floor| matches!(floor, Floor::Hello | Floor::Echo | Floor::Point | Floor::Page));
+        vec![
+            label,
+            floor.map(|floor| floor.name().to_owned()).unwrap_or_default(),
+            shown(row.median(|sample| Some(sample.requests_per_s)), 0, ""),
+            of(floor, Row::ratio),
+            of(read.map(|_| Floor::Hello), Row::ratio),
+            shown(row.at(50), 0, ""),
+            shown(row.at(99), 0, ""),
+            shown(row.median(|sample| sample.server_us), 1, ""),
+            of(floor, Row::frugality),
+        ]
+    }
+}
+
+fn print_markdown(rows: &[Vec<String>]) {
+    report::print(format_args!("| {} |", COLUMNS.join(" | ")));
+    report::print(format_args!("|---|---|{}", "---:|".repeat(COLUMNS.len() - 2)));
+    for cells in rows {
+        match cells.as_slice() {
+            [group] => report::print(format_args!("| **{group}** |{}", " |".repeat(COLUMNS.len() - 1))),
+            cells => report::print(format_args!("| {} |", cells.join(" | "))),
+        }
+    }
+}
+
+fn print_text(rows: &[Vec<String>]) {
+    let widest = rows.iter().filter_map(|cells| Some(cells.first()?.chars().count())).max().unwrap_or(0);
+    let line = |cells: &[String]| {
+        let Some((label, values)) = cells.split_first() else { return };
+        let values: Vec<_> = values.iter().map(|value| format!("{value:>13}")).collect();
+        report::print(format_args!("{label:widest$}{}", values.join("")));
+    };
+    line(&COLUMNS.map(str::to_owned));
+    for cells in rows {
+        line(cells);
+    }
+}
