@@ -7,6 +7,7 @@ use tollkeeper::app::App;
 use tollkeeper::audit;
 use tollkeeper::jobs::billing::{self as jobs, closing};
 use tollkeeper::jobs::leases::Lease;
+use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 
@@ -160,7 +161,7 @@ fn one_look_after_three_months_does_all_that_was_due() {
         books.at("2026-04-30T09:00:00Z");
         books.used("chat-a", 0, 50_000).await;
         let app = &books.world.app;
-        let (one, other) = (Lease::new("billing", &app.random), Lease::new("billing", &app.random));
+        let (one, other) = (Lease::new(Job::Billing, &app.random), Lease::new(Job::Billing, &app.random));
         let (here, there) = tokio::join!(jobs::run_due(app, &one), jobs::run_due(app, &other));
         here.and(there).unwrap();
         // 3 and 0.6 were paid by the credit, whose 1.4 ended; 1.8 and 0.3 are owed.

@@ -14,6 +14,7 @@ use tollkeeper::jobs::reservations::expire_due;
 use tollkeeper::jobs::sweep::sweep;
 use tollkeeper::jobs::{billing, retention};
 use tollkeeper::live::{feed, last_uses, rates};
+use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
 use tollkeeper::secrets::jwt::TokenKind;
 use tollkeeper::server::Entrance;
@@ -42,7 +43,7 @@ impl Replica {
         Self {
             public: Entrance::new(&app, Listener::Public),
             service: Entrance::new(&app, Listener::Service),
-            lease: Lease::new("billing", &app.random),
+            lease: Lease::new(Job::Billing, &app.random),
             walk: retention::Walk::default(),
             app,
         }
@@ -209,7 +210,7 @@ fn what_a_clock_that_was_ahead_has_put_off_comes_in_time() {
         let year_ms = 365 * DAY_MS;
         let scene = Scene::new(&world).await;
         let mut replica = Replica::new(&world).await;
-        let dead = Lease::new("billing", &world.app.random);
+        let dead = Lease::new(Job::Billing, &world.app.random);
         world.clock.advance_ms(year_ms);
         let fresh = world.somebody("bob").await;
         assert!(dead.take(&world.app).await.unwrap());
