@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::CurrentCatalog;
 use crate::clock::{Clock, Time};
-use crate::config::{Config, DatabaseUrl};
+use crate::config::{self, Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
 use crate::live::books::Books;
@@ -132,7 +132,7 @@ impl App {
             &random,
         )?;
         let catalog = CurrentCatalog::load(config.catalog_file.clone());
-        let db = Db::open(&database(&config)).map_err(|error| error.to_string())?;
+        let db = open_database(&config)?;
         let parts = Parts {
             rates: Rates::new(db.is_postgres()),
             db,
@@ -245,6 +245,21 @@ pub fn make_data_dir(config: &Config) -> Result<(), String> {
             config.data_dir.display()
         )
     })
+}
+
+/// Takes in the database that the configuration names, with its replica.
+fn open_database(config: &Config) -> Result<Db, String> {
+    let named = |key: &str, error: &db::Error| {
+        let what = match error {
+            db::Error::Internal(what) => what.clone(),
+            other => other.to_string(),
+        };
+        format!("`{key}`: {what} ({})", config::variable(key))
+    };
+    let db = Db::open(&database(config)).map_err(|error| named("database_url", &error))?;
+    let Some(DatabaseUrl::Postgres(url)) = &config.database_replica_url else { return Ok(db) };
+    let most_lag = Duration::from_secs(config.database_replica_max_lag_seconds.into());
+    db.with_replica(url, most_lag).map_err(|error| named("database_replica_url", &error))
 }
 
 /// The database that the configuration names.

@@ -38,6 +38,10 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// The database; `None`: an SQLite file in the data folder.
     pub database_url: Option<DatabaseUrl>,
+    /// A standby of that PostgreSQL, for reports; `None`: they are read where everything is.
+    pub database_replica_url: Option<DatabaseUrl>,
+    /// How far it may be behind, in seconds; else reports are read from the primary.
+    pub database_replica_max_lag_seconds: u32,
     /// Seals API keys and signing keys: base64 of 32 bytes, already checked. See [`Config::master_key_bytes`].
     pub master_key: Option<Secret>,
     /// The file that holds the master key; `None`: `master.key` in the data folder.
@@ -207,6 +211,8 @@ impl Default for Config {
             service_token: None,
             data_dir: PathBuf::from("./tollkeeper-data"),
             database_url: None,
+            database_replica_url: None,
+            database_replica_max_lag_seconds: 10,
             master_key: None,
             master_key_file: None,
             public_url: None,

@@ -24,6 +24,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -36,7 +37,7 @@ pub use statement::{Statement, sql};
 pub use value::{FromRow, FromValue, Row, Value};
 
 use crate::telemetry;
-use postgres::{BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres};
+use postgres::{BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres, Replica};
 use sqlite::Sqlite;
 use statement::{Answer, Want};
 
@@ -74,7 +75,7 @@ pub enum Settings {
     },
     /// A server.
     Postgres {
-        /// `postgres://user:password@host:port/database`.
+        /// `postgres://user:password@host:port/database`, several hosts with a comma between them.
         url: String,
     },
 }
@@ -93,6 +94,8 @@ impl fmt::Debug for Settings {
 #[derive(Clone)]
 pub struct Db {
     driver: Driver,
+    /// Where reports are read from while it will do.
+    replica: Option<Arc<Replica>>,
     shared: Arc<Shared>,
 }
 
@@ -121,7 +124,27 @@ impl Db {
             Settings::Sqlite { path } => Driver::Sqlite(Arc::new(Sqlite::new(path.clone()))),
             Settings::Postgres { url } => Driver::Postgres(Arc::new(Postgres::new(url)?)),
         };
-        Ok(Self { driver, shared: Arc::default() })
+        Ok(Self { driver, replica: None, shared: Arc::default() })
+    }
+
+    /// Adds a standby of this PostgreSQL, which reports are read from while it is at most `most_lag` behind, as far as
+    /// [`Db::watch_replica`] sees it. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// The URL, or a file that it names, can't be used.
+    pub fn with_replica(mut self, url: &str, most_lag: Duration) -> Result<Self, Error> {
+        if !self.is_postgres() {
+            return Err(Error::Internal("only a PostgreSQL has a replica".to_owned()));
+        }
+        self.replica = Some(Arc::new(Replica::new(url, most_lag)?));
+        Ok(self)
+    }
+
+    /// Looks at the replica until it is dropped; without one it has nothing to do.
+    pub async fn watch_replica(&self) {
+        if let (Some(replica), Driver::Postgres(primary)) = (&self.replica, &self.driver) {
+            replica.watch(Arc::clone(primary)).await;
+        }
     }
 
     /// Sets what is called with the announced changes of each transaction, once it has ended and before its caller
@@ -171,6 +194,17 @@ impl Db {
             Driver::Postgres(postgres) => Inner::PostgresRead(Arc::clone(postgres)),
         };
         Ok(self.tx(inner))
+    }
+
+    /// A handle to read reports with: what it shows may be as old as the replica, so nothing may be decided by it. Without a
+    /// replica that will do, it is the same as [`Db::read`].
+    pub async fn reports(&self) -> Result<Tx, Error> {
+        match (&self.replica, &self.driver) {
+            (Some(replica), Driver::Postgres(primary)) if replica.is_good() => {
+                Ok(self.tx(Inner::PostgresReports(Arc::clone(primary), Some(Arc::clone(replica)))))
+            }
+            _ => self.read().await,
+        }
     }
 
     /// A write transaction. On SQLite there is one at a time, so hold it briefly.
@@ -292,6 +326,8 @@ enum Inner {
     SqliteWrite(sqlite::Transaction),
     SqliteSnapshot(sqlite::Snapshot),
     PostgresRead(Arc<Postgres>),
+    /// The primary, and the replica until it is given up on.
+    PostgresReports(Arc<Postgres>, Option<Arc<Replica>>),
     PostgresWrite(Box<postgres::Transaction>),
 }
 
@@ -309,7 +345,10 @@ impl Tx {
         let _span = telemetry::span("db.commit");
         let _told = Told { announced: self.announced, shared: self.shared };
         match self.inner {
-            Inner::SqliteRead(_) | Inner::SqliteSnapshot(_) | Inner::PostgresRead(_) => Ok(()),
+            Inner::SqliteRead(_)
+            | Inner::SqliteSnapshot(_)
+            | Inner::PostgresRead(_)
+            | Inner::PostgresReports(..) => Ok(()),
             Inner::SqliteWrite(transaction) => transaction.commit().await,
             Inner::PostgresWrite(transaction) => transaction.commit(announces).await,
         }
@@ -335,6 +374,16 @@ impl Tx {
             Inner::SqliteRead(sqlite) => sqlite::read(sqlite, statement, want).await,
             Inner::SqliteSnapshot(snapshot) => snapshot.run(statement, want).await,
             Inner::PostgresRead(postgres) => postgres.read(&statement, want).await,
+            Inner::PostgresReports(primary, replica) => {
+                if let Some(standby) = replica {
+                    if let Some(answer) = standby.read(&statement, want).await {
+                        return answer;
+                    }
+                    // One report doesn't go back and forth between two ages.
+                    *replica = None;
+                }
+                primary.read(&statement, want).await
+            }
             Inner::SqliteWrite(transaction) => {
                 // Set before and cleared after: a statement that is cancelled half way counts as failed too.
                 self.failed = true;

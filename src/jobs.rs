@@ -39,6 +39,7 @@ pub async fn run(app: App) {
     let others = async {
         tokio::join!(
             follow_changes(&app),
+            app.db.watch_replica(),
             note_uses(&app),
             expire_reservations(&app),
             give_leases_back(&app),

@@ -52,6 +52,16 @@ pub const KEYS: &[Key] = &[
         |c| text(&c.database_url_or_default()),
     ),
     secret(
+        "database_replica_url",
+        |c, v| some(&mut c.database_replica_url, read::replica(v)),
+        |c| c.database_replica_url.as_ref().and_then(text),
+    ),
+    key(
+        "database_replica_max_lag_seconds",
+        |c, v| put(&mut c.database_replica_max_lag_seconds, read::whole(v, 3..=3_600)),
+        |c| number(c.database_replica_max_lag_seconds),
+    ),
+    secret(
         "master_key",
         |c, v| some(&mut c.master_key, read::master_key(v)),
         |c| c.master_key.as_ref().and_then(|_| text(HIDDEN)),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::document::{self, Entry, Value};
 use super::keys::{KEYS, Key, variable};
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, DatabaseUrl};
 
 /// See [`Config::load`]; `default_file` is read when it exists and no other file is named.
 pub fn load(
@@ -118,6 +118,13 @@ impl Loader {
         }
         if self.config.master_key.is_some() && self.config.master_key_file.is_some() {
             self.wrong_together("master_key", "expected either this or `master_key_file`, not both");
+        }
+        let on_postgres = matches!(self.config.database_url, Some(DatabaseUrl::Postgres(_)));
+        if self.config.database_replica_url.is_some() && !on_postgres {
+            self.wrong_together(
+                "database_replica_url",
+                "expected a PostgreSQL in `database_url` as well: an SQLite file has no replica",
+            );
         }
         let tls = &self.config.tls;
         let pairs = [

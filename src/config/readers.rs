@@ -111,6 +111,13 @@ pub fn database(value: &Value) -> Read<DatabaseUrl> {
     from_text(value, "\"sqlite://PATH\" or \"postgres://USER:PASSWORD@HOST/NAME\"", DatabaseUrl::parse)
 }
 
+/// A standby of the database.
+pub fn replica(value: &Value) -> Read<DatabaseUrl> {
+    from_text(value, "\"postgres://USER:PASSWORD@HOST/NAME\" of a standby", |t| {
+        DatabaseUrl::parse(t).filter(|url| matches!(url, DatabaseUrl::Postgres(_)))
+    })
+}
+
 /// The public address.
 pub fn public_url(value: &Value) -> Read<PublicUrl> {
     from_text(

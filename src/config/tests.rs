@@ -43,6 +43,8 @@ service_listen = "127.0.0.1:8081"
 # service_token is not set
 data_dir = "./tollkeeper-data"
 database_url = "sqlite://./tollkeeper-data/tollkeeper.db"
+# database_replica_url is not set
+database_replica_max_lag_seconds = 10
 # master_key is not set
 master_key_file = "./tollkeeper-data/master.key"
 public_url = "http://127.0.0.1:8080"
@@ -306,6 +308,14 @@ fn errors_never_hold_a_secret() {
             "mail.url = 25",
             "FILE:1: `mail.url`: expected \"file\", \"smtp://USER:PASSWORD@HOST:587\" (STARTTLS), \
              \"smtps://USER:PASSWORD@HOST:465\" (TLS) or \"smtp://HOST:25?tls=none\"",
+        ),
+        (
+            "database_replica_url = \"sqlite://hunter2.db\"",
+            "FILE:1: `database_replica_url`: expected \"postgres://USER:PASSWORD@HOST/NAME\" of a standby",
+        ),
+        (
+            "database_replica_url = \"postgres://me:hunter2@db/toll\"",
+            "FILE:1: `database_replica_url`: expected a PostgreSQL in `database_url` as well: an SQLite file has no replica",
         ),
         (&both, "FILE:1: `master_key`: expected either this or `master_key_file`, not both"),
     ];

@@ -67,7 +67,7 @@ impl fmt::Debug for DatabaseUrl {
 }
 
 /// Query parameters of a PostgreSQL URL that hold no secret; the value of any other is hidden.
-const HARMLESS: [&str; 10] = [
+const HARMLESS: [&str; 11] = [
     "application_name",
     "channel_binding",
     "connect_timeout",
@@ -76,6 +76,7 @@ const HARMLESS: [&str; 10] = [
     "hostaddr",
     "port",
     "sslmode",
+    "sslrootcert",
     "target_session_attrs",
     "user",
 ];

@@ -9,7 +9,6 @@ use std::path::Path;
 
 use refinery_core::{Migration, Report, Runner};
 use rusqlite::TransactionBehavior;
-use tokio_postgres::NoTls;
 
 use super::Error;
 use super::postgres::{self, Postgres};
@@ -139,9 +138,8 @@ impl Postgres {
     /// Runs what is due on a connection of its own, which no statement timeout limits.
     pub(super) async fn migrate(&self) -> Result<Migrated, MigrateError> {
         let map = |error: tokio_postgres::Error| postgres::map_error(&error);
-        let (mut client, connection) = self.config().connect(NoTls).await.map_err(map)?;
-        let task = tokio::spawn(connection);
-        let abort_at_end = AbortAtEnd(task.abort_handle());
+        // Its end, also when the migration is cancelled, is the end of the connection and so of its lock.
+        let mut client = self.connect().await?;
         client.execute("SELECT pg_advisory_lock($1)", &[&ADVISORY_LOCK]).await.map_err(map)?;
         let history = "SELECT to_regclass('refinery_schema_history') IS NOT NULL";
         let found = if client.query_one(history, &[]).await.map_err(map)?.get::<_, bool>(0) {
@@ -152,20 +150,11 @@ impl Postgres {
         };
         let runner = runner(found, |step| step.postgres)?;
         let report =
-            runner.run_async(&mut client).await.map_err(|error| of_refinery(&error, Path::new("")))?;
+            runner.run_async(&mut *client).await.map_err(|error| of_refinery(&error, Path::new("")))?;
         // Without it the lock would last until the server notices that the connection is closed.
         client.execute("SELECT pg_advisory_unlock($1)", &[&ADVISORY_LOCK]).await.map_err(map)?;
-        drop(abort_at_end);
+        drop(client);
         Ok(migrated(found, &report))
-    }
-}
-
-/// Ends the connection's task, and so the connection and its lock, also when the migration is cancelled.
-struct AbortAtEnd(tokio::task::AbortHandle);
-
-impl Drop for AbortAtEnd {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

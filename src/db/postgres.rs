@@ -2,14 +2,18 @@
 //!
 //! Every connection is made when it is first needed and replaced when it is found closed, so that a server
 //! that goes away and comes back costs the statements in flight and nothing more. The server ends a
-//! statement after 10 s; a server that doesn't even answer is given up on after 15 s.
+//! statement after 10 s; a server that doesn't even answer is given up on after 15 s, at the start of a
+//! transaction after 5 s.
 
+mod connect;
 mod listen;
+mod replica;
 mod shared;
+mod tls;
 mod types;
+mod url;
 
 use std::future::Future;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,13 +22,16 @@ use deadpool_postgres::{
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Config, NoTls};
 
 use super::constraint::{Constraint, Reference};
 use super::statement::{Answer, Statement, Want};
 use super::{Connections, Error};
+use connect::Connector;
+pub(super) use replica::Replica;
 use shared::Shared;
+use url::Purpose;
 
 /// Transactions at a time.
 const POOL_SIZE: usize = 16;
@@ -32,9 +39,8 @@ const POOL_SIZE: usize = 16;
 const POINT_READS: usize = 4;
 /// Connections that heavy reads share, so that no point read queues behind one.
 const HEAVY_READS: usize = 2;
-/// How long to wait for a connection of the pool.
+/// How long to wait for a connection of the pool, for a new one, and for the start of a transaction, which waits for nobody.
 const PATIENCE: Duration = Duration::from_secs(5);
-const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// Longer than the server's own limit below, so that the server is the first to speak.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 /// For every session, in milliseconds: the longest statement, and the longest silence inside a transaction
@@ -52,29 +58,19 @@ pub(super) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ R
 
 /// One server.
 pub(super) struct Postgres {
-    config: Config,
+    connector: Connector,
     pool: Pool,
     point_reads: Shared,
     heavy_reads: Shared,
 }
 
 impl Postgres {
-    /// Reads the URL; connects to nothing yet.
+    /// Reads the URL and the certificates that it names; connects to nothing yet.
     pub(super) fn new(url: &str) -> Result<Self, Error> {
-        // The parser's own words may quote the URL, and with it the password.
-        let mut config = Config::from_str(url).map_err(|_| {
-            Error::Internal(
-                "the database URL isn't like postgres://user:password@host:port/database".to_owned(),
-            )
-        })?;
-        config.connect_timeout(CONNECT_PATIENCE).keepalives_idle(Duration::from_secs(30));
-        if config.get_application_name().is_none() {
-            config.application_name("tollkeeper");
-        }
-        let limited = with_options(&config, SESSION_LIMITS);
-        let reading = with_options(&limited, "-c default_transaction_read_only=on");
-        let manager =
-            Manager::from_config(limited, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let connector = Connector::new(&url::read(url, Purpose::Primary)?)?;
+        let limited = connector.with_options(SESSION_LIMITS);
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_connect(Config::new(), limited.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(POOL_SIZE)
             .wait_timeout(Some(PATIENCE))
@@ -83,14 +79,15 @@ impl Postgres {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::Internal(format!("connection pool: {error}")))?;
-        let point_reads = Shared::new(&reading, POINT_READS);
-        let heavy_reads = Shared::new(&reading, HEAVY_READS);
-        Ok(Self { config, pool, point_reads, heavy_reads })
+        let point_reads = Shared::new(&limited, POINT_READS);
+        let heavy_reads = Shared::new(&limited, HEAVY_READS);
+        Ok(Self { connector, pool, point_reads, heavy_reads })
     }
 
-    /// The settings without limits on how long a statement may run, for migrations.
-    pub(super) fn config(&self) -> &Config {
-        &self.config
+    /// Connects without limits on how long a statement may run, for migrations; the connection ends when it is dropped.
+    pub(super) async fn connect(&self) -> Result<ClientWrapper, Error> {
+        let (client, connection) = self.connector.connect().await?;
+        Ok(ClientWrapper::new(client, connect::drive(connection)))
     }
 
     /// What is open.
@@ -116,40 +113,20 @@ impl Postgres {
 
     /// Wakes when a transaction with announced changes is committed, until it is dropped.
     pub(super) fn listen(&self, woken: Arc<Notify>) -> impl Future<Output = ()> + Send + 'static {
-        listen::listen(self.config.clone(), woken)
+        listen::listen(self.connector.clone(), woken)
     }
 
     /// Runs a statement outside of any transaction; the server refuses one that would write.
     pub(super) async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Error> {
         let shared = if statement.heavy { &self.heavy_reads } else { &self.point_reads };
-        let slot = shared.next_slot()?;
-        let mut client = slot.client().await?;
-        let mut answer = answer_of(&client, statement, want).await;
-        if matches!(answer, Err(Failure::Gone(_))) {
-            // It was closed under us. Nothing was changed by a read, so it may run again, once.
-            slot.discard(&client);
-            client = slot.client().await?;
-            answer = answer_of(&client, statement, want).await;
-        }
-        if matches!(answer, Err(Failure::Stale(_))) {
-            answer = answer_of(&client, statement, want).await;
-        }
-        answer.map_err(|failure| match failure {
-            Failure::Refused(Error::ReadOnly(what)) => {
-                Error::Internal(format!("a statement that writes was run on a read handle: {what}"))
-            }
-            Failure::Refused(error) | Failure::Stale(error) => error,
-            Failure::Gone(error) => {
-                slot.discard(&client);
-                error
-            }
-        })
+        shared.read(statement, want).await.map_err(Failure::into_error)
     }
 
     /// Starts a transaction on a connection of the pool, by one of the texts above.
     pub(super) async fn begin(&self, text: &'static str) -> Result<Transaction, Error> {
         // A connection that died while idle may not know it yet. Nothing has happened at BEGIN, so the next
-        // one may be tried; after a restart of the server all of them may be like that.
+        // one may be tried; after a restart of the server all of them may be like that. A server that is silent
+        // would be so on the next one as well.
         for _ in 0..POOL_SIZE {
             match self.begin_on_next(text).await {
                 Err(Failure::Gone(_)) => {}
@@ -164,19 +141,9 @@ impl Postgres {
         // The guard comes first: a caller that is cancelled from here on leaves no open transaction behind.
         let mut transaction =
             Transaction { client: Some(client), begun_by: text, untouched: true, open: true };
-        transaction.batch(text).await?;
+        transaction.batch(text, PATIENCE).await?;
         Ok(transaction)
     }
-}
-
-fn with_options(config: &Config, options: &str) -> Config {
-    let mut config = config.clone();
-    let options = match config.get_options() {
-        Some(given) => format!("{given} {options}"),
-        None => options.to_owned(),
-    };
-    config.options(options);
-    config
 }
 
 /// A write transaction.
@@ -198,8 +165,8 @@ impl Transaction {
             self.forget_prepared();
             if untouched {
                 // The error has ended the transaction, but nothing was in it: another one does as well.
-                self.batch("ROLLBACK").await.map_err(Failure::into_error)?;
-                self.batch(self.begun_by).await.map_err(Failure::into_error)?;
+                self.batch("ROLLBACK", ANSWER_PATIENCE).await.map_err(Failure::into_error)?;
+                self.batch(self.begun_by, PATIENCE).await.map_err(Failure::into_error)?;
                 answer = self.run_once(statement, want).await;
             }
         }
@@ -222,20 +189,21 @@ impl Transaction {
     /// Commits; with `announces`, whoever listens is woken by it.
     pub(super) async fn commit(mut self, announces: bool) -> Result<(), Error> {
         let text = if announces { listen::ANNOUNCING_COMMIT } else { "COMMIT" };
-        self.batch(text).await.map_err(Failure::into_error)?;
+        self.batch(text, ANSWER_PATIENCE).await.map_err(Failure::into_error)?;
         self.open = false;
         Ok(())
     }
 
-    async fn batch(&mut self, text: &str) -> Result<(), Failure> {
+    async fn batch(&mut self, text: &str, patience: Duration) -> Result<(), Failure> {
         let client = self.client.as_ref().ok_or_else(|| Failure::Gone(gone()))?;
-        let done = within_patience(client.batch_execute(text)).await;
+        let done = within(patience, client.batch_execute(text)).await;
         self.noticing(done)
     }
 
-    /// Throws the connection away when it is lost.
+    /// Throws the connection away when it is lost, or leads to a server that takes no writes: it may have become a standby,
+    /// and the next connection finds the one that isn't.
     fn noticing<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
-        if matches!(done, Err(Failure::Gone(_))) {
+        if matches!(done, Err(Failure::Gone(_) | Failure::Silent(_) | Failure::Refused(Error::ReadOnly(_)))) {
             self.client.take().map(Object::take);
         }
         done
@@ -284,29 +252,32 @@ enum Failure {
     Stale(Error),
     /// The connection is lost.
     Gone(Error),
+    /// The server doesn't answer; the connection may be lost.
+    Silent(Error),
 }
 
 impl Failure {
     fn into_error(self) -> Error {
         match self {
-            Self::Refused(error) | Self::Stale(error) | Self::Gone(error) => error,
+            Self::Refused(error) | Self::Stale(error) | Self::Gone(error) | Self::Silent(error) => error,
         }
     }
 }
 
 async fn answer_of(client: &ClientWrapper, statement: &Statement, want: Want) -> Result<Answer, Failure> {
-    within_patience(types::run(client, statement, want)).await
+    within(ANSWER_PATIENCE, types::run(client, statement, want)).await
 }
 
-async fn within_patience<T>(
+async fn within<T>(
+    patience: Duration,
     work: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, Failure> {
-    match timeout(ANSWER_PATIENCE, work).await {
+    match timeout(patience, work).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) if is_gone(&error) => Err(Failure::Gone(map_error(&error))),
         Ok(Err(error)) if is_stale(&error) => Err(Failure::Stale(map_error(&error))),
         Ok(Err(error)) => Err(Failure::Refused(map_error(&error))),
-        Err(_) => Err(Failure::Gone(Error::Unavailable("the server doesn't answer".to_owned()))),
+        Err(_) => Err(Failure::Silent(Error::Unavailable("the server doesn't answer".to_owned()))),
     }
 }
 
@@ -372,7 +343,11 @@ fn describe(error: &tokio_postgres::Error) -> String {
 
 fn map_pool_error(error: &PoolError) -> Error {
     match error {
-        PoolError::Backend(error) => map_error(error),
+        // Who isn't connected can't say more: it is the operator's or the server's to mend.
+        PoolError::Backend(error) => match map_error(error) {
+            Error::Internal(what) => Error::Unavailable(what),
+            other => other,
+        },
         PoolError::Timeout(_) => Error::Unavailable("no connection to the server became free".to_owned()),
         PoolError::Closed => gone(),
         PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => Error::Internal(error.to_string()),

@@ -47,6 +47,7 @@ mod operators;
 mod packaging;
 mod pages;
 mod plans;
+mod postgres;
 mod races;
 mod readiness;
 mod readme;

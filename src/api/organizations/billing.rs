@@ -58,12 +58,12 @@ pub async fn usage(
     QueryOrBody(OrganizationQuery(query)): QueryOrBody<OrganizationQuery>,
 ) -> Result<Report<OrganizationUsage>, Error> {
     let (organization_id, range) = (scope.organization_id(), query.range(app.clock.now())?);
-    let mut tx = app.db.read().await?;
-    let days = reports::of_organization(&mut tx, organization_id, range, query.groups, too_many()).await?;
+    let mut old = app.db.reports().await?;
+    let days = reports::of_organization(&mut old, organization_id, range, query.groups, too_many()).await?;
     let file = || usage_file(&organization_id.to_string(), range);
     let json = |rows: Vec<Row>, total| OrganizationUsage {
         usage: rows.into_iter().map(UsageRow::from).collect(),
         total,
     };
-    query.report(&mut tx, organization_id, days, file, json).await
+    query.report(&mut app.db.read().await?, organization_id, days, file, json).await
 }

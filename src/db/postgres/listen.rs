@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio::time::sleep;
+use tokio_postgres::AsyncMessage;
 
-use super::{PATIENCE, map_error};
+use super::connect::Connector;
+use super::map_error;
 use crate::db::Error;
 
 /// A commit that listeners hear of when, and only when, it is made; one message to the server.
@@ -18,20 +19,17 @@ const LISTEN: &str = "LISTEN tollkeeper_changes";
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Listens until it is dropped.
-pub(super) async fn listen(config: Config, woken: Arc<Notify>) {
+pub(super) async fn listen(connector: Connector, woken: Arc<Notify>) {
     loop {
-        if let Err(error) = listen_once(&config, &woken).await {
+        if let Err(error) = listen_once(&connector, &woken).await {
             tracing::debug!("not listening for changes: {error}");
         }
         sleep(RETRY).await;
     }
 }
 
-async fn listen_once(config: &Config, woken: &Notify) -> Result<(), Error> {
-    let connected = timeout(PATIENCE, config.connect(NoTls)).await;
-    let (client, mut connection) = connected
-        .map_err(|_| Error::Unavailable("the server doesn't answer".to_owned()))?
-        .map_err(|error| map_error(&error))?;
+async fn listen_once(connector: &Connector, woken: &Notify) -> Result<(), Error> {
+    let (client, mut connection) = connector.connect().await?;
     let order = async {
         client.batch_execute(LISTEN).await.map_err(|error| map_error(&error))?;
         // What was announced before this connection heard anything.

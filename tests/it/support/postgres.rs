@@ -4,6 +4,8 @@
 //! commands from a pipe of this process, so when this process ends, however it ends, the pipe closes, and the
 //! script stops the server that it started and removes the folder. Commits reach the operating system but not
 //! the disk: they outlive a stopped server, which the fault tests rely on.
+//!
+//! A cluster of its own may also listen on a loopback port, under TLS, and be cloned into a standby that follows it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -16,9 +18,10 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_postgres::NoTls;
 use tollkeeper::db::{Db, Settings};
 
-/// `$1` is the folder of initdb and postgres, `$2` the temporary folder.
+/// `$1` is the folder of initdb and postgres, `$2` the temporary folder, `$3` the server's further options, `$4` the address
+/// of the primary that this one is to be a standby of, if any, `$5` a folder with `server.pem` and `server.key`, if any.
 const KEEPER: &str = r#"
-bin=$1 dir=$2 server=
+bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 server=
 trap '' INT TERM HUP
 umask 077
 mkdir "$dir" || exit 1
@@ -39,7 +42,7 @@ start() {
     $as "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync=off \
         -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c wal_level=minimal \
         -c max_wal_senders=0 -c autovacuum=off -c log_min_messages=panic -c log_destination=stderr \
-        >"$dir/log" 2>&1 </dev/null &
+        $options >"$dir/log" 2>&1 </dev/null &
     server=$!
     tries=0
     until grep -q ready "$dir/data/postmaster.pid" 2>/dev/null; do
@@ -56,17 +59,47 @@ stop() {
     rm -f "$dir/data/postmaster.pid"
     server=
 }
+murder() {
+    process=$(pid)
+    children=$(ps -o pid= --ppid "$process")
+    kill -KILL "$process" $children 2>/dev/null
+    # Without the shell's own word about it.
+    { wait "$server"; } 2>/dev/null
+    for child in $children; do
+        while kill -0 "$child" 2>/dev/null; do sleep 0.01; done
+    done
+    rm -f "$dir/data/postmaster.pid"
+    server=
+}
+follow() {
+    rm -rf "$dir/data"
+    # What is passed on isn't: whether this one is to wait for a standby of its own.
+    $as "$bin/pg_basebackup" $1 -U postgres -D "$dir/data" -R -X stream -c fast --no-sync >"$dir/log" 2>&1 \
+        && sed -i /synchronous_standby_names/d "$dir/data/postgresql.auto.conf"
+}
 initialize() {
+    if [ -n "$certificates" ]; then
+        for file in server.pem server.key; do
+            cp "$certificates/$file" "$dir/$file" && chmod 600 "$dir/$file"
+            [ "$(id -u)" = 0 ] && chown "$user" "$dir/$file"
+        done
+    fi
+    if [ -n "$primary" ]; then
+        follow "$primary"
+        return
+    fi
     # A default order that isn't by bytes, where it can be had, shows a forgotten COLLATE "C".
     common="-D $dir/data -U postgres --auth=trust --no-sync --encoding=UTF8 --locale=C"
     $as "$bin/initdb" $common --locale-provider=icu --icu-locale=en-US >"$dir/log" 2>&1 \
         || $as "$bin/initdb" $common >"$dir/log" 2>&1
 }
 initialize && echo done || echo failed
-while read -r command; do
+while read -r command argument; do
     case $command in
         start) start && echo done || echo failed ;;
         stop) stop; echo done ;;
+        murder) murder; echo done ;;
+        follow) follow "$argument" && echo done || echo failed ;;
     esac
 done
 stop
@@ -77,9 +110,22 @@ rm -rf "$dir"
 /// Where a finished template is copied from.
 const TEMPLATE: &str = "tollkeeper_template";
 
+/// What a server needs that has standbys or is one.
+const REPLICATED: &str = "-c wal_level=replica -c max_wal_senders=10";
+
+fn listening(port: u16) -> String {
+    format!("-c listen_addresses=127.0.0.1 -c port={port}")
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 /// A running server.
 pub struct Cluster {
     folder: PathBuf,
+    /// Where it listens beside its socket; 0: nowhere.
+    port: u16,
     keeper: Mutex<Keeper>,
     /// Whether the template database is there; one database is made at a time.
     template: AsyncMutex<bool>,
@@ -100,6 +146,39 @@ impl Cluster {
 
     /// A cluster of its own, for tests that stop it.
     pub fn private() -> Option<Self> {
+        Self::with(0, "", "", "")
+    }
+
+    /// A cluster of its own that also listens on a loopback port.
+    pub fn on_loopback() -> Option<Self> {
+        let port = free_port();
+        Self::with(port, &listening(port), "", "")
+    }
+
+    /// The same, for standbys to follow.
+    pub fn primary() -> Option<Self> {
+        let port = free_port();
+        Self::with(port, &format!("{} {REPLICATED}", listening(port)), "", "")
+    }
+
+    /// The same under TLS, with `server.pem` and `server.key` of this folder.
+    pub fn under_tls(certificates: &Path) -> Option<Self> {
+        let port = free_port();
+        let options = format!(
+            "{} -c ssl=on -c ssl_cert_file=../server.pem -c ssl_key_file=../server.key",
+            listening(port)
+        );
+        Self::with(port, &options, "", certificates.to_str().unwrap())
+    }
+
+    /// A standby of this one, on a port of its own.
+    pub fn standby(&self) -> Self {
+        let port = free_port();
+        let options = format!("{} {REPLICATED}", listening(port));
+        Self::with(port, &options, &self.address(), "").expect("there is a primary")
+    }
+
+    fn with(port: u16, options: &str, primary: &str, certificates: &str) -> Option<Self> {
         let Some(binaries) = binaries() else {
             skipped();
             return None;
@@ -112,6 +191,7 @@ impl Cluster {
         let mut process = Command::new("sh")
             .args(["-c", KEEPER, "keeper"])
             .args([&binaries, &folder])
+            .args([options, primary, certificates])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // A Ctrl-C for the tests isn't one for the keeper, who has to clean up.
@@ -122,7 +202,7 @@ impl Cluster {
         let mut answers = BufReader::new(process.stdout.take().unwrap());
         expect_done(&mut answers, "initdb");
         let keeper = Mutex::new(Keeper { process, commands, answers });
-        let cluster = Self { folder, keeper, template: AsyncMutex::new(false) };
+        let cluster = Self { folder, port, keeper, template: AsyncMutex::new(false) };
         cluster.start();
         Some(cluster)
     }
@@ -135,6 +215,65 @@ impl Cluster {
     /// Stops the server at once, as a crash would.
     pub fn stop(&self) {
         self.order("stop");
+    }
+
+    /// Ends all of its processes by SIGKILL. What it had told the operating system is there at the next start.
+    pub fn kill(&self) {
+        self.order("murder");
+    }
+
+    /// Becomes a standby of `primary`, with nothing of what it had; it has to be down. It is started then.
+    pub fn follow(&self, primary: &Self) {
+        self.order(&format!("follow {}", primary.address()));
+        self.start();
+    }
+
+    /// How its programs find it.
+    fn address(&self) -> String {
+        format!("-h {} -p {}", self.folder.display(), if self.port == 0 { 5432 } else { self.port })
+    }
+
+    /// The port on the loopback.
+    pub fn port(&self) -> u16 {
+        assert_ne!(self.port, 0, "it listens on its socket only");
+        self.port
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join(format!(".s.PGSQL.{}", if self.port == 0 { 5432 } else { self.port }))
+    }
+
+    /// Says who may come in how, by the lines of `pg_hba.conf`.
+    pub async fn let_in(&self, lines: &str) {
+        std::fs::write(self.folder.join("data/pg_hba.conf"), format!("local all all trust\n{lines}\n"))
+            .unwrap();
+        self.admin("SELECT pg_reload_conf()").await;
+    }
+
+    /// Has every answer wait until a standby has it too; returns when one is there that has all.
+    pub async fn wait_for_a_standby(&self) {
+        self.admin("ALTER SYSTEM SET synchronous_standby_names = '*'").await;
+        self.admin("SELECT pg_reload_conf()").await;
+        let together =
+            "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'sync'";
+        for _ in 0..6_000 {
+            if self.ask(together).await == 1 {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("no standby follows");
+    }
+
+    /// A number, asked of the database `postgres`.
+    pub async fn ask(&self, question: &str) -> i64 {
+        let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let number = client.query_one(question, &[]).await.unwrap().get(0);
+        drop(client);
+        let _ = connection.await;
+        number
     }
 
     /// The URL of a fresh database with the current schema.
@@ -162,7 +301,8 @@ impl Cluster {
         self.url(&name)
     }
 
-    async fn admin(&self, statement: &str) {
+    /// Runs a statement as the administrator.
+    pub async fn admin(&self, statement: &str) {
         let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.unwrap();
         let connection = tokio::spawn(connection);
         // The template is in use until the server has noticed that the connection to it is closed.
@@ -178,7 +318,8 @@ impl Cluster {
 
     fn url(&self, database: &str) -> String {
         let host = self.folder.to_str().unwrap().replace('/', "%2F");
-        format!("postgres://postgres@{host}/{database}")
+        let port = if self.port == 0 { String::new() } else { format!(":{}", self.port) };
+        format!("postgres://postgres@{host}{port}/{database}")
     }
 
     fn order(&self, command: &str) {

@@ -118,7 +118,7 @@ pub async fn list(
     Query(query): Query<InvoiceQuery>,
 ) -> Result<Enveloped<InvoicePage>, Error> {
     let (id, InvoiceQuery { page, status }) = (scope.organization_id(), query);
-    let mut tx = app.db.read().await?;
+    let mut tx = app.db.reports().await?;
     let total = store::invoices::count(&mut tx, id, status).await?;
     let rows = store::invoices::list(&mut tx, id, status, page).await?;
     let items = store::invoices::items(&mut tx, id, &rows).await?;

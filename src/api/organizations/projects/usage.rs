@@ -62,8 +62,9 @@ pub async fn read(
     let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
     let project =
         store::projects::detail(&mut tx, organization_id, project_id).await?.ok_or(Code::ProjectNotFound)?;
+    let mut old = app.db.reports().await?;
     let days =
-        reports::of_project(&mut tx, organization_id, project_id, range, query.groups, too_many()).await?;
+        reports::of_project(&mut old, organization_id, project_id, range, query.groups, too_many()).await?;
     let file = || usage_file(&project_id.to_string(), range);
     let json = |rows: Vec<Row>, total| ProjectUsage {
         project_id,

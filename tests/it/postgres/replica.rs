@@ -1,0 +1,172 @@
+//! Reports are read from a standby while it is near enough behind, and from the primary otherwise.
+
+use super::database_of;
+use crate::support::postgres::Cluster;
+use crate::support::process::{Account, Place, Server, Start, until};
+use crate::support::world::{Folder, runtime};
+
+/// A server with its standby, and somebody with a project.
+struct Scene {
+    _primary: Cluster,
+    standby: Cluster,
+    server: Server,
+    ada: Account,
+    place: Place,
+    reports: u32,
+    _folder: Folder,
+}
+
+/// What the log says when reports go to the standby, and when they go to the primary.
+const TO_THE_STANDBY: &str = "reports are read from the replica";
+const TO_THE_PRIMARY: &str = "reports are read from the primary until the replica can be used";
+
+impl Scene {
+    /// With reports from the standby.
+    fn new(most_lag_seconds: &str) -> Option<Self> {
+        let primary = Cluster::primary()?;
+        let url = runtime().block_on(primary.empty_database());
+        let standby = primary.standby();
+        let of = |cluster: &Cluster| {
+            format!("postgres://postgres@127.0.0.1:{}/{}", cluster.port(), database_of(&url))
+        };
+        let folder = Folder::new();
+        let server = Start::new(&folder.0)
+            .database(Some(&of(&primary)))
+            .set("TOLLKEEPER_DATABASE_REPLICA_URL", &of(&standby))
+            .set("TOLLKEEPER_DATABASE_REPLICA_MAX_LAG_SECONDS", most_lag_seconds)
+            .run();
+        let ada = server.sign_up("ada");
+        let place = server.settle(&ada);
+        server.wait_for_log(TO_THE_STANDBY);
+        Some(Self { _primary: primary, standby, server, ada, place, reports: 0, _folder: folder })
+    }
+
+    /// Counts one more event on the primary.
+    fn report(&mut self) {
+        self.reports += 1;
+        let id = format!("e{}", self.reports);
+        assert_eq!(self.server.report(&self.place, &id), "accepted");
+    }
+
+    /// What the report of the organization says.
+    fn reported(&self) -> i64 {
+        let organization = self.place.project_path.split("/projects").next().unwrap();
+        let path = format!("{organization}/billing/usage");
+        let data = self.server.get(&path).bearer(&self.ada.access_token).data();
+        data["total"]["chat"]["requests"].as_i64().unwrap()
+    }
+
+    /// What the project's report says as CSV.
+    fn reported_as_csv(&self) -> usize {
+        let path = format!("{}/usage?format=csv", self.place.project_path);
+        let answer = self.server.get(&path).bearer(&self.ada.access_token).send();
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.text.lines().count() - 1
+    }
+
+    fn invoices(&self) -> i64 {
+        let organization = self.place.project_path.split("/projects").next().unwrap();
+        let path = format!("{organization}/billing/invoices");
+        self.server.get(&path).bearer(&self.ada.access_token).data()["total"].as_i64().unwrap()
+    }
+
+    fn told(&self, what: &str) -> usize {
+        self.server.log().matches(what).count()
+    }
+
+    fn pause(&self, paused: bool) {
+        let order = if paused { "SELECT pg_wal_replay_pause()" } else { "SELECT pg_wal_replay_resume()" };
+        runtime().block_on(self.standby.admin(order));
+        if paused {
+            let state = "SELECT CASE pg_get_wal_replay_pause_state() WHEN 'paused' THEN 1::bigint ELSE 0 END";
+            assert!(until(|| runtime().block_on(self.standby.ask(state)) == 1));
+        }
+    }
+}
+
+#[test]
+fn reports_are_as_old_as_the_standby_and_nothing_else_is() {
+    let Some(mut scene) = Scene::new("3600") else { return };
+    scene.report();
+    assert!(until(|| scene.reported() == 1), "the standby follows");
+    assert_eq!(scene.reported_as_csv(), 1);
+    scene.pause(true);
+    scene.report();
+    assert_eq!(scene.reported(), 1, "this is from the standby");
+    assert_eq!(scene.server.requests(&scene.place, &scene.ada), 2, "this is from the primary");
+    assert_eq!(scene.invoices(), 0);
+    scene.pause(false);
+    assert!(until(|| scene.reported() == 2), "it goes on");
+
+    // The standby dies: nobody notices, but whoever reads the log.
+    scene.standby.kill();
+    scene.report();
+    assert_eq!(scene.reported(), 3);
+    assert_eq!(scene.reported_as_csv(), 1);
+    scene.server.wait_for_log(TO_THE_PRIMARY);
+    assert_eq!(scene.told(TO_THE_PRIMARY), 1);
+    let before = scene.told(TO_THE_STANDBY);
+    scene.standby.start();
+    assert!(until(|| scene.told(TO_THE_STANDBY) > before), "{}", scene.server.log());
+    scene.pause(true);
+    scene.report();
+    assert_eq!(scene.reported(), 3, "from the standby again");
+    scene.pause(false);
+
+    // A standby that becomes a primary shows another history from then on.
+    let before = scene.told(TO_THE_PRIMARY);
+    runtime().block_on(scene.standby.admin("SELECT pg_promote()"));
+    assert!(until(|| scene.told(TO_THE_PRIMARY) > before), "{}", scene.server.log());
+    assert_eq!(scene.reported(), 4);
+    assert_eq!(scene.server.stop().code, Some(0));
+}
+
+#[test]
+fn a_standby_that_is_too_far_behind_is_not_read() {
+    let Some(mut scene) = Scene::new("3") else { return };
+    scene.report();
+    assert!(until(|| scene.reported() == 1));
+    scene.pause(true);
+    let before = scene.told(TO_THE_PRIMARY);
+    scene.report();
+    assert!(until(|| scene.told(TO_THE_PRIMARY) > before), "{}", scene.server.log());
+    assert!(scene.server.log().contains("the replica is more than 3 s behind"), "{}", scene.server.log());
+    assert_eq!(scene.reported(), 2, "from the primary");
+    let before = scene.told(TO_THE_STANDBY);
+    scene.pause(false);
+    assert!(until(|| scene.told(TO_THE_STANDBY) > before), "{}", scene.server.log());
+    assert_eq!(scene.server.stop().code, Some(0));
+}
+
+#[test]
+fn a_replica_that_is_not_there_stops_nothing() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let (folder, url) = (Folder::new(), runtime().block_on(cluster.empty_database()));
+    let start = Start::new(&folder.0).database(Some(&url));
+    let server =
+        start.clone().set("TOLLKEEPER_DATABASE_REPLICA_URL", "postgres://me:hunter2@127.0.0.1:1/none").run();
+    server.wait_for_log(TO_THE_PRIMARY);
+    let ada = server.sign_up("ada");
+    let place = server.settle(&ada);
+    server.report(&place, "e1");
+    let organization = place.project_path.split("/projects").next().unwrap();
+    let data = server.get(&format!("{organization}/billing/usage")).bearer(&ada.access_token).data();
+    assert_eq!(data["total"]["chat"]["requests"], 1);
+    let ended = server.stop();
+    assert_eq!((ended.code, ended.log.contains("hunter2")), (Some(0), false), "{}", ended.log);
+
+    // The primary itself is no standby, so it is not read as one.
+    let server = start.clone().set("TOLLKEEPER_DATABASE_REPLICA_URL", &url).run();
+    server.wait_for_log("database is not read only");
+    assert_eq!(server.stop().code, Some(0));
+
+    let refused =
+        start.set("TOLLKEEPER_DATABASE_REPLICA_URL", "postgres://h/db?sslmode=verify-full").refused();
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.log.contains("`database_replica_url`"), "{}", refused.log);
+    let on_sqlite = Folder::new();
+    let refused =
+        Start::new(&on_sqlite.0).set("TOLLKEEPER_DATABASE_REPLICA_URL", "postgres://h/db").refused();
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.log.contains("an SQLite file has no replica"), "{}", refused.log);
+}
