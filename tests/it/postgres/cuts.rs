@@ -1,0 +1,66 @@
+//! Connections to PostgreSQL end under load: by its administrator, and by what lies between.
+
+use std::time::Duration;
+
+use super::load;
+use super::wire::{Wire, through};
+use crate::support::chance::{Chance, first_seed, number};
+use crate::support::postgres::Cluster;
+use crate::support::world::{Folder, runtime};
+
+/// Either all connections of the database, or one in three.
+const TERMINATE: [&str; 2] = [
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tollkeeper'",
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+     WHERE application_name = 'tollkeeper' AND random() < 0.34",
+];
+
+#[test]
+fn nothing_that_was_answered_is_lost_when_connections_are_terminated() {
+    let Some(cluster) = Cluster::private() else { return };
+    let times = number("TOLLKEEPER_TEST_KILLS").unwrap_or(3) * 5;
+    let runtime = runtime();
+    let (folder, url) = (Folder::new(), runtime.block_on(cluster.empty_database()));
+    let start = load::start(&folder, &url);
+    let mut chance = Chance::new(first_seed());
+    let mut ended = 0;
+    load::under_load(&format!("connections terminated {times} times"), &start, &url, |load| {
+        let mut ids = Vec::new();
+        for time in 0..times {
+            std::thread::sleep(Duration::from_millis(chance.below(200) as u64));
+            ended += runtime.block_on(cluster.ask(chance.one_of(&TERMINATE)));
+            if time % 5 == 4 {
+                load.goes_on(&format!("cut-{time}"));
+                ids.push(format!("cut-{time}"));
+            }
+        }
+        ids
+    });
+    assert!(ended > 0);
+    println!("{ended} connections were terminated");
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_when_the_wire_is_cut() {
+    let Some(cluster) = Cluster::private() else { return };
+    let times = number("TOLLKEEPER_TEST_KILLS").unwrap_or(3) * 5;
+    let (folder, direct) = (Folder::new(), runtime().block_on(cluster.empty_database()));
+    let wire = Wire::to(&cluster.socket());
+    let start = load::start(&folder, &through(&wire, &direct));
+    let mut chance = Chance::new(first_seed());
+    let mut ended = 0;
+    load::under_load(&format!("the wire cut {times} times"), &start, &direct, |load| {
+        let mut ids = Vec::new();
+        for time in 0..times {
+            std::thread::sleep(Duration::from_millis(chance.below(200) as u64));
+            ended += wire.cut();
+            if time % 5 == 4 {
+                load.goes_on(&format!("cut-{time}"));
+                ids.push(format!("cut-{time}"));
+            }
+        }
+        ids
+    });
+    assert!(ended > 0);
+    println!("{ended} connections were cut");
+}

@@ -1,0 +1,99 @@
+//! Clients that report, reserve, capture, release and pay while something goes wrong with the database; the server lives on.
+
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::crashes::{Answered, Target, assert_all_there, caller, payer, reporter};
+use crate::support::chance::Chance;
+use crate::support::process::{Server, Start};
+use crate::support::world::Folder;
+
+/// How to start a server that no rate keeps from working.
+pub fn start(folder: &Folder, url: &str) -> Start {
+    let catalog = include_str!("../../../catalog/default.toml")
+        .replace("max_requests_per_min = 60\n", "max_requests_per_min = 1000000\n")
+        .replace("max_concurrent_requests = 5\n", "max_concurrent_requests = 1000000\n");
+    let file = folder.0.join("catalog.toml");
+    std::fs::write(&file, catalog).unwrap();
+    Start::new(&folder.0)
+        .database(Some(url))
+        .set("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap())
+        .set("TOLLKEEPER_BILLING__CREDIT_LIMIT", "1000000")
+        .set("TOLLKEEPER_LOG__ACCESS", "false")
+}
+
+/// What those who disturb know of the load.
+pub struct Load<'a> {
+    target: &'a Target<'a>,
+}
+
+impl Load<'_> {
+    /// Waits for some of the load to be answered: how long that took.
+    pub fn goes_on(&self, id: &str) -> Duration {
+        let asked = Instant::now();
+        self.target.report(&[self.target.event(&format!("disturber-{id}"))]);
+        asked.elapsed()
+    }
+}
+
+/// Runs clients against one server while `disturb` goes about; then holds everything that was answered against the books. The
+/// answers of [`Load::goes_on`] have to be named by their ids.
+pub fn under_load(what: &str, start: &Start, url: &str, disturb: impl FnOnce(&Load<'_>) -> Vec<String>) {
+    let server = start.run();
+    let ada = server.sign_up("ada");
+    let place = server.settle(&ada);
+    let target = Target {
+        organization: place.project_path.split('/').nth(3).unwrap().to_owned(),
+        services: RwLock::new(vec![server.service]),
+        turn: AtomicUsize::new(0),
+        token: server.service_token(),
+        over: AtomicBool::new(false),
+        start,
+        place,
+    };
+    let answered: Vec<Answered> = std::thread::scope(|scope| {
+        let target = &target;
+        let mut clients: Vec<ScopedJoinHandle<'_, Answered>> = Vec::new();
+        for client in 0..3 {
+            let (one, other) = (Chance::new(100 + client), Chance::new(200 + client));
+            clients.push(scope.spawn(move || reporter(target, &format!("reporter{client}"), one)));
+            clients.push(scope.spawn(move || caller(target, &format!("caller{client}"), other)));
+        }
+        clients.push(scope.spawn(move || payer(target)));
+        // A disturber that fails would leave the clients at work for ever.
+        let over = Over(&target.over);
+        let ids = disturb(&Load { target });
+        drop(over);
+        let mut answered: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        answered.push(Answered {
+            events: ids.iter().map(|id| format!("disturber-{id}")).collect(),
+            ..Answered::default()
+        });
+        answered
+    });
+    server.wait_until_ready();
+    assert!(server.get("/v1/auth/me").bearer(&ada.access_token).send().status == 200, "it lives on");
+    let figures = assert_all_there(&target, &answered);
+    let audit = start.command(&["audit"]);
+    assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
+    println!("{what}: {figures}\n{}", audit.stdout.trim());
+    assert_no_mistakes(&server);
+    assert_eq!(server.stop().code, Some(0));
+}
+
+/// Nothing that the database does may look like a mistake of ours.
+fn assert_no_mistakes(server: &Server) {
+    let log = server.log();
+    let mistake = log.lines().find(|line| line.contains("internal_error") || line.contains("panicked"));
+    assert_eq!(mistake, None);
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
