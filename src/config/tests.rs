@@ -101,6 +101,14 @@ rotation_grace_hours = 24
 [passwords]
 hash_threads = HASH_THREADS
 queue = 64
+
+[audit]
+every_hours = 24
+
+[telemetry]
+# endpoint is not set
+headers = []
+sample_ratio = "0.1"
 "#;
 
 #[test]
