@@ -45,9 +45,11 @@ enum Given {
     Read(Vec<Event>),
 }
 
+/// An event and its id; the id also of one that can't be read otherwise.
+type Told = (Option<Arc<str>>, Result<Event, Error>);
+
 impl Batch {
-    /// Each event and its id; the id also of one that can't be read otherwise.
-    fn read(self, app: &App) -> Vec<(Option<Arc<str>>, Result<Event, Error>)> {
+    fn read(self, app: &App) -> Vec<Told> {
         let shared = |(id, event): (Option<String>, _)| (id.map(Arc::from), event);
         match self.0 {
             Given::Plain(events) => events.into_iter().map(|event| shared(event::read(app, event))).collect(),
@@ -59,9 +61,7 @@ impl Batch {
             }
         }
     }
-}
 
-impl Batch {
     /// What each event is read as, in words: the fuzz targets hold the readers against each other.
     pub fn in_words(self, app: &App) -> Vec<String> {
         let events = self.read(app).into_iter();

@@ -24,7 +24,7 @@ fn nothing_that_was_answered_is_lost_when_connections_are_terminated() {
     let start = load::start(&folder, &url);
     let mut chance = Chance::new(first_seed());
     let mut ended = 0;
-    load::under_load(&format!("connections terminated {times} times"), &start, &url, |load| {
+    load::under_load(&format!("connections terminated {times} times"), &start, |load| {
         let mut ids = Vec::new();
         for time in 0..times {
             std::thread::sleep(Duration::from_millis(chance.below(200) as u64));
@@ -49,7 +49,7 @@ fn nothing_that_was_answered_is_lost_when_the_wire_is_cut() {
     let start = load::start(&folder, &through(&wire, &direct));
     let mut chance = Chance::new(first_seed());
     let mut ended = 0;
-    load::under_load(&format!("the wire cut {times} times"), &start, &direct, |load| {
+    load::under_load(&format!("the wire cut {times} times"), &start, |load| {
         let mut ids = Vec::new();
         for time in 0..times {
             std::thread::sleep(Duration::from_millis(chance.below(200) as u64));

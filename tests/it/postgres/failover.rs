@@ -25,7 +25,7 @@ fn nothing_that_was_answered_is_lost_when_a_standby_is_promoted() {
     let start = load::start(&folder, &url);
     let mut chance = Chance::new(first_seed());
     let (mut longest_promotion, mut longest) = (Duration::ZERO, Duration::ZERO);
-    load::under_load(&format!("{failovers} failovers"), &start, &url, |load| {
+    load::under_load(&format!("{failovers} failovers"), &start, |load| {
         let mut ids = Vec::new();
         for number in 0..failovers {
             runtime.block_on(primary.wait_for_a_standby());

@@ -40,7 +40,7 @@ impl Load<'_> {
 
 /// Runs clients against one server while `disturb` goes about; then holds everything that was answered against the books. The
 /// answers of [`Load::goes_on`] have to be named by their ids.
-pub fn under_load(what: &str, start: &Start, url: &str, disturb: impl FnOnce(&Load<'_>) -> Vec<String>) {
+pub fn under_load(what: &str, start: &Start, disturb: impl FnOnce(&Load<'_>) -> Vec<String>) {
     let server = start.run();
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);

@@ -15,7 +15,7 @@ fn nothing_that_was_answered_is_lost_when_postgres_is_killed() {
     let start = load::start(&folder, &url);
     let mut chance = Chance::new(first_seed());
     let mut longest = Duration::ZERO;
-    load::under_load(&format!("{kills} kills of PostgreSQL"), &start, &url, |load| {
+    load::under_load(&format!("{kills} kills of PostgreSQL"), &start, |load| {
         let trial = |kill: u64| {
             std::thread::sleep(Duration::from_millis(chance.below(600) as u64));
             cluster.kill();
