@@ -42,8 +42,25 @@ pub const UPSERT: &str = "INSERT INTO bare_days VALUES ($1, $2, $3, 'svc-1', 170
     SET requests = bare_days.requests + excluded.requests, prompt_tokens = bare_days.prompt_tokens + excluded.prompt_tokens,
         completion_tokens = bare_days.completion_tokens + excluded.completion_tokens,
         amount_pico = bare_days.amount_pico + excluded.amount_pico, posted_nano = bare_days.posted_nano + excluded.posted_nano";
+/// All of a row is bound, as it has to be where rows differ.
+const INSERT_ALL: &str =
+    "INSERT INTO bare_events VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+const UPSERT_ALL: &str = "INSERT INTO bare_days VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+    ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
+    SET requests = bare_days.requests + excluded.requests, prompt_tokens = bare_days.prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = bare_days.completion_tokens + excluded.completion_tokens,
+        amount_pico = bare_days.amount_pico + excluded.amount_pico, posted_nano = bare_days.posted_nano + excluded.posted_nano";
 const ORGANIZATION: &str = "org_01kfz3v9xee8tb2m6h0q5w7r4n";
 const PROJECT: &str = "proj_01kfz3v9xee8tb2m6h0q5w7r4n";
+const SOURCE: &str = "bench";
+const MODEL: &str = "svc-1";
+const KIND: &str = "chat";
+const AT: i64 = 1_764_000_000_000;
+const DAY: i64 = 20_416;
+const MONTH: i64 = 670;
+const TOKENS: (i64, i64) = (120, 240);
+const PRICE_VERSION: i64 = 1_704_067_200_000;
+const AMOUNT: i64 = 1_680_000_000;
 
 /// Rows a second, measured by a process on the server's core.
 pub fn in_process_of_its_own(
@@ -152,22 +169,93 @@ fn sqlite(path: &str, at_once: u64, length: Duration) -> rusqlite::Result<f64> {
         connection.execute_batch(&format!("CREATE TABLE {name} ({columns}) STRICT, WITHOUT ROWID"))?;
     }
     let (numbered, hash) = (|text: &str| text.replace('$', "?"), [7_u8; 32]);
-    let mut insert = connection.prepare(&numbered(INSERT))?;
-    let mut upsert = connection.prepare(&numbered(UPSERT))?;
+    let mut insert = connection.prepare(&numbered(INSERT_ALL))?;
+    let mut upsert = connection.prepare(&numbered(UPSERT_ALL))?;
     let (mut rows, mut watch) = (Rows::new(at_once), Watch::new(length));
     loop {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         for (id, key) in rows.events() {
-            insert.execute(params![ORGANIZATION, id, hash, PROJECT, key])?;
+            insert.execute(params![
+                ORGANIZATION,
+                SOURCE,
+                id,
+                hash,
+                PROJECT,
+                key,
+                MODEL,
+                KIND,
+                AT,
+                AT,
+                TOKENS.0,
+                TOKENS.1,
+                PRICE_VERSION,
+                AMOUNT
+            ])?;
         }
         for (key, each) in rows.days() {
-            upsert.execute(params![ORGANIZATION, PROJECT, key, each, each * 120, each * 240, each, each])?;
+            let (prompt, completion) = (each * TOKENS.0, each * TOKENS.1);
+            upsert.execute(params![
+                ORGANIZATION,
+                PROJECT,
+                key,
+                MODEL,
+                PRICE_VERSION,
+                KIND,
+                DAY,
+                MONTH,
+                each,
+                prompt,
+                completion,
+                each,
+                each
+            ])?;
         }
         connection.execute_batch("COMMIT")?;
         if !watch.count(at_once) {
             return Ok(watch.rate());
         }
     }
+}
+
+/// Parameters of a statement.
+type Parameters<'a, const N: usize> = [&'a (dyn ToSql + Sync); N];
+
+fn event_row<'a>(id: &'a String, key: &'a String, hash: &'a Vec<u8>) -> Parameters<'a, 14> {
+    [
+        &ORGANIZATION,
+        &SOURCE,
+        id,
+        hash,
+        &PROJECT,
+        key,
+        &MODEL,
+        &KIND,
+        &AT,
+        &AT,
+        &TOKENS.0,
+        &TOKENS.1,
+        &PRICE_VERSION,
+        &AMOUNT,
+    ]
+}
+
+/// The key of a day's row, and what it grows by: calls, tokens in, tokens out.
+fn day_row<'a>((key, each, prompt, completion): &'a (&'a String, i64, i64, i64)) -> Parameters<'a, 13> {
+    [
+        &ORGANIZATION,
+        &PROJECT,
+        *key,
+        &MODEL,
+        &PRICE_VERSION,
+        &KIND,
+        &DAY,
+        &MONTH,
+        each,
+        prompt,
+        completion,
+        each,
+        each,
+    ]
 }
 
 async fn postgres(url: &str, at_once: u64, length: Duration) -> Result<f64, String> {
@@ -179,22 +267,16 @@ async fn postgres(url: &str, at_once: u64, length: Duration) -> Result<f64, Stri
         let text = format!("CREATE TABLE IF NOT EXISTS {name} ({columns})");
         client.batch_execute(&text).await.map_err(fail)?;
     }
-    let insert = client.prepare(INSERT).await.map_err(fail)?;
-    let upsert = client.prepare(UPSERT).await.map_err(fail)?;
+    let insert = client.prepare(INSERT_ALL).await.map_err(fail)?;
+    let upsert = client.prepare(UPSERT_ALL).await.map_err(fail)?;
     let (mut rows, mut watch, hash) = (Rows::new(at_once), Watch::new(length), vec![7_u8; 32]);
     loop {
         let (events, days) = (rows.events(), rows.days());
-        let events: Vec<[&(dyn ToSql + Sync); 5]> = events
-            .iter()
-            .map(|(id, key)| -> [&(dyn ToSql + Sync); 5] { [&ORGANIZATION, id, &hash, &PROJECT, key] })
-            .collect();
-        let sums: Vec<_> = days.iter().map(|(key, each)| (key, *each, each * 120, each * 240)).collect();
-        let days: Vec<[&(dyn ToSql + Sync); 8]> = sums
-            .iter()
-            .map(|(key, each, prompt, completion)| -> [&(dyn ToSql + Sync); 8] {
-                [&ORGANIZATION, &PROJECT, *key, each, prompt, completion, each, each]
-            })
-            .collect();
+        let events: Vec<Parameters<'_, 14>> =
+            events.iter().map(|(id, key)| event_row(id, key, &hash)).collect();
+        let sums: Vec<_> =
+            days.iter().map(|(key, each)| (key, *each, each * TOKENS.0, each * TOKENS.1)).collect();
+        let days: Vec<Parameters<'_, 13>> = sums.iter().map(day_row).collect();
         client.batch_execute("BEGIN").await.map_err(fail)?;
         try_join_all(events.iter().map(|row| client.execute(&insert, row))).await.map_err(fail)?;
         try_join_all(days.iter().map(|row| client.execute(&upsert, row))).await.map_err(fail)?;
