@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_locks_nobody_out() {
         let year_ms = 365 * DAY_MS;
-        let in_a_year = login(None, 1, START.plus_ms(year_ms)).unwrap();
-        let in_a_year = login(Some(in_a_year), 1, START.plus_ms(year_ms)).unwrap();
+        let in_a_year = login(None, 2, START.plus_ms(year_ms)).unwrap();
+        let in_a_year = login(Some(in_a_year), 2, START.plus_ms(year_ms)).unwrap();
         assert!(in_a_year.blocked_until > START.plus_ms(year_ms));
-        let back = login(Some(in_a_year), 1, START).unwrap();
+        let back = login(Some(in_a_year), 2, START).unwrap();
         assert_eq!((back.count, back.since), (3, START), "it goes on from here");
         assert_eq!(back.blocked_until, START.plus_ms(2 * FIRST_WAIT_MS));
         let mut attempts = None;
