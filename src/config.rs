@@ -200,6 +200,8 @@ pub struct Telemetry {
     pub headers: Vec<Header>,
     /// Which part of the requests is traced.
     pub sample_ratio: Decimal<6>,
+    /// Whether the log's lines go there too.
+    pub logs: bool,
 }
 
 impl Default for Config {
@@ -263,6 +265,7 @@ impl Default for Config {
                 endpoint: None,
                 headers: Vec::new(),
                 sample_ratio: Decimal::from_units(100_000),
+                logs: false,
             },
         }
     }

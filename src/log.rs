@@ -20,9 +20,11 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::clock::Clock;
 use crate::config;
+use crate::telemetry::ForCollector;
 pub use access::Access;
 use buffer::Buffer;
 use request::WithRequest;
@@ -126,10 +128,12 @@ fn subscriber(settings: &config::Log, lines: Lines) -> Box<dyn Subscriber + Send
         .with_writer(lines)
         .log_internal_errors(false);
     match settings.format {
-        config::LogFormat::Text => Box::new(builder.compact().map_event_format(WithRequest::text).finish()),
+        config::LogFormat::Text => {
+            Box::new(builder.compact().map_event_format(WithRequest::text).finish().with(ForCollector))
+        }
         config::LogFormat::Json => {
             let json = builder.json().flatten_event(true).with_span_list(false);
-            Box::new(json.map_event_format(WithRequest::json).finish())
+            Box::new(json.map_event_format(WithRequest::json).finish().with(ForCollector))
         }
     }
 }

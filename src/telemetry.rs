@@ -1,4 +1,4 @@
-//! Which request the work at hand belongs to, and traces for those who want them (OpenTelemetry, off by default).
+//! Which request the work at hand belongs to, and traces and log lines for a collector (OpenTelemetry, off by default).
 //!
 //! The request's id is known wherever its future is polled, so that every log line and every mail can name it. A trace is kept
 //! for a sampled request only: while tracing is off, everything here costs one look at a flag.
@@ -6,27 +6,29 @@
 mod client;
 mod current;
 mod export;
+mod logs;
 mod otlp;
+mod outlet;
 mod trace;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::HeaderMap;
-use tokio::sync::mpsc;
 
 pub use current::{InRequest, request_id};
 pub use export::run;
+pub use logs::ForCollector;
+pub use outlet::Load;
 pub use trace::{Ending, Open, Trace, Waiting};
 
 use crate::clock::Time;
 use crate::config;
 use crate::ids::{OrganizationId, RequestId};
 use crate::random::Random;
+use logs::LogLine;
+use outlet::Outlet;
 use trace::Parent;
-
-/// Traces that may wait to be sent.
-const CAPACITY: usize = 2_048;
 
 /// Whether anybody in this process traces; it never goes back.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -37,14 +39,11 @@ pub struct Tracer {
     below: u64,
     /// Whether all are.
     all: bool,
-    queue: mpsc::Sender<Arc<Trace>>,
-    /// Taken by the one who sends.
-    waiting: Mutex<Option<mpsc::Receiver<Arc<Trace>>>>,
-    target: client::Target,
+    traces: Outlet<Arc<Trace>>,
+    /// None where the configuration doesn't want them to be told.
+    logs: Option<Outlet<LogLine>>,
     /// Tells this process from its siblings.
     instance: String,
-    sent: AtomicU64,
-    lost: Arc<AtomicU64>,
 }
 
 impl Tracer {
@@ -54,18 +53,23 @@ impl Tracer {
     /// A sentence for the operator: the system's certificates can't be read.
     pub fn new(config: &config::Telemetry, random: &Random) -> Result<Option<Self>, String> {
         let Some(endpoint) = &config.endpoint else { return Ok(None) };
-        let (queue, waiting) = mpsc::channel(CAPACITY);
         let ppm = u128::try_from(config.sample_ratio.units()).unwrap_or_default();
         let tracer = Self {
             below: u64::try_from(u128::from(u64::MAX) * ppm / 1_000_000).unwrap_or(u64::MAX),
             all: ppm >= 1_000_000,
-            queue,
-            waiting: Mutex::new(Some(waiting)),
-            target: client::Target::new(endpoint, &config.headers)?,
+            traces: Outlet::new("traces", client::Target::new(endpoint, &config.headers, "/v1/traces")?),
+            logs: match config.logs {
+                true => {
+                    let target = client::Target::new(endpoint, &config.headers, "/v1/logs")?;
+                    Some(Outlet::new("log lines", target))
+                }
+                false => None,
+            },
             instance: format!("{:032x}", u128::from_be_bytes(random.bytes())),
-            sent: AtomicU64::new(0),
-            lost: Arc::default(),
         };
+        if let Some(lines) = &tracer.logs {
+            logs::tell(lines);
+        }
         ON.store(true, Ordering::Relaxed);
         Ok(Some(tracer))
     }
@@ -82,13 +86,13 @@ impl Tracer {
         let parent = Parent::of(headers);
         let wanted = parent.as_ref().filter(|_| believed).map(|parent| parent.sampled);
         let chosen = wanted.unwrap_or_else(|| self.all || trace::spread(request_id) < self.below);
-        chosen.then(|| Arc::new(Trace::new(parent, request_id, now, &self.queue, &self.lost)))
+        chosen.then(|| Arc::new(Trace::new(parent, request_id, now, &self.traces.queue, &self.traces.lost)))
     }
 
-    /// Traces that wait to be sent, the most that may, how many were sent, and how many were lost.
-    pub fn load(&self) -> (usize, usize, u64, u64) {
-        let waiting = CAPACITY.saturating_sub(self.queue.capacity());
-        (waiting, CAPACITY, self.sent.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed))
+    /// The queues of traces and of log lines, and what became of what left them.
+    pub fn load(&self) -> impl Iterator<Item = (&'static str, Load)> {
+        let logs = self.logs.as_ref().map(|lines| ("log_lines", lines.load()));
+        [("traces", self.traces.load())].into_iter().chain(logs)
     }
 }
 

@@ -245,6 +245,7 @@ pub const KEYS: &[Key] = &[
         |c, v| put(&mut c.telemetry.sample_ratio, read::ratio(v)),
         |c| text(&c.telemetry.sample_ratio),
     ),
+    key("telemetry.logs", |c, v| put(&mut c.telemetry.logs, read::boolean(v)), |c| flag(c.telemetry.logs)),
 ];
 
 /// The names of every key, for documents and suggestions.

@@ -109,6 +109,7 @@ every_hours = 24
 # endpoint is not set
 headers = []
 sample_ratio = "0.1"
+logs = false
 "#;
 
 #[test]

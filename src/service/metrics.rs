@@ -111,10 +111,14 @@ fn queues(app: &App, text: &mut Text) {
         ("passwords", hashes, most_hashes, Some(refused)),
         ("last_uses", uses, most_uses, None),
     ];
-    if let Some((waiting, most, sent, lost)) = app.tracer.as_ref().map(Tracer::load) {
-        queues.push(("traces", waiting, most, None));
-        text.counter("tollkeeper_traces_sent_total", "Traces that the collector has taken.", sent);
-        text.counter("tollkeeper_traces_lost_total", "Traces that were let go of.", lost);
+    for (what, load) in app.tracer.iter().flat_map(Tracer::load) {
+        queues.push((what, load.waiting, load.most, None));
+        let names = match what {
+            "traces" => ["tollkeeper_traces_sent_total", "tollkeeper_traces_lost_total"],
+            _ => ["tollkeeper_log_lines_sent_total", "tollkeeper_log_lines_lost_total"],
+        };
+        text.counter(names[0], "What the collector has taken.", load.sent);
+        text.counter(names[1], "What was let go of.", load.lost);
     }
     if let Some((pending, most, dropped)) = log::load() {
         queues.push(("log_bytes", pending, most, Some(dropped)));

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What is read of an answer, for the log.
 const LONGEST_ANSWER: usize = 16 * 1024;
 
-/// Where traces go.
+/// Where traces or log lines go.
 pub(super) struct Target {
     /// As it may be shown.
     pub shown: String,
@@ -34,10 +34,12 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// The collector's `path`.
+    ///
     /// # Errors
     /// A sentence for the operator.
-    pub fn new(endpoint: &PublicUrl, headers: &[Header]) -> Result<Self, String> {
-        let shown = format!("{}/v1/traces", endpoint.as_str());
+    pub fn new(endpoint: &PublicUrl, headers: &[Header], path: &str) -> Result<Self, String> {
+        let shown = format!("{}{path}", endpoint.as_str());
         let wrong = |error: &dyn std::fmt::Display| format!("`telemetry.endpoint`: {shown}: {error}");
         let uri: Uri = shown.parse().map_err(|error: http::uri::InvalidUri| wrong(&error))?;
         let is_tls = uri.scheme_str() == Some("https");

@@ -1,7 +1,5 @@
-//! Traces leave: gathered for a second, sent together, and let go of when nobody takes them.
+//! Traces and log lines leave: gathered for a second, sent together, and let go of when nobody takes them.
 
-use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,21 +7,31 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Trace, Tracer, otlp};
+use super::otlp;
+use super::outlet::Outlet;
 use crate::app::App;
 
-/// How long a trace may wait for others.
+/// How long one may wait for others.
 const GATHER: Duration = Duration::from_secs(1);
-/// Traces of one request to the collector.
+/// The most in one request to the collector.
 const TOGETHER: usize = 256;
 /// How often the log says that nobody takes them.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Sends traces until `done` is set, and then what is left of them; nothing while tracing is off.
-pub async fn run(app: App, mut done: watch::Receiver<bool>) {
+/// Sends until `done` is set, and then what is left; nothing while there is no collector.
+pub async fn run(app: App, done: watch::Receiver<bool>) {
     let Some(tracer) = &app.tracer else { return };
-    let taken = tracer.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(mut waiting) = taken else { return };
+    let traces = send(&tracer.traces, |traces| otlp::traces(traces, &tracer.instance), done.clone());
+    let logs = async {
+        if let Some(lines) = &tracer.logs {
+            send(lines, |lines| otlp::log_lines(lines, &tracer.instance), done).await;
+        }
+    };
+    tokio::join!(traces, logs);
+}
+
+async fn send<T>(outlet: &Outlet<T>, body: impl Fn(&[T]) -> Vec<u8>, mut done: watch::Receiver<bool>) {
+    let Some(mut waiting) = outlet.take() else { return };
     let mut teller = Teller::default();
     loop {
         let mut batch = Vec::new();
@@ -33,13 +41,13 @@ pub async fn run(app: App, mut done: watch::Receiver<bool>) {
             _ = done.wait_for(|done| *done) => true,
         };
         if ended {
-            while let Ok(trace) = waiting.try_recv() {
-                batch.push(trace);
+            while let Ok(item) = waiting.try_recv() {
+                batch.push(item);
             }
         }
         for part in batch.chunks(TOGETHER) {
-            let outcome = tracer.target.post(otlp::traces(part, &tracer.instance)).await;
-            teller.tell(tracer, part.len(), &outcome);
+            let outcome = outlet.target.post(body(part)).await;
+            teller.tell(outlet, part.len(), &outcome);
             if ended && outcome.is_err() {
                 return;
             }
@@ -50,14 +58,14 @@ pub async fn run(app: App, mut done: watch::Receiver<bool>) {
     }
 }
 
-/// Waits for traces, and a little for more; false when none will come any more.
-async fn gather(waiting: &mut Receiver<Arc<Trace>>, batch: &mut Vec<Arc<Trace>>) -> bool {
+/// Waits for one, and a little for more; false when none will come any more.
+async fn gather<T>(waiting: &mut Receiver<T>, batch: &mut Vec<T>) -> bool {
     let Some(first) = waiting.recv().await else { return false };
     batch.push(first);
     let until = Instant::now() + GATHER;
     while batch.len() < TOGETHER {
         match tokio::time::timeout_at(until, waiting.recv()).await {
-            Ok(Some(trace)) => batch.push(trace),
+            Ok(Some(item)) => batch.push(item),
             Ok(None) => return false,
             Err(_) => break,
         }
@@ -74,26 +82,26 @@ struct Teller {
 }
 
 impl Teller {
-    fn tell(&mut self, tracer: &Tracer, traces: usize, outcome: &Result<(), String>) {
-        let collector = &tracer.target.shown;
-        let count = u64::try_from(traces).unwrap_or(u64::MAX);
+    fn tell<T>(&mut self, outlet: &Outlet<T>, sent: usize, outcome: &Result<(), String>) {
+        let (collector, what) = (&outlet.target.shown, outlet.what);
+        let count = u64::try_from(sent).unwrap_or(u64::MAX);
         match outcome {
             Ok(()) => {
-                tracer.sent.fetch_add(count, Ordering::Relaxed);
+                outlet.sent.fetch_add(count, Ordering::Relaxed);
                 if self.told.take().is_some() {
-                    tracing::info!(collector, lost = self.lost, "traces are taken again");
+                    tracing::info!(collector, lost = self.lost, "{what} are taken again");
                 }
                 self.lost = 0;
             }
             Err(why) => {
-                tracer.lost.fetch_add(count, Ordering::Relaxed);
-                self.lost += traces;
+                outlet.lost.fetch_add(count, Ordering::Relaxed);
+                self.lost += sent;
                 if self.told.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
                     self.told = Some(Instant::now());
                     tracing::warn!(
                         collector,
                         lost = self.lost,
-                        "traces can't be sent, and are let go of: {why}"
+                        "{what} can't be sent, and are let go of: {why}"
                     );
                 }
             }

@@ -1,10 +1,12 @@
-//! Traces in the words of OTLP 1, as JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): ids are hexadecimal,
+//! Traces and log lines in the words of OTLP 1, as JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): ids are hexadecimal,
 //! 64-bit numbers are strings.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tracing::Level;
 
+use super::logs::LogLine;
 use super::trace::{Attribute, Attributes, Part, Trace};
 
 /// The kinds of spans that we have.
@@ -13,20 +15,65 @@ const SERVER: u8 = 2;
 /// The status of what failed.
 const FAILED: u8 = 2;
 
-/// The body of one request to the collector.
+/// The body of one request with traces.
 pub fn traces(traces: &[Arc<Trace>], instance: &str) -> Vec<u8> {
-    let resource = vec![
+    let spans: Vec<_> = traces.iter().flat_map(|trace| spans(trace)).collect();
+    let body = json!({"resourceSpans": [{
+        "resource": resource(instance),
+        "scopeSpans": [{"scope": scope(), "spans": spans}],
+    }]});
+    body.to_string().into_bytes()
+}
+
+/// The body of one request with log lines.
+pub fn log_lines(lines: &[LogLine], instance: &str) -> Vec<u8> {
+    let records: Vec<_> = lines.iter().map(record).collect();
+    let body = json!({"resourceLogs": [{
+        "resource": resource(instance),
+        "scopeLogs": [{"scope": scope(), "logRecords": records}],
+    }]});
+    body.to_string().into_bytes()
+}
+
+fn resource(instance: &str) -> Value {
+    let words = vec![
         ("service.name", Attribute::Word("tollkeeper")),
         ("service.version", Attribute::Word(env!("CARGO_PKG_VERSION"))),
         ("service.instance.id", Attribute::Text(instance.to_owned())),
     ];
-    let spans: Vec<_> = traces.iter().flat_map(|trace| spans(trace)).collect();
-    let scope = json!({"name": "tollkeeper", "version": env!("CARGO_PKG_VERSION")});
-    let body = json!({"resourceSpans": [{
-        "resource": {"attributes": attributes(&resource)},
-        "scopeSpans": [{"scope": scope, "spans": spans}],
-    }]});
-    body.to_string().into_bytes()
+    json!({ "attributes": attributes(&words) })
+}
+
+fn scope() -> Value {
+    json!({"name": "tollkeeper", "version": env!("CARGO_PKG_VERSION")})
+}
+
+fn record(line: &LogLine) -> Value {
+    // Numbers of OpenTelemetry's log data model, "Severity Fields".
+    let severity = match line.level {
+        Level::TRACE => 1,
+        Level::DEBUG => 5,
+        Level::INFO => 9,
+        Level::WARN => 13,
+        Level::ERROR => 17,
+    };
+    let at = u64::try_from(line.at.unix_ms()).unwrap_or_default().saturating_mul(1_000_000).to_string();
+    let mut more = vec![("code.namespace", Attribute::Word(line.target))];
+    more.extend(line.request_id.map(|id| ("tollkeeper.request_id", Attribute::Text(id.text()))));
+    more.extend(line.attributes.iter().cloned());
+    let mut record = json!({
+        "timeUnixNano": at,
+        "observedTimeUnixNano": at,
+        "severityNumber": severity,
+        "severityText": line.level.as_str(),
+        "body": {"stringValue": line.message},
+        "attributes": attributes(&more),
+    });
+    if let (Some((trace, span)), Some(fields)) = (line.trace, record.as_object_mut()) {
+        fields.insert("traceId".to_owned(), format!("{trace:032x}").into());
+        fields.insert("spanId".to_owned(), id(span).into());
+    }
+    record
 }
 
 fn spans(trace: &Trace) -> Vec<Value> {

@@ -46,9 +46,15 @@ impl Collector {
     /// Every span so far.
     fn spans(&self) -> Vec<Value> {
         let bodies = self.bodies.lock().unwrap();
-        let spans =
-            |body: &Value| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
-        bodies.iter().flat_map(spans).collect()
+        let spans = |body: &Value| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().cloned();
+        bodies.iter().filter_map(spans).flatten().collect()
+    }
+
+    /// Every line of the log so far.
+    fn lines(&self) -> Vec<Value> {
+        let bodies = self.bodies.lock().unwrap();
+        let lines = |body: &Value| body["resourceLogs"][0]["scopeLogs"][0]["logRecords"].as_array().cloned();
+        bodies.iter().filter_map(lines).flatten().collect()
     }
 
     /// The spans of a trace, once its request has come.
@@ -264,6 +270,66 @@ print("valid", spans)
         "{}",
         ended.log
     );
+}
+
+#[test]
+fn log_lines_go_to_the_collector_where_that_is_wanted() {
+    const CHECK: &str = r#"
+import json, sys
+from google.protobuf import json_format
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+lines = 0
+for body in json.load(open(sys.argv[1])):
+    request = json_format.ParseDict(body, ExportLogsServiceRequest(), ignore_unknown_fields=False)
+    for line in request.resource_logs[0].scope_logs[0].log_records:
+        assert line.body.string_value and line.time_unix_nano > 0 and line.severity_number in (5, 9, 13, 17), line
+        lines += 1
+print("valid", lines)
+"#;
+    for wanted in [true, false] {
+        let (folder, collector) = (Folder::new(), Collector::start("200 OK"));
+        let server = Start::new(&folder.0)
+            .set("TOLLKEEPER_TELEMETRY__ENDPOINT", &collector.url())
+            .set("TOLLKEEPER_TELEMETRY__SAMPLE_RATIO", "0")
+            .set("TOLLKEEPER_TELEMETRY__LOGS", if wanted { "true" } else { "false" })
+            .run();
+        let body = json!({"email": "ada@example.com", "password": PASSWORD, "username": "ada"});
+        let id = server.post("/v1/auth/register", &body).send().header("x-request-id").to_owned();
+        server.wait_for_log("a mail left");
+        let ended = server.stop();
+        assert_eq!(ended.code, Some(0), "{}", ended.log);
+        let lines = collector.lines();
+        if !wanted {
+            assert!(lines.is_empty(), "{lines:#?}");
+            continue;
+        }
+        let said = |what: &str| {
+            let found = lines.iter().find(|line| line["body"]["stringValue"] == what);
+            found.unwrap_or_else(|| panic!("no {what:?} in {lines:#?}"))
+        };
+        assert_eq!(attribute(said("a mail left"), "tollkeeper.request_id"), id.as_str());
+        let listening = said("listening");
+        assert_eq!((&listening["severityText"], &listening["severityNumber"]), (&json!("INFO"), &json!(9)));
+        assert_eq!(attribute(listening, "public"), server_address(&ended.log));
+        assert!(lines.iter().all(|line| !line.to_string().contains("tollkeeper::access")), "{lines:#?}");
+        let (module, package) =
+            ("opentelemetry.proto.collector.logs.v1.logs_service_pb2", "opentelemetry-proto");
+        let Some(mut program) = python(module, package, "the log lines' format") else { return };
+        let logs: Vec<_> = collector.bodies.lock().unwrap().clone();
+        let file = folder.0.join("logs.json");
+        std::fs::write(&file, json!(logs).to_string()).unwrap();
+        program.args(["-c", CHECK]).arg(&file);
+        let checked = run_to_end(program);
+        let valid = format!("valid {}", lines.len());
+        assert_eq!((checked.code, checked.stdout.trim()), (Some(0), &*valid), "{}", checked.log);
+    }
+}
+
+/// The address of the public listener, as the log says it.
+fn server_address(log: &str) -> String {
+    let line = log.lines().find(|line| line.contains(": listening")).unwrap();
+    let address = line.split("public=").nth(1).unwrap();
+    address.split(' ').next().unwrap().to_owned()
 }
 
 #[test]
