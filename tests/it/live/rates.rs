@@ -10,7 +10,7 @@ use tollkeeper::live::rates;
 use super::feed::Lines;
 use crate::support::postgres::Cluster;
 use crate::support::twin::Twin;
-use crate::support::world::{World, on_each_database, runtime};
+use crate::support::world::{World, catch_up, on_each_database, runtime};
 
 /// A minute's worth of calls that a replica may hold: what the rate gives in five seconds.
 const LEASE: u32 = 600 / 12;
@@ -109,7 +109,7 @@ fn a_minute_at_the_rate_costs_few_statements() {
             // As its job does, so that the key stays in memory; that isn't what is counted.
             for (replica, others) in replicas.iter().zip(&mut others) {
                 let before = replica.app.db.statement_count();
-                tollkeeper::live::feed::catch_up(&replica.app).await.unwrap();
+                catch_up(&replica.app).await;
                 *others += replica.app.db.statement_count() - before;
             }
         }
@@ -214,7 +214,7 @@ fn without_a_database_each_counts_for_itself_and_says_so_once() {
         cluster.start();
         world.clock.advance_ms(2_000);
         for twin in [&one, &two] {
-            tollkeeper::live::feed::catch_up(&twin.app).await.unwrap();
+            catch_up(&twin.app).await;
         }
         let said = |what: &str| log.text().matches(what).count();
         assert_eq!(said("can't be shared: this replica counts for itself"), 2, "{}", log.text());

@@ -3,14 +3,13 @@
 use http::Method;
 use serde_json::Value;
 use tollkeeper::app::App;
-use tollkeeper::live::feed;
 use tollkeeper::random::Random;
 use tollkeeper::routes::Listener;
 use tollkeeper::secrets::password::Hasher;
 use tollkeeper::server::Entrance;
 
 use super::http::Call;
-use super::world::World;
+use super::world::{World, catch_up};
 
 /// One of them.
 #[derive(Clone)]
@@ -58,5 +57,5 @@ impl Twin {
 
 /// Brings what the other server has committed to this one as well, as its job does.
 pub async fn settle(twin: &Twin) {
-    feed::catch_up(&twin.app).await.unwrap();
+    catch_up(&twin.app).await;
 }
