@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::ScopedJoinHandle;
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ pub struct Answered {
 }
 
 /// Single events and batches of several, some of which are repeated although they were answered.
-pub fn reporter(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
+fn reporter(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
     let mut answered = Answered::default();
     for round in 0.. {
         if !target.goes_on() {
@@ -110,7 +110,7 @@ pub fn reporter(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered
 }
 
 /// Calls: reserved, then captured, released, or left to themselves.
-pub fn caller(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
+fn caller(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
     let mut answered = Answered::default();
     let question = json!({"credential": target.place.key, "operation": "chat", "model": "svc-1", "max_tokens": TOKENS.1,
                           "estimated_prompt_tokens": TOKENS.0});
@@ -143,7 +143,7 @@ pub fn caller(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
 }
 
 /// Credit from the command line, each again until it says that it is there.
-pub fn payer(target: &Target<'_>) -> Answered {
+fn payer(target: &Target<'_>) -> Answered {
     let mut answered = Answered::default();
     for round in 0.. {
         if !target.goes_on() {
@@ -226,6 +226,21 @@ fn assert_reservations_end(start: &Start) {
     println!("{}", audit.stdout.trim());
 }
 
+/// Three who report, three who call and one who pays, until it is over.
+pub fn set_to_work<'s>(
+    scope: &'s Scope<'s, '_>,
+    target: &'s Target<'_>,
+) -> Vec<ScopedJoinHandle<'s, Answered>> {
+    let mut clients = Vec::new();
+    for client in 0..3 {
+        let (one, other) = (Chance::new(100 + client), Chance::new(200 + client));
+        clients.push(scope.spawn(move || reporter(target, &format!("reporter{client}"), one)));
+        clients.push(scope.spawn(move || caller(target, &format!("caller{client}"), other)));
+    }
+    clients.push(scope.spawn(move || payer(target)));
+    clients
+}
+
 /// Kills one server after the other, at any moment, while clients go on; it is started again, and what was answered is looked for.
 fn play(count: usize, url: Option<&str>, folder: &Folder) {
     let kills = number("TOLLKEEPER_TEST_KILLS").unwrap_or(4);
@@ -247,13 +262,7 @@ fn play(count: usize, url: Option<&str>, folder: &Folder) {
     let mut chance = Chance::new(first_seed());
     let answered: Vec<Answered> = std::thread::scope(|scope| {
         let target = &target;
-        let mut clients: Vec<ScopedJoinHandle<'_, Answered>> = Vec::new();
-        for client in 0..3 {
-            let (one, other) = (Chance::new(100 + client), Chance::new(200 + client));
-            clients.push(scope.spawn(move || reporter(target, &format!("reporter{client}"), one)));
-            clients.push(scope.spawn(move || caller(target, &format!("caller{client}"), other)));
-        }
-        clients.push(scope.spawn(move || payer(target)));
+        let clients = set_to_work(scope, target);
         for _ in 0..kills {
             std::thread::sleep(Duration::from_millis(chance.below(400) as u64));
             // A client that gave up would leave the others waiting for a server for ever.

@@ -2,11 +2,9 @@
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::crashes::{Answered, Target, assert_all_there, caller, payer, reporter};
-use crate::support::chance::Chance;
+use crate::crashes::{Answered, Target, assert_all_there, set_to_work};
 use crate::support::process::{Server, Start};
 use crate::support::world::Folder;
 
@@ -55,13 +53,7 @@ pub fn under_load(what: &str, start: &Start, disturb: impl FnOnce(&Load<'_>) -> 
     };
     let answered: Vec<Answered> = std::thread::scope(|scope| {
         let target = &target;
-        let mut clients: Vec<ScopedJoinHandle<'_, Answered>> = Vec::new();
-        for client in 0..3 {
-            let (one, other) = (Chance::new(100 + client), Chance::new(200 + client));
-            clients.push(scope.spawn(move || reporter(target, &format!("reporter{client}"), one)));
-            clients.push(scope.spawn(move || caller(target, &format!("caller{client}"), other)));
-        }
-        clients.push(scope.spawn(move || payer(target)));
+        let clients = set_to_work(scope, target);
         // A disturber that fails would leave the clients at work for ever.
         let over = Over(&target.over);
         let ids = disturb(&Load { target });
