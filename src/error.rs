@@ -352,9 +352,11 @@ impl Code {
                 "reservation_not_found",
                 "There is no such reservation: it was captured, released or has expired.",
             ),
-            Self::BooksQueueFull => {
-                (503, "books_queue_full", "Too many calls wait to be booked: try again in a moment.")
-            }
+            Self::BooksQueueFull => (
+                503,
+                "books_queue_full",
+                "Too many calls wait to be booked: nothing was done, try again in a moment.",
+            ),
             Self::Internal => {
                 (500, "internal_error", "Something went wrong on our side; the request id helps to find it.")
             }

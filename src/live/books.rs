@@ -16,9 +16,11 @@ mod work;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 pub use work::{Answer, Outcome, Refused, Reservation, UsageEvent, Work};
 
@@ -39,6 +41,10 @@ const CAPACITY_BYTES: usize = 64 << 20;
 const MOST_PIECES: usize = 1_000;
 /// Usage events of one transaction, unless a single piece has more.
 const MOST_EVENTS: usize = 2_000;
+/// How long a piece of work waits until a transaction takes it. What is in one is bounded by the database's own limits.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Turns of the other tasks for which a transaction that could begin waits at most.
+const MOST_TURNS: usize = 16;
 /// Keys whose payer is remembered, and organizations whose first open month is; about 100 bytes each.
 const REMEMBERED: usize = 1 << 18;
 
@@ -55,12 +61,15 @@ pub struct Books {
 struct Queue {
     waiting: VecDeque<Piece>,
     bytes: usize,
+    /// The number of the last one.
+    last: u64,
     /// Whether somebody writes.
     led: bool,
 }
 
 /// A piece of work, and who waits for it.
 struct Piece {
+    number: u64,
     work: Work,
     bytes: usize,
     /// For its request's trace; it ends when this is dropped.
@@ -77,19 +86,33 @@ impl Books {
     /// Does a piece of work; what came of it is durable when this returns.
     ///
     /// # Errors
-    /// 503 when too much waits already or the database is away; then the work was not done, unless the database went
-    /// away within its commit.
+    /// 503 when too much waits already, when its turn doesn't come within ten seconds, or when the database is away; then the
+    /// work was not done, unless the database went away within its commit.
     pub async fn submit(&self, app: &App, work: Work) -> Result<Answer, Error> {
-        let (answer, answered) = oneshot::channel();
-        let pushed = self.push(work, answer);
-        if pushed.is_err() {
+        self.submit_within(app, work, PATIENCE).await
+    }
+
+    /// The same, with so much time until its turn comes.
+    ///
+    /// # Errors
+    /// As of [`Books::submit`].
+    pub async fn submit_within(&self, app: &App, work: Work, patience: Duration) -> Result<Answer, Error> {
+        let refused = |error: Error| {
             app.metrics.books.refused.fetch_add(1, Ordering::Relaxed);
-        }
-        if pushed? {
+            error
+        };
+        let (answer, mut answered) = oneshot::channel();
+        let (number, must_lead) = self.push(work, answer).map_err(refused)?;
+        if must_lead {
             drop(tokio::spawn(lead(app.clone())));
         }
-        let answered = answered.await.map_err(|_| Error::internal("the task that writes the books ended"))?;
-        Ok(answered?)
+        let answered = match timeout(patience, &mut answered).await {
+            Ok(answered) => answered,
+            Err(_) if self.take_back(number) => return Err(refused(Code::BooksQueueFull.into())),
+            // A transaction has it: only that one can say what became of it.
+            Err(_) => answered.await,
+        };
+        Ok(answered.map_err(|_| Error::internal("the task that writes the books ended"))??)
     }
 
     /// Who pays for what is used with this key. A known key costs no query.
@@ -128,8 +151,12 @@ impl Books {
         self.len() == 0
     }
 
-    /// Whether the caller has to find somebody to lead.
-    fn push(&self, work: Work, answer: oneshot::Sender<Result<Answer, db::Error>>) -> Result<bool, Error> {
+    /// The number of what waits now, and whether the caller has to find somebody to lead.
+    fn push(
+        &self,
+        work: Work,
+        answer: oneshot::Sender<Result<Answer, db::Error>>,
+    ) -> Result<(u64, bool), Error> {
         let bytes = work.memory();
         let mut queue = self.queue();
         let full = queue.waiting.len() >= CAPACITY || queue.bytes.saturating_add(bytes) > CAPACITY_BYTES;
@@ -137,8 +164,21 @@ impl Books {
             return Err(Code::BooksQueueFull.into());
         }
         queue.bytes += bytes;
-        queue.waiting.push_back(Piece { work, bytes, traced: telemetry::waiting(), answer });
-        Ok(!std::mem::replace(&mut queue.led, true))
+        queue.last += 1;
+        let number = queue.last;
+        queue.waiting.push_back(Piece { number, work, bytes, traced: telemetry::waiting(), answer });
+        Ok((number, !std::mem::replace(&mut queue.led, true)))
+    }
+
+    /// Takes a piece out again; `false` when a transaction has it.
+    fn take_back(&self, number: u64) -> bool {
+        let mut queue = self.queue();
+        let Ok(place) = queue.waiting.binary_search_by_key(&number, |piece| piece.number) else {
+            return false;
+        };
+        let taken = queue.waiting.remove(place);
+        queue.bytes = queue.bytes.saturating_sub(taken.as_ref().map_or(0, |piece| piece.bytes));
+        taken.is_some()
     }
 
     /// What the next transaction is for; `None`, and nobody leads any more, when nothing waits.
@@ -171,11 +211,27 @@ impl Default for Books {
 
 async fn lead(app: App) {
     let leading = Leading(&app.books);
-    while let Some(pieces) = app.books.next_pieces() {
+    loop {
+        gather(&app.books).await;
+        let Some(pieces) = app.books.next_pieces() else { break };
         write(&app, pieces).await;
     }
     // Somebody else may lead by now.
     std::mem::forget(leading);
+}
+
+/// Lets those in whose requests have arrived and only wait for this thread: a commit for many costs hardly more than one
+/// for a few. As soon as a turn of the other tasks brings nobody, nothing is waited for.
+async fn gather(books: &Books) {
+    let mut waiting = books.len();
+    for _ in 0..MOST_TURNS {
+        tokio::task::yield_now().await;
+        let now_waiting = books.len();
+        if now_waiting == waiting || now_waiting >= MOST_PIECES {
+            return;
+        }
+        waiting = now_waiting;
+    }
 }
 
 /// Lets somebody else lead when the leader ends before its time; those who wait are told.
@@ -183,7 +239,8 @@ struct Leading<'a>(&'a Books);
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        *self.0.queue() = Queue::default();
+        let mut queue = self.0.queue();
+        *queue = Queue { last: queue.last, ..Queue::default() };
     }
 }
 

@@ -128,3 +128,31 @@ fn what_waits_together_goes_into_one_transaction() {
         assert_books(&world).await;
     });
 }
+
+#[test]
+fn what_isnt_taken_in_time_is_sent_away_and_not_done() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let held = hold(&world).await;
+        let (app, work) = (world.app.clone(), reserve(&world, &place));
+        // A transaction has it, so it waits for that however long its patience was.
+        let patience = Duration::from_millis(100);
+        let first = tokio::spawn(async move { app.books.submit_within(&app, work, patience).await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        until_taken(&world).await;
+        let calls =
+            (0..64).map(|_| world.app.books.submit_within(&world.app, reserve(&world, &place), patience));
+        for answer in join_all(calls).await {
+            assert_eq!(answer.unwrap_err().code, Code::BooksQueueFull);
+        }
+        assert!(world.app.books.is_empty());
+        assert_eq!(world.app.books.load()[1].0, 0, "nothing is held in memory");
+        drop(held);
+        assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
+        let answer = world.app.books.submit(&world.app, reserve(&world, &place)).await;
+        assert!(matches!(answer, Ok(Answer::Reserved(Ok(_)))), "the queue goes on");
+        assert_eq!(wallet(&world, &place.organization).await, (0, 2));
+        assert_books(&world).await;
+    });
+}
