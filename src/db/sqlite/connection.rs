@@ -1,6 +1,8 @@
 //! One connection to a SQLite file: how it is set up, how a statement runs, and what its errors mean.
 #![allow(clippy::disallowed_types, reason = "this is where the driver is named")]
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ pub(crate) enum Access {
 /// An open connection.
 pub(crate) struct Connection {
     driver: rusqlite::Connection,
+    texts: Texts,
     access: Access,
     file: Option<FileId>,
     path: Box<Path>,
@@ -51,7 +54,15 @@ impl Connection {
         let file = FileId::of(path);
         let driver = rusqlite::Connection::open_with_flags(path, flags);
         let driver = driver.and_then(|driver| set_up(driver, access)).map_err(|e| map_error(&e, path))?;
-        Ok(Self { driver, access, file, path: path.into(), generation: 0, broken: false })
+        Ok(Self {
+            driver,
+            texts: Texts::default(),
+            access,
+            file,
+            path: path.into(),
+            generation: 0,
+            broken: false,
+        })
     }
 
     /// The same for reading, in a transaction that sees the file as it is now until it is closed.
@@ -100,7 +111,8 @@ impl Connection {
 
     /// Runs a statement.
     pub(super) fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
-        match run(&self.driver, self.access, statement, want) {
+        let text = self.texts.of(&statement.text);
+        match run(&self.driver, &text, self.access, statement, want) {
             Ok(answer) => Ok(answer),
             Err(Failure::Driver(error)) => Err(self.failed(&error)),
             Err(Failure::Ours(what)) => Err(Error::Internal(what)),
@@ -165,6 +177,19 @@ fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusq
     Ok(driver)
 }
 
+/// Statements as SQLite is to have them. Those that are part of the program are known by their place in memory, which is
+/// found faster than their text is read.
+#[derive(Default)]
+struct Texts(HashMap<(usize, usize), Arc<str>>);
+
+impl Texts {
+    fn of(&mut self, text: &Cow<'static, str>) -> Arc<str> {
+        let Cow::Borrowed(text) = text else { return for_sqlite(text).into() };
+        let known = self.0.entry((text.as_ptr().addr(), text.len()));
+        Arc::clone(known.or_insert_with(|| for_sqlite(text).into()))
+    }
+}
+
 enum Failure {
     Driver(rusqlite::Error),
     Ours(String),
@@ -178,11 +203,12 @@ impl From<rusqlite::Error> for Failure {
 
 fn run(
     driver: &rusqlite::Connection,
+    text: &str,
     access: Access,
     statement: &Statement,
     want: Want,
 ) -> Result<Answer, Failure> {
-    let mut prepared = driver.prepare_cached(&for_sqlite(&statement.text))?;
+    let mut prepared = driver.prepare_cached(text)?;
     let reads = prepared.readonly();
     if access == Access::Read && !reads {
         return Err(Failure::Ours("a statement that writes was run on a read handle".to_owned()));
