@@ -148,8 +148,6 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// What each byte is worth in the alphabet; 255: it isn't in there.
 const DIGITS: [u8; 256] = digits();
 const SUFFIX_LEN: usize = 26;
-/// The longest that a prefix may be (TypeID specification).
-const PREFIX_MAX: usize = 63;
 
 impl<K: Kind> Id<K> {
     /// A new id: 48 bits of `now` in milliseconds, so that ids sort by age, and 74 random bits.
@@ -169,18 +167,13 @@ impl<K: Kind> Id<K> {
     /// Reads the one canonical form of an id; anything else is `None`.
     pub fn parse(text: &str) -> Option<Self> {
         let suffix = text.strip_prefix(K::PREFIX)?.strip_prefix('_')?.as_bytes();
-        if suffix.len() != SUFFIX_LEN {
-            return None;
-        }
-        let mut uuid: u128 = 0;
-        for (position, &character) in suffix.iter().enumerate() {
-            let digit = u128::from(*DIGITS.get(usize::from(character)).filter(|digit| **digit < 32)?);
-            // 26 characters hold 130 bits: the first one may use only three of its five.
-            if position == 0 && digit > 7 {
-                return None;
-            }
-            uuid = (uuid << 5) | digit;
-        }
+        let suffix: &[u8; SUFFIX_LEN] = suffix.try_into().ok()?;
+        let (top, rest) = suffix.split_at_checked(SUFFIX_LEN - 2 * WORD_LEN)?;
+        let (middle, low) = rest.split_at_checked(WORD_LEN)?;
+        // 26 characters hold 130 bits: the first one may use only three of its five.
+        let top = read_word(top).filter(|top| *top <= 0xff)?;
+        let (middle, low) = (read_word(middle)?, read_word(low)?);
+        let uuid = (u128::from(top) << (2 * WORD_BITS)) | (u128::from(middle) << WORD_BITS) | u128::from(low);
         Some(Self { uuid, kind: PhantomData })
     }
 
@@ -190,42 +183,52 @@ impl<K: Kind> Id<K> {
     }
 }
 
-impl<K: Kind> Id<K> {
-    /// Calls `write` with the id's text, which needs no memory of its own.
-    fn with_text<R>(&self, write: impl FnOnce(&str) -> R) -> R {
-        let mut text = [b'_'; PREFIX_MAX + 1 + SUFFIX_LEN];
-        let mut rest = self.uuid;
-        let (prefix, suffix) = (K::PREFIX.as_bytes(), text.len() - SUFFIX_LEN);
-        for slot in text.iter_mut().skip(suffix).rev() {
-            let digit = usize::try_from(rest & 31).unwrap_or(0);
-            *slot = ALPHABET.get(digit).copied().unwrap_or(b'0');
-            rest >>= 5;
-        }
-        let start = (suffix - 1).saturating_sub(prefix.len());
-        for (slot, byte) in text.iter_mut().skip(start).zip(prefix) {
-            *slot = *byte;
-        }
-        write(text.get(start..).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default())
+/// Characters that are read and written at once: 128 bits don't fit one register.
+const WORD_LEN: usize = 12;
+/// Their bits.
+const WORD_BITS: u32 = 60;
+
+fn read_word(characters: &[u8]) -> Option<u64> {
+    let (mut word, mut all) = (0, 0);
+    for character in characters {
+        let digit = DIGITS.get(usize::from(*character)).copied().unwrap_or(u8::MAX);
+        all |= digit;
+        word = (word << 5) | u64::from(digit & 31);
+    }
+    (all < 32).then_some(word)
+}
+
+fn write_word(characters: &mut [u8], word: u128) {
+    let mut rest = u64::try_from(word & ((1 << WORD_BITS) - 1)).unwrap_or(0);
+    for character in characters.iter_mut().rev() {
+        *character =
+            usize::try_from(rest & 31).ok().and_then(|digit| ALPHABET.get(digit)).copied().unwrap_or(b'0');
+        rest >>= 5;
     }
 }
 
 impl<K: Kind> Id<K> {
     /// The id as text, without the formatter's detour.
     pub fn text(self) -> String {
-        self.with_text(str::to_owned)
+        self.short_text().as_str().to_owned()
     }
 
     /// The id as text in place, which needs no memory of its own.
     pub fn short_text(self) -> IdText {
         const { assert!(K::PREFIX.len() + 1 + SUFFIX_LEN <= SHORT, "the prefix is too long") };
-        let mut bytes = [0; SHORT];
-        let length = self.with_text(|text| {
-            for (to, from) in bytes.iter_mut().zip(text.as_bytes()) {
-                *to = *from;
-            }
-            text.len()
-        });
-        IdText { length: u8::try_from(length).unwrap_or(0), bytes }
+        let prefix = K::PREFIX.as_bytes();
+        let mut bytes = [b'_'; SHORT];
+        if let Some(start) = bytes.get_mut(..prefix.len()) {
+            start.copy_from_slice(prefix);
+        }
+        if let Some(suffix) = bytes.get_mut(prefix.len() + 1..prefix.len() + 1 + SUFFIX_LEN) {
+            let (top, rest) = suffix.split_at_mut(SUFFIX_LEN - 2 * WORD_LEN);
+            let (middle, low) = rest.split_at_mut(WORD_LEN);
+            write_word(top, self.uuid >> (2 * WORD_BITS));
+            write_word(middle, self.uuid >> WORD_BITS);
+            write_word(low, self.uuid);
+        }
+        IdText { length: u8::try_from(prefix.len() + 1 + SUFFIX_LEN).unwrap_or(0), bytes }
     }
 }
 
@@ -242,8 +245,12 @@ pub struct IdText {
 impl IdText {
     /// The text.
     pub fn as_str(&self) -> &str {
-        let text = self.bytes.get(..usize::from(self.length));
-        text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    /// The text's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
     }
 }
 
@@ -255,7 +262,7 @@ impl fmt::Debug for IdText {
 
 impl<K: Kind> fmt::Display for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.with_text(|text| f.write_str(text))
+        f.write_str(self.short_text().as_str())
     }
 }
 
@@ -296,7 +303,7 @@ impl<K> std::hash::Hash for Id<K> {
 
 impl<K: Kind> Serialize for Id<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.with_text(|text| serializer.serialize_str(text))
+        serializer.serialize_str(self.short_text().as_str())
     }
 }
 

@@ -42,6 +42,12 @@ impl Statement {
         self
     }
 
+    /// Gives the next parameters their values, a row's at once.
+    pub fn bind_all<const N: usize>(mut self, values: [Value; N]) -> Self {
+        self.values.extend(values);
+        self
+    }
+
     /// Makes room for so many values at once.
     pub fn expecting(mut self, values: usize) -> Self {
         self.values.reserve_exact(values);

@@ -30,13 +30,13 @@ pub enum Value {
 }
 
 impl Value {
-    /// As a text, if it is one.
-    pub(super) fn as_text(&self) -> Option<&str> {
+    /// The bytes of a text, if it is one.
+    pub(super) fn as_text(&self) -> Option<&[u8]> {
         match self {
-            Self::Text(text) => Some(text),
-            Self::Shared(text) => Some(text),
-            Self::Word(text) => Some(text),
-            Self::Id(text) => Some(text.as_str()),
+            Self::Text(text) => Some(text.as_bytes()),
+            Self::Shared(text) => Some(text.as_bytes()),
+            Self::Word(text) => Some(text.as_bytes()),
+            Self::Id(text) => Some(text.as_bytes()),
             Self::Null | Self::Int(_) | Self::Blob(_) | Self::Hash(_) => None,
         }
     }

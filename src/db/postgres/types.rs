@@ -89,7 +89,10 @@ impl ToSql for Value {
             (Self::Int(number), &Type::INT4) => i32::try_from(*number)?.to_sql(ty, out),
             (Self::Int(number), &Type::INT2) => i16::try_from(*number)?.to_sql(ty, out),
             _ => match (self.as_text(), self.as_bytes()) {
-                (Some(text), None) if is_text(ty) => text.to_sql(ty, out),
+                (Some(text), None) if is_text(ty) => {
+                    out.extend_from_slice(text);
+                    Ok(IsNull::No)
+                }
                 (None, Some(bytes)) if *ty == Type::BYTEA => bytes.to_sql(ty, out),
                 _ => Err(format!("the server takes this parameter for a {ty}; say CAST($n AS …)").into()),
             },

@@ -264,11 +264,13 @@ fn read_row(row: &rusqlite::Row<'_>, columns: &Arc<[String]>) -> Result<Row, Fai
 
 impl ToSql for Value {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match (self, self.as_text(), self.as_bytes()) {
-            (Self::Int(number), ..) => ValueRef::Integer(*number),
-            (_, Some(text), _) => ValueRef::Text(text.as_bytes()),
-            (.., Some(bytes)) => ValueRef::Blob(bytes),
-            (_, None, None) => ValueRef::Null,
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(number) => ValueRef::Integer(*number),
+            Self::Blob(_) | Self::Hash(_) => ValueRef::Blob(self.as_bytes().unwrap_or_default()),
+            Self::Text(_) | Self::Shared(_) | Self::Word(_) | Self::Id(_) => {
+                ValueRef::Text(self.as_text().unwrap_or_default())
+            }
         }))
     }
 }
