@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 
 /// A request's body, not read yet.
 #[derive(Debug)]
@@ -51,26 +51,28 @@ impl RequestBody {
 }
 
 async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
-    // Most bodies come in one piece, which is then the whole and need not be copied.
+    // Most bodies come in one piece, which is then the whole and need not be copied. Memory that is only announced is not used.
+    let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
     let mut first = Bytes::new();
-    let mut rest = Vec::new();
+    let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(piece) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
             continue;
         };
-        if first.len() + rest.len() + piece.len() > limit {
+        if first.len().max(whole.len()) + piece.len() > limit {
             return Err(BodyError::TooLong);
         }
         if first.is_empty() {
             first = piece;
-        } else {
-            rest.extend_from_slice(&piece);
+            continue;
         }
+        if whole.is_empty() {
+            whole.reserve_exact(announced.min(limit).max(first.len() + piece.len()));
+            whole.extend_from_slice(&first);
+        }
+        whole.extend_from_slice(&piece);
     }
-    if rest.is_empty() {
-        return Ok(first);
-    }
-    Ok([first.as_ref(), &rest].concat().into())
+    Ok(if whole.is_empty() { first } else { whole.into() })
 }
 
 impl Default for RequestBody {

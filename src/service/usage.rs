@@ -46,11 +46,13 @@ enum Given {
 }
 
 /// An event and its id; the id also of one that can't be read otherwise.
-type Told = (Option<Arc<str>>, Result<Event, Error>);
+type Told = (Option<Arc<str>>, Result<Event, Box<Error>>);
 
 impl Batch {
     fn read(self, app: &App) -> Vec<Told> {
-        let shared = |(id, event): (Option<String>, _)| (id.map(Arc::from), event);
+        let shared = |(id, event): (Option<String>, Result<Event, Error>)| {
+            (id.map(Arc::from), event.map_err(Box::new))
+        };
         match self.0 {
             Given::Plain(events) => events.into_iter().map(|event| shared(event::read(app, event))).collect(),
             Given::CloudEvents(events) => {
@@ -175,7 +177,7 @@ pub struct DetailText {
 
 /// What is known of an event before it is recorded.
 enum Known {
-    Unreadable(Error),
+    Unreadable(Box<Error>),
     Decided(Outcome),
     /// It is on its way to the books.
     Sent,
@@ -183,16 +185,16 @@ enum Known {
 
 /// Records the events.
 pub async fn usage(app: App, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
-    let now = app.clock.now();
+    let (now, catalog) = (app.clock.now(), Arc::clone(&app.catalog.now()));
     let events = batch.read(&app);
     let mut known = Vec::with_capacity(events.len());
     let mut sent = Vec::with_capacity(events.len());
     for (id, event) in events {
         let what = match event {
             Err(error) => Known::Unreadable(error),
-            Ok(event) => match rate(&app, event, now).await? {
-                Ok(event) => {
-                    sent.push(event);
+            Ok(event) => match rate(&app, &catalog, &event, now).await? {
+                Ok(rated) => {
+                    sent.push(as_recorded(event, rated));
                     Known::Sent
                 }
                 Err(outcome) => Known::Decided(outcome),
@@ -201,14 +203,17 @@ pub async fn usage(app: App, _: ServiceScope, batch: Batch) -> Result<Bare<Resul
         known.push((id, what));
     }
     let mut recorded = record(&app, sent).await?.into_iter();
-    let results = known.into_iter().map(|(id, what)| match what {
-        Known::Unreadable(error) => Ok(unreadable(id, error)),
-        Known::Decided(outcome) => Ok(result(id, outcome)),
-        Known::Sent => {
-            Ok(result(id, recorded.next().ok_or_else(|| Error::internal("an event has no outcome"))?))
-        }
-    });
-    Ok(Bare(Results { results: results.collect::<Result<_, Error>>()? }))
+    let mut results = Vec::with_capacity(known.len());
+    for (id, what) in known {
+        results.push(match what {
+            Known::Unreadable(error) => unreadable(id, *error),
+            Known::Decided(outcome) => result(id, outcome),
+            Known::Sent => {
+                result(id, recorded.next().ok_or_else(|| Error::internal("an event has no outcome"))?)
+            }
+        });
+    }
+    Ok(Bare(Results { results }))
 }
 
 async fn record(app: &App, events: Vec<UsageEvent>) -> Result<Vec<Outcome>, Error> {
@@ -221,15 +226,27 @@ async fn record(app: &App, events: Vec<UsageEvent>) -> Result<Vec<Outcome>, Erro
     }
 }
 
-/// An event as the books take it, or what is to be said of it without them.
-async fn rate(app: &App, event: Event, now: Time) -> Result<Result<UsageEvent, Outcome>, Error> {
+/// Who pays for an event, and how much.
+struct Rated {
+    payer: Payer,
+    payload_hash: [u8; 32],
+    priced: Priced,
+}
+
+/// What the books have to know of an event, or what is to be said of it without them.
+async fn rate(
+    app: &App,
+    catalog: &Catalog,
+    event: &Event,
+    now: Time,
+) -> Result<Result<Rated, Outcome>, Error> {
     let Some(payer) = app.books.payer(app, event.use_.api_key_id).await? else {
         return Ok(Err(Outcome::Refused(events::unknown_api_key(event.use_.api_key_id))));
     };
     let payload_hash = event.payload_hash();
-    match price(&app.catalog.now(), &event, now) {
-        Ok(priced) => Ok(Ok(as_recorded(event, payer, payload_hash, priced))),
-        Err(refusal) => look_again(app, &event, payer, payload_hash, refusal).await.map(Err),
+    match price(catalog, event, now) {
+        Ok(priced) => Ok(Ok(Rated { payer, payload_hash, priced })),
+        Err(refusal) => look_again(app, event, payer, payload_hash, refusal).await.map(Err),
     }
 }
 
@@ -276,8 +293,8 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<Priced, Refusal>
     Ok(Priced { version: price.effective_at.unix_ms(), amount })
 }
 
-fn as_recorded(event: Event, payer: Payer, payload_hash: [u8; 32], priced: Priced) -> UsageEvent {
-    let used = event.use_;
+fn as_recorded(event: Event, rated: Rated) -> UsageEvent {
+    let (used, Rated { payer, payload_hash, priced }) = (event.use_, rated);
     UsageEvent {
         event: RatedEvent {
             payer,

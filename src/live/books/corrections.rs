@@ -1,9 +1,8 @@
 //! Events that take back what others of their source have counted.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::events::{Counted, Verdict};
+use super::events::{self as recorded, Counted, Verdict};
 use super::work::UsageEvent;
 use crate::app::App;
 use crate::clock::Time;
@@ -60,7 +59,7 @@ async fn correct<'a>(
         ..event.clone()
     };
     if recording::insert(tx, &[&complete], Telling::Rows, now).await? == Some(vec![true]) {
-        return Ok(Verdict::New(Cow::Owned(complete)));
+        return Ok(Verdict::New(recorded::Rated::Completed(Box::new(complete))));
     }
     // Another replica was faster by a moment.
     let stored = recording::stored(tx, event.key()).await?;

@@ -1,6 +1,6 @@
 //! Which of the events are new.
 
-use std::borrow::Cow;
+use std::ops::Deref;
 
 use super::corrections;
 use super::work::{Outcome, UsageEvent};
@@ -19,14 +19,31 @@ pub(super) struct Recorded<'a> {
 
 /// An event that counts from now on.
 pub(super) struct Counted<'a> {
-    /// A correction was completed by what it corrects.
-    pub(super) event: Cow<'a, RatedEvent>,
+    pub(super) event: Rated<'a>,
     pub(super) reservation_id: Option<ReservationId>,
+}
+
+/// A rated event, in little memory: there is one a batch's event.
+pub(super) enum Rated<'a> {
+    AsReported(&'a RatedEvent),
+    /// A correction, completed by what it corrects.
+    Completed(Box<RatedEvent>),
+}
+
+impl Deref for Rated<'_> {
+    type Target = RatedEvent;
+
+    fn deref(&self) -> &RatedEvent {
+        match self {
+            Self::AsReported(event) => event,
+            Self::Completed(event) => event,
+        }
+    }
 }
 
 /// What became of the first event of its key.
 pub(super) enum Verdict<'a> {
-    New(Cow<'a, RatedEvent>),
+    New(Rated<'a>),
     /// One that says this was there.
     Stored([u8; 32]),
     Refused(Refusal),
@@ -47,12 +64,12 @@ pub(super) async fn record<'a>(
     now: Time,
 ) -> Result<Option<Recorded<'a>>, db::Error> {
     let mut waiting: Vec<Placed<'a>> = events.iter().copied().enumerate().collect();
-    waiting.sort_unstable_by(|(i, a), (j, b)| a.event.key().cmp(&b.event.key()).then(i.cmp(j)));
+    waiting.sort_unstable_by(|(i, a), (j, b)| a.event.cmp_key(&b.event).then(i.cmp(j)));
     let mut decided: Vec<(usize, Outcome)> = Vec::with_capacity(events.len());
     let mut counted = Vec::with_capacity(events.len());
     while !waiting.is_empty() {
         let groups: Vec<&[Placed<'a>]> =
-            waiting.chunk_by(|(_, a), (_, b)| a.event.key() == b.event.key()).collect();
+            waiting.chunk_by(|(_, a), (_, b)| a.event.cmp_key(&b.event).is_eq()).collect();
         let Some(verdicts) = verdicts(app, tx, &groups, telling, now).await? else { return Ok(None) };
         let mut later = Vec::new();
         for (group, verdict) in groups.iter().zip(verdicts) {
@@ -61,7 +78,7 @@ pub(super) async fn record<'a>(
         waiting = later;
     }
     decided.sort_unstable_by_key(|(place, _)| *place);
-    counted.sort_unstable_by(|a, b| a.event.key().cmp(&b.event.key()));
+    counted.sort_unstable_by(|a, b| a.event.cmp_key(&b.event));
     Ok(Some(Recorded { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted }))
 }
 
@@ -88,7 +105,7 @@ async fn verdicts<'a>(
             return corrections.next();
         }
         match new.next()? {
-            true => Some(Verdict::New(Cow::Borrowed(event))),
+            true => Some(Verdict::New(Rated::AsReported(event))),
             false => Some(Verdict::Stored(stored.next()??)),
         }
     };

@@ -134,14 +134,18 @@ impl Event {
         use std::fmt::Write;
         let used = &self.use_;
         let mut text = String::with_capacity(160);
-        // Writing to a string can't fail.
-        write!(text, "{}|", self.time.unix_ms()).ok();
-        text.push_str(&used.api_key_id.text());
-        write!(text, "|{}:", used.model.0.len()).ok();
-        for part in [&*used.model.0, "|", used.kind.as_str()] {
+        push_number(&mut text, self.time.unix_ms());
+        text.push('|');
+        text.push_str(used.api_key_id.short_text().as_str());
+        text.push('|');
+        push_number(&mut text, i64::try_from(used.model.0.len()).unwrap_or(i64::MAX));
+        for part in [":", &*used.model.0, "|", used.kind.as_str(), "|"] {
             text.push_str(part);
         }
-        write!(text, "|{}|{}", used.prompt_tokens, used.completion_tokens).ok();
+        push_number(&mut text, used.prompt_tokens);
+        text.push('|');
+        push_number(&mut text, used.completion_tokens);
+        // Writing to a string can't fail.
         if let Some(id) = used.reservation_id {
             write!(text, "|reservation:{id}").ok();
         }
@@ -150,6 +154,25 @@ impl Event {
         }
         sha256(text.as_bytes())
     }
+}
+
+/// The number in decimal, without the formatter's detour.
+fn push_number(text: &mut String, number: i64) {
+    let mut digits = [b'0'; 20];
+    let (mut rest, mut length) = (number.unsigned_abs(), 0);
+    for slot in digits.iter_mut().rev() {
+        *slot = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+        length += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        text.push('-');
+    }
+    let digits = digits.get(digits.len() - length..).unwrap_or_default();
+    text.push_str(std::str::from_utf8(digits).unwrap_or_default());
 }
 
 /// An event and its id; the id also of one that can't be read otherwise.
@@ -196,6 +219,15 @@ mod tests {
             [r#","corrects":"a""#, r#","corrects":"ab""#, &format!(r#"{reservation},"corrects":"a""#)];
         let hashes: std::collections::HashSet<_> = rests.into_iter().map(hash).collect();
         assert_eq!(hashes.len(), 3);
+    }
+
+    #[test]
+    fn numbers_are_written_as_the_formatter_does() {
+        for number in [0, 1, -1, 9, 10, -10, 1_773_050_400_000, i64::MAX, i64::MIN] {
+            let mut text = String::new();
+            push_number(&mut text, number);
+            assert_eq!(text, number.to_string());
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Rows are written many at a time, in statements of a few fixed sizes, so that each connection keeps them prepared.
 
+use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use crate::catalog::Kind;
@@ -71,6 +72,16 @@ impl RatedEvent {
     /// What makes an event one, in the order in which events are written.
     pub fn key(&self) -> (OrganizationId, &str, &str) {
         (self.payer.organization_id, &self.source, &self.event_id)
+    }
+
+    /// The order of these keys. Events of one batch share the memory of their source, mostly.
+    pub fn cmp_key(&self, other: &Self) -> Ordering {
+        let sources = || match Arc::ptr_eq(&self.source, &other.source) {
+            true => Ordering::Equal,
+            false => self.source.cmp(&other.source),
+        };
+        let tenants = self.payer.organization_id.cmp(&other.payer.organization_id);
+        tenants.then_with(sources).then_with(|| self.event_id.cmp(&other.event_id))
     }
 }
 
@@ -288,22 +299,23 @@ pub async fn insert(
 }
 
 fn bind_event(statement: Statement, event: &RatedEvent, now: Time) -> Result<Statement, db::Error> {
-    Ok(statement
-        .bind(event.payer.organization_id)
-        .bind(&event.source)
-        .bind(&event.event_id)
-        .bind(event.payload_hash)
-        .bind(event.payer.project_id)
-        .bind(event.api_key_id)
-        .bind(&event.model)
-        .bind(Value::Word(event.kind.as_str()))
-        .bind(event.occurred_at)
-        .bind(now)
-        .bind(event.prompt_tokens)
-        .bind(event.completion_tokens)
-        .bind(event.price_version)
-        .bind(pico(event.amount)?)
-        .bind(event.corrects.clone()))
+    Ok(statement.bind_all([
+        event.payer.organization_id.into(),
+        (&event.source).into(),
+        (&event.event_id).into(),
+        event.payload_hash.into(),
+        event.payer.project_id.into(),
+        event.api_key_id.into(),
+        (&event.model).into(),
+        Value::Word(event.kind.as_str()),
+        event.occurred_at.into(),
+        now.into(),
+        event.prompt_tokens.into(),
+        event.completion_tokens.into(),
+        event.price_version.into(),
+        pico(event.amount)?.into(),
+        event.corrects.clone().into(),
+    ]))
 }
 
 /// An amount as the databases hold it.
