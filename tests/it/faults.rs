@@ -278,7 +278,7 @@ fn assert_refused(ended: &Ended, words: &[&str]) {
 
 /// A program that starts another one with mounts of its own, which no other process sees and which end with it.
 /// `$0` of the script is `place`. `None`, and a printed reason, where the system doesn't let us.
-fn private_mounts(place: &Path, script: &str) -> Option<Vec<String>> {
+pub fn private_mounts(place: &Path, script: &str) -> Option<Vec<String>> {
     let script = format!("{script} && exec \"$@\"");
     for unshare in ["-m", "-Urm"] {
         let words = ["unshare", unshare, "sh", "-c", &script, place.to_str().unwrap()];
@@ -298,16 +298,16 @@ fn inside(server: &Server, place: &Path) -> PathBuf {
 }
 
 /// Takes all that is left of the disk.
-fn fill_up(ballast: &Path) {
+pub fn fill_up(ballast: &Path) {
     let mut file = std::fs::File::create(ballast).unwrap();
     let block = [1; 4096];
-    for _ in 0..10_000 {
+    for _ in 0..100_000 {
         if let Err(error) = file.write_all(&block) {
             assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
             return;
         }
     }
-    panic!("more than 40 MB on a small disk");
+    panic!("more than 400 MB on a small disk");
 }
 
 /// Root is let in everywhere.

@@ -2,6 +2,7 @@
 
 mod cuts;
 mod failover;
+mod full;
 mod load;
 mod replica;
 mod restarts;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::crashes::{Answered, Target, assert_all_there, set_to_work};
+use crate::support::http::Answer;
 use crate::support::process::{Server, Start};
 use crate::support::world::Folder;
 
@@ -33,6 +34,22 @@ impl Load<'_> {
         let asked = Instant::now();
         self.target.report(&[self.target.event(&format!("disturber-{id}"))]);
         asked.elapsed()
+    }
+}
+
+impl Load<'_> {
+    /// Reports events once each until one is sent away, and says how; the ids of those that were answered come before it.
+    pub fn until_sent_away(&self, id: &str) -> (Vec<String>, Answer) {
+        let mut answered = Vec::new();
+        for round in 0..100_000 {
+            let name = format!("{id}-{round}");
+            let answer = self.target.try_to_report(&self.target.event(&format!("disturber-{name}")));
+            if answer.status != 200 {
+                return (answered, answer);
+            }
+            answered.push(name);
+        }
+        panic!("nothing is ever sent away");
     }
 }
 

@@ -19,12 +19,14 @@ use tokio_postgres::NoTls;
 use tollkeeper::db::{Db, Settings};
 
 /// `$1` is the folder of initdb and postgres, `$2` the temporary folder, `$3` the server's further options, `$4` the address
-/// of the primary that this one is to be a standby of, if any, `$5` a folder with `server.pem` and `server.key`, if any.
+/// of the primary that this one is to be a standby of, if any, `$5` a folder with `server.pem` and `server.key`, if any, `$6` the
+/// size of a disk of its own in MiB, if any.
 const KEEPER: &str = r#"
-bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 server=
+bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 disk=$6 server=
 trap '' INT TERM HUP
 umask 077
 mkdir "$dir" || exit 1
+[ -z "$disk" ] || mount -t tmpfs -o "size=${disk}m,mode=0700" none "$dir" || exit 1
 as=
 if [ "$(id -u)" = 0 ]; then
     # PostgreSQL refuses to run as root.
@@ -99,11 +101,13 @@ while read -r command argument; do
         start) start && echo done || echo failed ;;
         stop) stop; echo done ;;
         murder) murder; echo done ;;
+        revive) kill -0 "$server" 2>/dev/null || { wait "$server"; start; } && echo done || echo failed ;;
         follow) follow "$argument" && echo done || echo failed ;;
     esac
 done
 stop
 cd /
+[ -z "$disk" ] || umount "$dir"
 rm -rf "$dir"
 "#;
 
@@ -126,6 +130,8 @@ pub struct Cluster {
     folder: PathBuf,
     /// Where it listens beside its socket; 0: nowhere.
     port: u16,
+    /// Whether its folder is a disk of its own, which only its own processes see.
+    hidden: bool,
     keeper: Mutex<Keeper>,
     /// Whether the template database is there; one database is made at a time.
     template: AsyncMutex<bool>,
@@ -146,19 +152,19 @@ impl Cluster {
 
     /// A cluster of its own, for tests that stop it.
     pub fn private() -> Option<Self> {
-        Self::with(0, "", "", "")
+        Self::with(0, "", "", "", None)
     }
 
     /// A cluster of its own that also listens on a loopback port.
     pub fn on_loopback() -> Option<Self> {
         let port = free_port();
-        Self::with(port, &listening(port), "", "")
+        Self::with(port, &listening(port), "", "", None)
     }
 
     /// The same, for standbys to follow.
     pub fn primary() -> Option<Self> {
         let port = free_port();
-        Self::with(port, &format!("{} {REPLICATED}", listening(port)), "", "")
+        Self::with(port, &format!("{} {REPLICATED}", listening(port)), "", "", None)
     }
 
     /// The same under TLS, with `server.pem` and `server.key` of this folder.
@@ -168,17 +174,29 @@ impl Cluster {
             "{} -c ssl=on -c ssl_cert_file=../server.pem -c ssl_key_file=../server.key",
             listening(port)
         );
-        Self::with(port, &options, "", certificates.to_str().unwrap())
+        Self::with(port, &options, "", certificates.to_str().unwrap(), None)
+    }
+
+    /// A cluster on a disk of its own of so many MiB; `private_mounts` has to be possible, for root.
+    pub fn on_a_small_disk(size_mib: u32) -> Option<Self> {
+        let port = free_port();
+        Self::with(port, &listening(port), "", "", Some(size_mib))
     }
 
     /// A standby of this one, on a port of its own.
     pub fn standby(&self) -> Self {
         let port = free_port();
         let options = format!("{} {REPLICATED}", listening(port));
-        Self::with(port, &options, &self.address(), "").expect("there is a primary")
+        Self::with(port, &options, &self.address(), "", None).expect("there is a primary")
     }
 
-    fn with(port: u16, options: &str, primary: &str, certificates: &str) -> Option<Self> {
+    fn with(
+        port: u16,
+        options: &str,
+        primary: &str,
+        certificates: &str,
+        disk_mib: Option<u32>,
+    ) -> Option<Self> {
         let Some(binaries) = binaries() else {
             skipped();
             return None;
@@ -188,10 +206,13 @@ impl Cluster {
         // Short, because a socket's path may only have about a hundred bytes.
         let name = format!("tollkeeper-pg-{}-{number}", std::process::id());
         let folder = Path::new("/tmp").join(name);
-        let mut process = Command::new("sh")
+        let disk = disk_mib.map(|size| size.to_string()).unwrap_or_default();
+        let wrapper: &[&str] = if disk.is_empty() { &["sh"] } else { &["unshare", "-m", "sh"] };
+        let mut process = Command::new(wrapper[0])
+            .args(&wrapper[1..])
             .args(["-c", KEEPER, "keeper"])
             .args([&binaries, &folder])
-            .args([options, primary, certificates])
+            .args([options, primary, certificates, &disk])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // A Ctrl-C for the tests isn't one for the keeper, who has to clean up.
@@ -202,7 +223,8 @@ impl Cluster {
         let mut answers = BufReader::new(process.stdout.take().unwrap());
         expect_done(&mut answers, "initdb");
         let keeper = Mutex::new(Keeper { process, commands, answers });
-        let cluster = Self { folder, port, keeper, template: AsyncMutex::new(false) };
+        let hidden = disk_mib.is_some();
+        let cluster = Self { folder, port, hidden, keeper, template: AsyncMutex::new(false) };
         cluster.start();
         Some(cluster)
     }
@@ -220,6 +242,17 @@ impl Cluster {
     /// Ends all of its processes by SIGKILL. What it had told the operating system is there at the next start.
     pub fn kill(&self) {
         self.order("murder");
+    }
+
+    /// Starts it again if it has ended by itself.
+    pub fn revive(&self) {
+        self.order("revive");
+    }
+
+    /// Its folder, as it sees it itself.
+    pub fn disk(&self) -> PathBuf {
+        let keeper = self.keeper.lock().unwrap().process.id().to_string();
+        Path::new("/proc").join(keeper).join("root").join(self.folder.strip_prefix("/").unwrap())
     }
 
     /// Becomes a standby of `primary`, with nothing of what it had; it has to be down. It is started then.
@@ -317,6 +350,9 @@ impl Cluster {
     }
 
     fn url(&self, database: &str) -> String {
+        if self.hidden {
+            return format!("postgres://postgres@127.0.0.1:{}/{database}", self.port);
+        }
         let host = self.folder.to_str().unwrap().replace('/', "%2F");
         let port = if self.port == 0 { String::new() } else { format!(":{}", self.port) };
         format!("postgres://postgres@{host}{port}/{database}")

@@ -1,0 +1,41 @@
+//! PostgreSQL's disk fills up and empties again while clients go on.
+
+use super::load;
+use crate::faults::{fill_up, private_mounts};
+use crate::support::chance::number;
+use crate::support::postgres::Cluster;
+use crate::support::world::{Folder, runtime};
+
+#[test]
+fn a_disk_of_postgres_that_fills_up_under_load_loses_nothing_that_was_answered() {
+    let folder = Folder::new();
+    // Within a user's own mounts everybody is root, as whom PostgreSQL doesn't run.
+    let mount = "mount -t tmpfs -o size=1m none \"$0\"";
+    let Some(words) = private_mounts(&folder.0, mount).filter(|words| words[1] == "-m") else { return };
+    drop(words);
+    let Some(cluster) = Cluster::on_a_small_disk(160) else { return };
+    let rounds = number("TOLLKEEPER_TEST_TRIALS").unwrap_or(2);
+    let url = runtime().block_on(cluster.empty_database());
+    let start = load::start(&folder, &url);
+    let ballast = cluster.disk().join("ballast");
+    let mut told = Vec::new();
+    load::under_load(&format!("PostgreSQL's disk was full {rounds} times"), &start, |load| {
+        let trial = |round: u64| {
+            load.goes_on(&format!("full-{round}"));
+            fill_up(&ballast);
+            let (mut answered, refused) = load.until_sent_away(&format!("full-{round}-event"));
+            assert_eq!(refused.status, 503, "{}", refused.text);
+            assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
+            told.push(refused.code());
+            std::fs::remove_file(&ballast).unwrap();
+            // Without a place for its journal it ends by itself, and an operator would start it again.
+            cluster.revive();
+            load.goes_on(&format!("full-{round}-over"));
+            answered.extend([format!("full-{round}"), format!("full-{round}-over")]);
+            answered
+        };
+        (0..rounds).flat_map(trial).collect()
+    });
+    println!("what was told: {told:?}");
+    assert!(told.iter().all(|code| code == "storage_full" || code == "database_unavailable"), "{told:?}");
+}
