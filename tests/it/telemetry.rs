@@ -1,14 +1,20 @@
 //! Traces for a collector of OpenTelemetry, and request ids in everything that a request causes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::support::process::{Place, Server, Start, Wire, run_to_end, usage_event};
-use crate::support::python::python;
+use crate::support::python::{python, skip};
+use crate::support::smtp::make_certificates;
 use crate::support::world::{Folder, PASSWORD};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -23,15 +29,35 @@ struct Collector {
 
 impl Collector {
     fn start(status: &'static str) -> Self {
+        Self::with(status, None)
+    }
+
+    /// Behind TLS, by `server.pem` and `server.key` of this folder.
+    fn under_tls(certificates: &Path) -> Self {
+        let file = |name: &str| std::fs::File::open(certificates.join(name)).unwrap();
+        let chain = CertificateDer::pem_reader_iter(file("server.pem")).map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_reader(file("server.key")).unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        Self::with("200 OK", Some(Arc::new(config.with_single_cert(chain, key).unwrap())))
+    }
+
+    fn with(status: &'static str, tls: Option<Arc<rustls::ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (bodies, heads) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let shared = (Arc::clone(&bodies), Arc::clone(&heads));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let Some((head, body)) = stream.ok().and_then(|stream| take(stream, status)) else {
-                    continue;
+                let Ok(stream) = stream else { continue };
+                let taken = match &tls {
+                    None => take(stream, status),
+                    Some(tls) => {
+                        let session = rustls::ServerConnection::new(Arc::clone(tls)).unwrap();
+                        take(rustls::StreamOwned::new(session, stream), status)
+                    }
                 };
+                let Some((head, body)) = taken else { continue };
                 shared.0.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
                 shared.1.lock().unwrap().push(head);
             }
@@ -74,7 +100,7 @@ impl Collector {
     }
 }
 
-fn take(stream: TcpStream, status: &str) -> Option<(String, Vec<u8>)> {
+fn take(stream: impl Read + Write, status: &str) -> Option<(String, Vec<u8>)> {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -232,6 +258,42 @@ fn a_collector_that_is_away_or_refuses_costs_a_log_line() {
         let lines: Vec<_> = ended.log.lines().filter(|line| line.contains("traces can't be sent")).collect();
         assert_eq!(lines.len(), 1, "{lines:#?}");
         assert!(lines[0].contains(why) && lines[0].contains("/v1/traces"), "{}", lines[0]);
+    }
+}
+
+#[test]
+fn a_collector_under_tls_is_known_by_its_certificate() {
+    if std::process::Command::new("openssl").arg("version").output().is_err() {
+        return skip("TLS to a collector", "`openssl` is not installed");
+    }
+    let certificates = Folder::new();
+    make_certificates(&certificates.0);
+    let collector = Collector::under_tls(&certificates.0);
+    let port = collector.address.port();
+    // Whose authority is known, and whose isn't.
+    let other = Folder::new();
+    make_certificates(&other.0);
+    let cases = [("localhost", &certificates, None), ("localhost", &other, Some("invalid peer certificate"))];
+    for (host, trusted, why) in cases {
+        let folder = Folder::new();
+        let server = Start::new(&folder.0)
+            .set("TOLLKEEPER_TELEMETRY__ENDPOINT", &format!("https://{host}:{port}"))
+            .set("TOLLKEEPER_TELEMETRY__SAMPLE_RATIO", "1")
+            .set("SSL_CERT_FILE", trusted.0.join("ca.pem").to_str().unwrap())
+            .run();
+        let place = server.settle(&server.sign_up("ada"));
+        let before = collector.spans().len();
+        let request_id = reserve(&server, &place, &format!("00-{TRACE}-{PARENT}-01"));
+        let Some(why) = why else {
+            let asked = |span: &Value| attribute(span, "tollkeeper.request_id") == request_id.as_str();
+            collector.trace("POST /service/v1/authorize", asked);
+            assert_eq!(server.stop().code, Some(0));
+            continue;
+        };
+        server.wait_for_log("traces can't be sent, and are let go of");
+        let ended = server.stop();
+        assert!(ended.log.contains(why), "{}", ended.log);
+        assert_eq!(collector.spans().len(), before, "nothing is sent to somebody else");
     }
 }
 
