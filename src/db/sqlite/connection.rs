@@ -111,7 +111,7 @@ impl Connection {
 
     /// Runs a statement.
     pub(super) fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
-        let text = self.texts.of(&statement.text);
+        let text = self.texts.of(statement);
         match run(&self.driver, &text, self.access, statement, want) {
             Ok(answer) => Ok(answer),
             Err(Failure::Driver(error)) => Err(self.failed(&error)),
@@ -183,8 +183,8 @@ fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusq
 struct Texts(HashMap<(usize, usize), Arc<str>>);
 
 impl Texts {
-    fn of(&mut self, text: &Cow<'static, str>) -> Arc<str> {
-        let Cow::Borrowed(text) = text else { return for_sqlite(text).into() };
+    fn of(&mut self, statement: &Statement) -> Arc<str> {
+        let Cow::Borrowed(text) = &statement.text else { return for_sqlite(&statement.text).into() };
         let known = self.0.entry((text.as_ptr().addr(), text.len()));
         Arc::clone(known.or_insert_with(|| for_sqlite(text).into()))
     }
