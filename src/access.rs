@@ -29,7 +29,10 @@ pub use project_members::{ProjectMember, ProjectMemberScope};
 pub use public::{Open, Public, Visitor};
 pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope, Watching};
 pub use sessions::{Session, SessionScope};
-pub use tenants::{Held, Key, KeyScope, Org, OrgScope, Project, ProjectScope};
+pub use tenants::{
+    Held, HeldOrganization, Key, KeyScope, Org, OrgScope, Project, ProjectScope, WholeProject,
+    WholeProjectScope,
+};
 
 use crate::app::App;
 use crate::config::Management;

@@ -284,7 +284,8 @@ impl Db {
     }
 
     fn tx(&self, inner: Inner) -> Tx {
-        Tx { inner, failed: false, announced: Vec::new(), shared: Arc::clone(&self.shared) }
+        let (announced, spans) = (Vec::new(), Vec::new());
+        Tx { inner, failed: false, announced, spans, shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -318,6 +319,8 @@ pub struct Tx {
     failed: bool,
     /// What is told when it ends with a commit.
     announced: Vec<Change>,
+    /// Of statements that wait for the next one.
+    spans: Vec<telemetry::Open>,
     shared: Arc<Shared>,
 }
 
@@ -343,6 +346,7 @@ impl Tx {
         }
         let announces = !self.announced.is_empty();
         let _span = telemetry::span("db.commit");
+        let _waiting = self.spans;
         let _told = Told { announced: self.announced, shared: self.shared };
         match self.inner {
             Inner::SqliteRead(_)
@@ -360,16 +364,37 @@ impl Tx {
         self.announced.push(change);
     }
 
+    async fn defer(&mut self, statement: Statement) -> Result<(), Error> {
+        if !matches!(self.inner, Inner::PostgresWrite(_)) {
+            self.run(statement, Want::Count).await?;
+            return Ok(());
+        }
+        if self.failed {
+            return Err(already_failed());
+        }
+        self.spans.extend(self.begin_statement(&statement).map(|span| *span));
+        let Inner::PostgresWrite(transaction) = &mut self.inner else { return Ok(()) };
+        self.failed = true;
+        transaction.defer(statement).await?;
+        self.failed = false;
+        Ok(())
+    }
+
+    /// Counts it, and traces it if somebody wants that.
+    fn begin_statement(&self, statement: &Statement) -> Option<Box<telemetry::Open>> {
+        self.shared.statements.fetch_add(1, Ordering::Relaxed);
+        let mut span = telemetry::span("db.statement")?;
+        // Values are bound, so the text has none.
+        span.say("db.query.text", &statement.text);
+        Some(span)
+    }
+
     async fn run(&mut self, statement: Statement, want: Want) -> Result<Answer, Error> {
         if self.failed {
             return Err(already_failed());
         }
-        self.shared.statements.fetch_add(1, Ordering::Relaxed);
-        let _span = telemetry::span("db.statement").map(|mut span| {
-            // Values are bound, so the text has none.
-            span.say("db.query.text", &statement.text);
-            span
-        });
+        let _span = self.begin_statement(&statement);
+        let _waiting = std::mem::take(&mut self.spans);
         match &mut self.inner {
             Inner::SqliteRead(sqlite) => sqlite::read(sqlite, statement, want).await,
             Inner::SqliteSnapshot(snapshot) => snapshot.run(statement, want).await,
@@ -393,7 +418,7 @@ impl Tx {
             }
             Inner::PostgresWrite(transaction) => {
                 self.failed = true;
-                let answer = transaction.run(&statement, want).await?;
+                let answer = transaction.run(statement, want).await?;
                 self.failed = false;
                 Ok(answer)
             }

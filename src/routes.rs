@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::access::{
     Access, AccessDoc, Anyone, Call, Key, Models, OneModel, OneReservation, Open, Org, OrgInvoice, OrgMember,
-    Person, Project, ProjectMember, Proxy, Public, Service, Session, Watching,
+    Person, Project, ProjectMember, Proxy, Public, Service, Session, Watching, WholeProject,
 };
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
@@ -108,7 +108,7 @@ fn public_routes() -> Vec<Route> {
         post("/v1/organizations/{organization_id}/projects", Org(ManageProjects), organizations::projects::create),
         get ("/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),
         get ("/v1/organizations/{organization_id}/projects/{project_id}",
-             Project(ProjectAction::View), organizations::projects::read),
+             WholeProject(ProjectAction::View), organizations::projects::read),
         put ("/v1/organizations/{organization_id}/projects/{project_id}",
              Project(ProjectAction::Modify), organizations::projects::update),
         delete("/v1/organizations/{organization_id}/projects/{project_id}",
@@ -142,7 +142,7 @@ fn public_routes() -> Vec<Route> {
              OrgInvoice(ViewBilling), organizations::billing::invoices::read),
         get ("/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/usage",
-             Project(ViewUsage), organizations::projects::usage::read),
+             WholeProject(ViewUsage), organizations::projects::usage::read),
         get ("/v1/billing/pricing", Anyone, billing::pricing),
         // 4.6 Model catalog. Ids may hold slashes.
         get ("/v1/models",             Models,   models::list),

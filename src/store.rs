@@ -23,6 +23,7 @@ pub mod reservations;
 pub mod sessions;
 pub mod signing_keys;
 pub mod sized;
+pub mod standings;
 pub mod throttles;
 pub mod usage;
 pub mod users;

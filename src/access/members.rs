@@ -72,13 +72,12 @@ impl Access for OrgMember {
             OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
         let user_id = caller.user_id();
         let mut tx = app.db.read().await?;
-        let role = store::organization_members::role(&mut tx, organization_id, user_id)
+        let member_id = UserId::parse(call.path("member_id"));
+        let roles = store::organization_members::roles(&mut tx, organization_id, user_id, member_id)
             .await?
             .ok_or(Code::OrganizationNotFound)?;
-        let member_id = UserId::parse(call.path("member_id")).ok_or(Code::MemberNotFound)?;
-        if store::organization_members::role(&mut tx, organization_id, member_id).await?.flatten().is_none() {
-            return Err(Code::MemberNotFound.into());
-        }
+        let role = roles.one;
+        let member_id = member_id.filter(|_| roles.other.is_some()).ok_or(Code::MemberNotFound)?;
         caller.confine(organization_id, None)?;
         caller.may_manage(app, call)?;
         let is_leaving = matches!((self, &caller), (Self::ManagedOrLeaving, Caller::Person(_)))

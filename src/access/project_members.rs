@@ -52,7 +52,7 @@ impl ProjectMemberScope {
     /// # Errors
     /// 404 and 403, as at the gate.
     pub async fn hold(&self, tx: &mut Tx) -> Result<ProjectRole, Error> {
-        let role = self.project.lock(tx).await?.role;
+        let role = self.project.hold_roles(tx).await?.role;
         match role {
             Some(role) if self.is_leaving || role.allows(ProjectAction::ManageMembers) => Ok(role),
             None if self.is_leaving => Err(Code::MemberNotFound.into()),
@@ -65,16 +65,14 @@ impl Access for ProjectMember {
     type Scope = ProjectMemberScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ProjectMemberScope, Error> {
         let caller = manager(app, call).await?;
-        let may_manage = caller.may_manage(app, call);
         let mut tx = app.db.read().await?;
-        let found =
-            Found::find(&mut tx, call.path("organization_id"), call.path("project_id"), caller).await?;
+        let found = Found::find(&mut tx, call, caller).await?;
         let member_id = UserId::parse(call.path("member_id")).ok_or(Code::MemberNotFound)?;
         if store::project_members::member(&mut tx, found.project_id, member_id).await?.is_none() {
             return Err(Code::MemberNotFound.into());
         }
         found.confine()?;
-        may_manage?;
+        found.caller.may_manage(app, call)?;
         let is_leaving = matches!((self, &found.caller),
             (Self::ManagedOrLeaving, Caller::Person(user_id)) if *user_id == member_id);
         let action = ProjectAction::ManageMembers;

@@ -8,6 +8,10 @@ use crate::roles::{
     OrganizationAction, OrganizationRole, ProjectAction, ProjectRole, effective_project_role,
 };
 use crate::store;
+use crate::store::api_keys::ApiKey;
+use crate::store::organizations::{Organization, OrganizationDetail};
+use crate::store::projects::ProjectDetail;
+use crate::store::standings::{self, FoundProject, InProject};
 
 use super::{Access, AccessDoc, Call, Caller, Trail, manager};
 
@@ -19,7 +23,7 @@ pub struct Org(pub OrganizationAction);
 #[derive(Clone, Debug)]
 pub struct OrgScope {
     caller: Caller,
-    organization_id: OrganizationId,
+    organization: OrganizationDetail,
     action: OrganizationAction,
     role: OrganizationRole,
     trail: Trail,
@@ -36,7 +40,11 @@ impl OrgScope {
     }
     /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
-        self.organization_id
+        self.organization.organization.id
+    }
+    /// The organization as it was at the gate.
+    pub fn into_organization(self) -> OrganizationDetail {
+        self.organization
     }
     /// The caller's role in it.
     pub fn role(&self) -> OrganizationRole {
@@ -50,13 +58,12 @@ impl OrgScope {
         }
     }
 
-    /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since;
-    /// the caller's role now.
+    /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since.
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
-        store::organizations::lock(tx, self.organization_id).await?;
+    pub async fn hold(&self, tx: &mut Tx) -> Result<HeldOrganization, Error> {
+        store::organizations::lock(tx, self.organization_id()).await?;
         self.ask_again(tx).await
     }
 
@@ -64,17 +71,27 @@ impl OrgScope {
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold_whole(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
-        store::organizations::lock_whole(tx, self.organization_id).await?;
+    pub async fn hold_whole(&self, tx: &mut Tx) -> Result<HeldOrganization, Error> {
+        store::organizations::lock_whole(tx, self.organization_id()).await?;
         self.ask_again(tx).await
     }
 
-    async fn ask_again(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
-        let role = store::organization_members::role(tx, self.organization_id, self.user_id())
+    async fn ask_again(&self, tx: &mut Tx) -> Result<HeldOrganization, Error> {
+        let standing = standings::in_organization(tx, self.organization_id(), self.user_id())
             .await?
             .ok_or(Code::OrganizationNotFound)?;
-        Ok(role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?)
+        let role = standing.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
+        Ok(HeldOrganization { row: standing.organization.organization, role })
     }
+}
+
+/// An organization while its lock is held.
+#[derive(Clone, Debug)]
+pub struct HeldOrganization {
+    /// The organization.
+    pub row: Organization,
+    /// The caller's role in it.
+    pub role: OrganizationRole,
 }
 
 impl Access for Org {
@@ -84,13 +101,14 @@ impl Access for Org {
         let organization_id =
             OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
         let mut tx = app.db.read().await?;
-        let role = store::organization_members::role(&mut tx, organization_id, caller.user_id())
+        let standing = standings::in_organization(&mut tx, organization_id, caller.user_id())
             .await?
             .ok_or(Code::OrganizationNotFound)?;
         caller.confine(organization_id, None)?;
         caller.may_manage(app, call)?;
-        let role = role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
-        Ok(OrgScope { caller, organization_id, action: self.0, role, trail: Trail::of(call) })
+        let role = standing.role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
+        let (organization, trail) = (standing.organization, Trail::of(call));
+        Ok(OrgScope { caller, organization, action: self.0, role, trail })
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))
@@ -138,28 +156,42 @@ impl ProjectScope {
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<Held, Error> {
-        let standing = self.lock(tx).await?;
-        let role = standing.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
-        Ok(Held { organization_role: standing.organization_role, role })
+    pub async fn hold(&self, tx: &mut Tx) -> Result<Held<FoundProject>, Error> {
+        self.lock(tx).await?;
+        let standing =
+            standings::in_project(tx, self.organization_id, Some(self.project_id), self.user_id()).await?;
+        self.held(standing)?.ok_or(Code::ProjectNotFound.into())
     }
 
-    /// The lock and the roles under it. The organization's lock and not the project's own: whoever adds an API key holds
-    /// the project's row too, and on PostgreSQL a second, stronger lock of it for a new name or a removal would wait for
-    /// them while they wait for the first.
-    pub(super) async fn lock(&self, tx: &mut Tx) -> Result<Roles, Error> {
-        store::organizations::lock(tx, self.organization_id).await?;
+    /// The roles under the lock.
+    pub(super) async fn hold_roles(&self, tx: &mut Tx) -> Result<Roles, Error> {
+        self.lock(tx).await?;
         roles(tx, self.organization_id, Some(self.project_id), self.user_id()).await
+    }
+
+    /// The organization's lock and not the project's own: whoever adds an API key holds the project's row too, and on
+    /// PostgreSQL a second, stronger lock of it for a new name or a removal would wait for them while they wait for the first.
+    async fn lock(&self, tx: &mut Tx) -> Result<(), Error> {
+        Ok(store::organizations::lock(tx, self.organization_id).await?)
+    }
+
+    /// 404 and 403; none where all is well but what else was asked for is missing.
+    fn held<T>(&self, standing: Option<InProject<T>>) -> Result<Option<Held<T>>, Error> {
+        let (roles, found) = Roles::of(standing)?;
+        let role = roles.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
+        Ok(found.map(|found| Held { organization_role: roles.organization_role, role, found }))
     }
 }
 
 /// What the caller is while the lock is held.
-#[derive(Clone, Copy, Debug)]
-pub struct Held {
+#[derive(Clone, Debug)]
+pub struct Held<T> {
     /// Their role in the organization.
     pub organization_role: Option<OrganizationRole>,
     /// Their effective role in the project.
     pub role: ProjectRole,
+    /// The project, or the key.
+    pub found: T,
 }
 
 /// Where somebody stands in a project that is there.
@@ -169,6 +201,17 @@ pub(super) struct Roles {
     pub(super) role: Option<ProjectRole>,
 }
 
+impl Roles {
+    /// 404 without the organization or the project.
+    fn of<T>(standing: Option<InProject<T>>) -> Result<(Self, Option<T>), Error> {
+        let standing = standing.ok_or(Code::OrganizationNotFound)?;
+        let (organization_role, project) =
+            (standing.organization_role, standing.project.ok_or(Code::ProjectNotFound)?);
+        let role = effective_project_role(organization_role, project.role, project.open_to_organization);
+        Ok((Self { organization_role, role }, standing.found))
+    }
+}
+
 /// Finds organization and project (404, from the outside in), and what this person is in both.
 pub(super) async fn roles(
     tx: &mut Tx,
@@ -176,27 +219,18 @@ pub(super) async fn roles(
     project_id: Option<ProjectId>,
     user_id: UserId,
 ) -> Result<Roles, Error> {
-    let standing = store::project_members::standing(tx, organization_id, project_id, user_id)
-        .await?
-        .ok_or(Code::OrganizationNotFound)?;
-    let (organization_role, project) =
-        (standing.organization_role, standing.project.ok_or(Code::ProjectNotFound)?);
-    let role = effective_project_role(organization_role, project.role, project.open_to_organization);
-    Ok(Roles { organization_role, role })
+    Ok(Roles::of(standings::roles(tx, organization_id, project_id, user_id).await?)?.0)
 }
 
 impl Access for Project {
     type Scope = ProjectScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ProjectScope, Error> {
         let caller = manager(app, call).await?;
-        let may_manage = caller.may_manage(app, call);
-        let named = Named {
-            organization: call.path("organization_id"),
-            project: call.path("project_id"),
-            api_key: None,
-            trail: Trail::of(call),
-        };
-        Ok(admit_project(self.0, &named, caller, may_manage, app).await?.0)
+        let mut tx = app.db.read().await?;
+        let found = Found::find(&mut tx, call, caller).await?;
+        found.confine()?;
+        found.caller.may_manage(app, call)?;
+        found.admit(self.0, |role| role.allows(self.0), Trail::of(call))
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), format!("project: {:?}", self.0))
@@ -204,59 +238,49 @@ impl Access for Project {
 }
 
 /// What a path names inside an organization.
-struct Named<'a> {
-    organization: &'a str,
-    project: &'a str,
-    /// An API key, where the path has one.
-    api_key: Option<&'a str>,
-    trail: Trail,
+struct Named {
+    organization_id: OrganizationId,
+    /// None where it can't be one's id.
+    project_id: Option<ProjectId>,
 }
 
-/// Finds organization, project and, where one is named, key (404, from the outside in), then the role (403).
-async fn admit_project(
-    action: ProjectAction,
-    named: &Named<'_>,
-    caller: Caller,
-    may_manage: Result<(), Error>,
-    app: &App,
-) -> Result<(ProjectScope, Option<ApiKeyId>), Error> {
-    let mut tx = app.db.read().await?;
-    let found = Found::find(&mut tx, named.organization, named.project, caller).await?;
-    let api_key_id = match named.api_key {
-        None => None,
-        Some(text) => {
-            let api_key_id = ApiKeyId::parse(text).ok_or(Code::ApiKeyNotFound)?;
-            if !store::api_keys::exists(&mut tx, found.project_id, api_key_id).await? {
-                return Err(Code::ApiKeyNotFound.into());
-            }
-            Some(api_key_id)
-        }
-    };
-    found.confine()?;
-    may_manage?;
-    Ok((found.admit(action, |role| role.allows(action), named.trail.clone())?, api_key_id))
+impl Named {
+    fn of(call: &Call) -> Result<Self, Error> {
+        let organization_id =
+            OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
+        Ok(Self { organization_id, project_id: ProjectId::parse(call.path("project_id")) })
+    }
 }
 
 /// A project that is there, and where its caller stands; nothing is allowed yet.
-pub(super) struct Found {
+pub(super) struct Found<T> {
     pub(super) caller: Caller,
     pub(super) project_id: ProjectId,
     organization_id: OrganizationId,
     role: Option<ProjectRole>,
+    /// What else was asked for, if it is there.
+    found: Option<T>,
 }
 
-impl Found {
-    /// 404, from the outside in.
-    pub(super) async fn find(
-        tx: &mut Tx,
-        organization: &str,
-        project: &str,
+impl Found<()> {
+    /// 404, from the outside in; nothing else is asked for.
+    pub(super) async fn find(tx: &mut Tx, call: &Call, caller: Caller) -> Result<Self, Error> {
+        let Named { organization_id, project_id } = Named::of(call)?;
+        let standing = standings::roles(tx, organization_id, project_id, caller.user_id()).await?;
+        Self::of(standing, organization_id, project_id, caller)
+    }
+}
+
+impl<T> Found<T> {
+    fn of(
+        standing: Option<InProject<T>>,
+        organization_id: OrganizationId,
+        project_id: Option<ProjectId>,
         caller: Caller,
     ) -> Result<Self, Error> {
-        let organization_id = OrganizationId::parse(organization).ok_or(Code::OrganizationNotFound)?;
-        let project_id = ProjectId::parse(project);
-        let role = roles(tx, organization_id, project_id, caller.user_id()).await?.role;
-        Ok(Self { caller, project_id: project_id.ok_or(Code::ProjectNotFound)?, organization_id, role })
+        let (Roles { role, .. }, found) = Roles::of(standing)?;
+        let project_id = project_id.ok_or(Code::ProjectNotFound)?;
+        Ok(Self { caller, project_id, organization_id, role, found })
     }
 
     /// 403 for an API key outside its own project.
@@ -277,6 +301,47 @@ impl Found {
     }
 }
 
+/// An action on the project in the path, which is read at the gate.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeProject(pub ProjectAction);
+
+/// The right to do it.
+#[derive(Clone, Debug)]
+pub struct WholeProjectScope {
+    scope: ProjectScope,
+    project: ProjectDetail,
+}
+
+impl WholeProjectScope {
+    /// The same without the project.
+    pub fn scope(&self) -> &ProjectScope {
+        &self.scope
+    }
+    /// The project as it was at the gate.
+    pub fn into_project(self) -> ProjectDetail {
+        self.project
+    }
+}
+
+impl Access for WholeProject {
+    type Scope = WholeProjectScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<WholeProjectScope, Error> {
+        let caller = manager(app, call).await?;
+        let Named { organization_id, project_id } = Named::of(call)?;
+        let mut tx = app.db.read().await?;
+        let standing = standings::in_project(&mut tx, organization_id, project_id, caller.user_id()).await?;
+        let mut found = Found::of(standing, organization_id, project_id, caller)?;
+        found.confine()?;
+        found.caller.may_manage(app, call)?;
+        let project = found.found.take().ok_or(Code::ProjectNotFound)?.detail;
+        let scope = found.admit(self.0, |role| role.allows(self.0), Trail::of(call))?;
+        Ok(WholeProjectScope { scope, project })
+    }
+    fn describe(&self) -> AccessDoc {
+        Project(self.0).describe()
+    }
+}
+
 /// An action on the API key in the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Key(pub ProjectAction);
@@ -285,7 +350,7 @@ pub struct Key(pub ProjectAction);
 #[derive(Clone, Debug)]
 pub struct KeyScope {
     project: ProjectScope,
-    api_key_id: ApiKeyId,
+    api_key: ApiKey,
 }
 
 impl KeyScope {
@@ -293,9 +358,13 @@ impl KeyScope {
     pub fn project_id(&self) -> ProjectId {
         self.project.project_id
     }
-    /// The key.
+    /// The key's id.
     pub fn api_key_id(&self) -> ApiKeyId {
-        self.api_key_id
+        self.api_key.id
+    }
+    /// The key as it was at the gate.
+    pub fn into_api_key(self) -> ApiKey {
+        self.api_key
     }
     /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
@@ -311,8 +380,13 @@ impl KeyScope {
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<Held, Error> {
-        self.project.hold(tx).await
+    pub async fn hold(&self, tx: &mut Tx) -> Result<Held<ApiKey>, Error> {
+        let project = &self.project;
+        project.lock(tx).await?;
+        let (project_id, api_key_id) = (Some(project.project_id), Some(self.api_key_id()));
+        let standing =
+            standings::of_key(tx, project.organization_id, project_id, project.user_id(), api_key_id).await?;
+        project.held(standing)?.ok_or(Code::ApiKeyNotFound.into())
     }
 }
 
@@ -320,15 +394,16 @@ impl Access for Key {
     type Scope = KeyScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<KeyScope, Error> {
         let caller = manager(app, call).await?;
-        let may_manage = caller.may_manage(app, call);
-        let named = Named {
-            organization: call.path("organization_id"),
-            project: call.path("project_id"),
-            api_key: Some(call.path("key_id")),
-            trail: Trail::of(call),
-        };
-        let (project, api_key_id) = admit_project(self.0, &named, caller, may_manage, app).await?;
-        Ok(KeyScope { project, api_key_id: api_key_id.ok_or(Code::ApiKeyNotFound)? })
+        let Named { organization_id, project_id } = Named::of(call)?;
+        let api_key_id = ApiKeyId::parse(call.path("key_id"));
+        let (mut tx, user_id) = (app.db.read().await?, caller.user_id());
+        let standing = standings::of_key(&mut tx, organization_id, project_id, user_id, api_key_id).await?;
+        let mut found = Found::of(standing, organization_id, project_id, caller)?;
+        let api_key = found.found.take().ok_or(Code::ApiKeyNotFound)?;
+        found.confine()?;
+        found.caller.may_manage(app, call)?;
+        let project = found.admit(self.0, |role| role.allows(self.0), Trail::of(call))?;
+        Ok(KeyScope { project, api_key })
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), format!("project: {:?}", self.0))

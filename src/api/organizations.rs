@@ -167,11 +167,8 @@ pub struct Organization {
 }
 
 /// GET /v1/organizations/{organization_id}
-pub async fn read(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Organization>, Error> {
-    let mut tx = app.db.read().await?;
-    let detail = store::organizations::detail(&mut tx, scope.organization_id())
-        .await?
-        .ok_or(Code::OrganizationNotFound)?;
+pub async fn read(_: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Organization>, Error> {
+    let detail = scope.into_organization();
     let row = detail.organization;
     Ok(ok(Organization {
         id: row.id,
@@ -206,13 +203,11 @@ pub async fn update(
 ) -> Result<Enveloped<UpdatedOrganization>, Error> {
     let (id, now) = (scope.organization_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    if body.name.is_some() {
-        scope.hold_whole(&mut tx).await?;
-    } else {
-        scope.hold(&mut tx).await?;
-    }
-    let before =
-        store::organizations::detail(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?.organization;
+    let held = match &body.name {
+        Some(_) => scope.hold_whole(&mut tx).await?,
+        None => scope.hold(&mut tx).await?,
+    };
+    let before = held.row;
     let mut row = before.clone();
     if let Some(name) = &body.name {
         row.name.clone_from(&name.display);
@@ -246,9 +241,7 @@ pub async fn update(
 pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     let (id, now) = (scope.organization_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    scope.hold_whole(&mut tx).await?;
-    let row =
-        store::organizations::detail(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?.organization;
+    let row = scope.hold_whole(&mut tx).await?.row;
     settle(&mut tx, id, &row.name, now).await?;
     let by = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
     let about = About { organization: Some(row.name), by: Some(by.username), ..About::default() };

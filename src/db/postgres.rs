@@ -10,6 +10,7 @@ mod listen;
 mod replica;
 mod shared;
 mod tls;
+mod transaction;
 mod types;
 mod url;
 
@@ -17,12 +18,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{
-    ClientWrapper, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
-};
+use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_postgres::Config;
+pub(super) use tokio_postgres::Statement as Prepared;
 use tokio_postgres::error::SqlState;
 
 use super::constraint::{Constraint, Reference};
@@ -31,6 +31,7 @@ use super::{Connections, Error};
 use connect::Connector;
 pub(super) use replica::Replica;
 use shared::Shared;
+pub(super) use transaction::Transaction;
 use url::Purpose;
 
 /// Transactions at a time.
@@ -122,124 +123,9 @@ impl Postgres {
         shared.read(statement, want).await.map_err(Failure::into_error)
     }
 
-    /// Starts a transaction on a connection of the pool, by one of the texts above.
+    /// Takes a connection of the pool for a transaction, which one of the texts above begins with its first statement.
     pub(super) async fn begin(&self, text: &'static str) -> Result<Transaction, Error> {
-        // A connection that died while idle may not know it yet. Nothing has happened at BEGIN, so the next
-        // one may be tried; after a restart of the server all of them may be like that. A server that is silent
-        // would be so on the next one as well.
-        for _ in 0..POOL_SIZE {
-            match self.begin_on_next(text).await {
-                Err(Failure::Gone(_)) => {}
-                begun => return begun.map_err(Failure::into_error),
-            }
-        }
-        self.begin_on_next(text).await.map_err(Failure::into_error)
-    }
-
-    async fn begin_on_next(&self, text: &'static str) -> Result<Transaction, Failure> {
-        let client = self.pool.get().await.map_err(|error| Failure::Refused(map_pool_error(&error)))?;
-        // The guard comes first: a caller that is cancelled from here on leaves no open transaction behind.
-        let mut transaction =
-            Transaction { client: Some(client), begun_by: text, untouched: true, open: true };
-        transaction.batch(text, PATIENCE).await?;
-        Ok(transaction)
-    }
-}
-
-/// A write transaction.
-pub(super) struct Transaction {
-    /// Away once the connection is known to be lost.
-    client: Option<Object>,
-    begun_by: &'static str,
-    /// Nothing was run in it yet.
-    untouched: bool,
-    /// Neither committed nor known to have ended.
-    open: bool,
-}
-
-impl Transaction {
-    pub(super) async fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
-        let untouched = std::mem::replace(&mut self.untouched, false);
-        let mut answer = self.run_once(statement, want).await;
-        if matches!(answer, Err(Failure::Stale(_))) {
-            self.forget_prepared();
-            if untouched {
-                // The error has ended the transaction, but nothing was in it: another one does as well.
-                self.batch("ROLLBACK", ANSWER_PATIENCE).await.map_err(Failure::into_error)?;
-                self.batch(self.begun_by, PATIENCE).await.map_err(Failure::into_error)?;
-                answer = self.run_once(statement, want).await;
-            }
-        }
-        answer.map_err(Failure::into_error)
-    }
-
-    async fn run_once(&mut self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
-        let client = self.client.as_ref().ok_or_else(|| Failure::Gone(gone()))?;
-        let answer = answer_of(client, statement, want).await;
-        self.noticing(answer)
-    }
-
-    /// What one connection had prepared too early, the others have as well: all of the pool prepare anew.
-    fn forget_prepared(&self) {
-        if let Some(pool) = self.client.as_ref().and_then(Object::pool) {
-            pool.manager().statement_caches.clear();
-        }
-    }
-
-    /// Commits; with `announces`, whoever listens is woken by it.
-    pub(super) async fn commit(mut self, announces: bool) -> Result<(), Error> {
-        let text = if announces { listen::ANNOUNCING_COMMIT } else { "COMMIT" };
-        self.batch(text, ANSWER_PATIENCE).await.map_err(Failure::into_error)?;
-        self.open = false;
-        Ok(())
-    }
-
-    async fn batch(&mut self, text: &str, patience: Duration) -> Result<(), Failure> {
-        let client = self.client.as_ref().ok_or_else(|| Failure::Gone(gone()))?;
-        let done = within(patience, client.batch_execute(text)).await;
-        self.noticing(done)
-    }
-
-    /// Throws the connection away when it is lost, or leads to a server that takes no writes: it may have become a standby,
-    /// and the next connection finds the one that isn't.
-    fn noticing<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
-        if matches!(done, Err(Failure::Gone(_) | Failure::Silent(_) | Failure::Refused(Error::ReadOnly(_)))) {
-            self.client.take().map(Object::take);
-        }
-        done
-    }
-}
-
-impl Drop for Transaction {
-    fn drop(&mut self) {
-        let Some(client) = self.client.take() else { return };
-        if !self.open {
-            return;
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            // Nobody is left to roll it back; closing the connection makes the server do it.
-            drop(Object::take(client));
-            return;
-        };
-        runtime.spawn(async move {
-            // Until the task is done, the connection isn't back in the pool. A task that dies with its
-            // runtime drops the guard, and with it the connection.
-            let mut unclean = Unclean(Some(client));
-            if let Some(client) = &unclean.0
-                && matches!(timeout(PATIENCE, client.batch_execute("ROLLBACK")).await, Ok(Ok(())))
-            {
-                unclean.0.take();
-            }
-        });
-    }
-}
-
-/// A connection in an unknown state: dropped like this, it is closed instead of going back to the pool.
-struct Unclean(Option<Object>);
-
-impl Drop for Unclean {
-    fn drop(&mut self) {
-        self.0.take().map(Object::take);
+        Transaction::on(&self.pool, text).await.map_err(Failure::into_error)
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) enum Want {
 }
 
 /// What a statement answered.
+#[derive(Default)]
 pub(super) struct Answer {
     pub(super) changed: u64,
     pub(super) rows: Vec<Row>,
@@ -63,6 +64,12 @@ impl Statement {
     /// Runs it; how many rows it changed.
     pub async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
         Ok(tx.run(self, Want::Count).await?.changed)
+    }
+
+    /// Runs it before the transaction's next statement, or before its commit. Where that spares a wait it does so only then, and
+    /// its error comes there: for what nobody looks at the outcome of. Nothing is committed after an error of it.
+    pub async fn defer(self, tx: &mut Tx) -> Result<(), Error> {
+        tx.defer(self).await
     }
 
     /// The first row, if there is one.

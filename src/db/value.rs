@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Error;
+use super::postgres::Prepared;
 use crate::clock::{Day, Month, Time};
 use crate::ids::{Id, IdText, Kind};
 use crate::money::Nano;
@@ -149,8 +150,36 @@ impl<T: FromValue> FromValue for Option<T> {
 #[derive(Clone)]
 pub struct Row {
     /// Shared by all rows of one answer.
-    pub(super) columns: Arc<[String]>,
+    pub(super) columns: Columns,
     pub(super) values: Vec<Value>,
+}
+
+/// The names of an answer's columns.
+#[derive(Clone)]
+pub(super) enum Columns {
+    Named(Arc<[String]>),
+    /// As the prepared statement knows them.
+    Prepared(Prepared),
+}
+
+impl Columns {
+    fn position(&self, name: &str) -> Option<usize> {
+        match self {
+            Self::Named(names) => names.iter().position(|column| column == name),
+            Self::Prepared(statement) => statement.columns().iter().position(|column| column.name() == name),
+        }
+    }
+}
+
+impl fmt::Debug for Columns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(names) => f.debug_list().entries(names.iter()).finish(),
+            Self::Prepared(statement) => {
+                f.debug_list().entries(statement.columns().iter().map(|column| column.name())).finish()
+            }
+        }
+    }
 }
 
 /// The names only: values may be secrets.
@@ -163,7 +192,7 @@ impl fmt::Debug for Row {
 impl Row {
     /// The value in this column. A missing column or one of another type is a mistake of ours.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T, Error> {
-        let position = self.columns.iter().position(|name| name == column);
+        let position = self.columns.position(column);
         let value = position.and_then(|position| self.values.get(position));
         let value = value.ok_or_else(|| Error::Internal(format!("the answer has no column {column}")))?;
         T::from_value(value).ok_or_else(|| unreadable::<T>(column))
@@ -221,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_row_says_which_column_is_wrong() {
-        let row = Row { columns: Arc::from(["a".to_owned()]), values: vec![Value::Int(1)] };
+        let row = Row { columns: Columns::Named(Arc::from(["a".to_owned()])), values: vec![Value::Int(1)] };
         assert_eq!(row.get::<i64>("a"), Ok(1));
         assert!(row.get::<i64>("b").unwrap_err().to_string().contains('b'));
         assert!(row.get::<String>("a").unwrap_err().to_string().contains("String"));

@@ -3,6 +3,8 @@
 mod live;
 mod secrets;
 
+use std::sync::LazyLock;
+
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
@@ -51,7 +53,10 @@ pub struct ApiKey {
     pub created_by_username: String,
 }
 
-const COLUMNS: &str = "k.*, l.last_used_at AS noted_at, l.last_used_ip AS noted_ip, u.email AS created_by_email, u.username AS created_by_username";
+/// What an [`ApiKey`] is read from, of the tables `k`, `l` and `u`.
+pub const COLUMNS: &str = "k.id, k.name, k.name_folded, k.description, k.permissions, k.allowed_ips, k.rate_limit, k.max_tokens, k.models,
+     k.created_at, k.updated_at, k.expires_at, k.last_used_at, k.last_used_ip, k.created_by,
+     l.last_used_at AS noted_at, l.last_used_ip AS noted_ip, u.email AS created_by_email, u.username AS created_by_username";
 
 /// The keys with their makers and their last uses.
 const SHOWN: &str =
@@ -161,9 +166,8 @@ pub async fn insert(tx: &mut Tx, new: &NewApiKey<'_>, now: Time) -> Result<(), d
     .bind(new.created_by)
     .bind(now)
     .bind(new.expires_at)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 fn addresses(list: Option<&AllowedIps>) -> Result<Option<String>, db::Error> {
@@ -174,15 +178,8 @@ fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
     serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
 }
 
-/// Whether this project has this key.
-pub async fn exists(tx: &mut Tx, project_id: ProjectId, api_key_id: ApiKeyId) -> Result<bool, db::Error> {
-    let (count,): (i64,) = sql("SELECT COUNT(*) AS value FROM api_keys WHERE id = $1 AND project_id = $2")
-        .bind(api_key_id)
-        .bind(project_id)
-        .one(tx)
-        .await?;
-    Ok(count > 0)
-}
+static BY_ID: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM {SHOWN} WHERE k.id = $1 AND k.project_id = $2"));
 
 /// The key with this id in this project.
 pub async fn by_id(
@@ -190,11 +187,7 @@ pub async fn by_id(
     project_id: ProjectId,
     api_key_id: ApiKeyId,
 ) -> Result<Option<ApiKey>, db::Error> {
-    sql(format!("SELECT {COLUMNS} FROM {SHOWN} WHERE k.id = $1 AND k.project_id = $2"))
-        .bind(api_key_id)
-        .bind(project_id)
-        .optional(tx)
-        .await
+    sql(BY_ID.as_str()).bind(api_key_id).bind(project_id).optional(tx).await
 }
 
 /// Writes what an owner can change: name, description, permissions and restrictions, with `updated_at`. The caller
@@ -215,9 +208,8 @@ pub async fn update(tx: &mut Tx, key: &ApiKey) -> Result<(), db::Error> {
     .bind(key.max_tokens)
     .bind(key.models.as_ref().map(json).transpose()?)
     .bind(key.updated_at)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// Removes a key with its secrets; whether it was there. Its name stays for reports (a trigger keeps it). The caller
@@ -256,24 +248,21 @@ pub struct Filter {
 const LISTED: &str = "WHERE k.project_id = $1 AND k.name_folded LIKE $2 ESCAPE '\\'
        AND ($3 = '' OR CASE WHEN k.expires_at IS NOT NULL AND k.expires_at <= $4 THEN 'expired' ELSE 'active' END = $3)";
 
+static LIST: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {COLUMNS} FROM {SHOWN} {LISTED} ORDER BY k.created_at DESC, k.id LIMIT $5 OFFSET $6")
+});
+
+static COUNT: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT COUNT(*) AS value FROM api_keys k {LISTED}"));
+
 /// One page of them, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ApiKey>, db::Error> {
-    bind(
-        sql(format!(
-            "SELECT {COLUMNS} FROM {SHOWN} {LISTED} ORDER BY k.created_at DESC, k.id LIMIT $5 OFFSET $6"
-        )),
-        filter,
-    )
-    .bind(page.page_size)
-    .bind(page.offset())
-    .all(tx)
-    .await
+    bind(sql(LIST.as_str()), filter).bind(page.page_size).bind(page.offset()).all(tx).await
 }
 
 /// How many there are.
 pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
-    let (count,): (i64,) =
-        bind(sql(format!("SELECT COUNT(*) AS value FROM api_keys k {LISTED}")), filter).one(tx).await?;
+    let (count,): (i64,) = bind(sql(COUNT.as_str()), filter).one(tx).await?;
     Ok(count)
 }
 

@@ -170,10 +170,8 @@ pub async fn record(
     now: Time,
     random: &Random,
 ) -> Result<(), db::Error> {
-    sql(
-        "INSERT INTO audit_log (id, happened_at, actor, action, target, organization_id, address, request_id)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-    )
+    sql("INSERT INTO audit_log (id, happened_at, actor, action, target, organization_id, address, request_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
     .bind(AuditId::new(now, random))
     .bind(now)
     .bind(trail.actor.as_str())
@@ -182,9 +180,8 @@ pub async fn record(
     .bind(event.organization_id)
     .bind(trail.address.map(|address| address.to_string()))
     .bind(trail.request_id.map(|id| id.to_string()))
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// A row of `audit_log`.

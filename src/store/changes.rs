@@ -34,18 +34,15 @@ fn change(kind: &str, subject: &str) -> Option<Change> {
 /// Tells every replica, this one before [`Tx::commit`] returns. The last statement of its transaction: writers of changes
 /// wait for each other from here on.
 pub async fn record(tx: &mut Tx, change: Change, now: Time) -> Result<(), db::Error> {
-    let (position,): (i64,) =
-        sql("UPDATE change_position SET position = position + 1 WHERE id = 1 RETURNING position")
-            .one(tx)
-            .await?;
+    sql("UPDATE change_position SET position = position + 1 WHERE id = 1").defer(tx).await?;
     let (kind, subject) = parts(change);
-    sql("INSERT INTO changes (position, kind, subject, changed_at) VALUES ($1, $2, $3, $4)")
-        .bind(position)
-        .bind(kind)
-        .bind(subject)
-        .bind(now)
-        .execute(tx)
-        .await?;
+    sql("INSERT INTO changes (position, kind, subject, changed_at)
+         SELECT position, $1, $2, CAST($3 AS BIGINT) FROM change_position WHERE id = 1")
+    .bind(kind)
+    .bind(subject)
+    .bind(now)
+    .defer(tx)
+    .await?;
     tx.announce(change);
     Ok(())
 }

@@ -49,9 +49,8 @@ pub async fn replace(
     .bind(purpose.as_str())
     .bind(now)
     .bind(expires_at)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// Whose token it is, without using it up; `None` when it is unknown, used or expired.

@@ -42,9 +42,8 @@ pub async fn insert(tx: &mut Tx, new: &NewInvitation<'_>, now: Time) -> Result<(
     .bind(new.invited_by)
     .bind(now)
     .bind(new.expires_at)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// Ends the one for this address whose time is over, so that another can take its place.
@@ -59,9 +58,8 @@ pub async fn end_expired(
     .bind(organization_id)
     .bind(email_folded)
     .bind(now)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// Ends those of a role that somebody has sent.
@@ -78,9 +76,8 @@ pub async fn end_sent(
     .bind(invited_by)
     .bind(role.as_str())
     .bind(now)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// Ends all that a member has sent, and one that is still open for their own address: who is removed doesn't come back
@@ -97,9 +94,8 @@ pub async fn end_with_member(
     .bind(member.user_id)
     .bind(member.email_folded.as_str())
     .bind(now)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// Ends one that is open; `accepted_by`: whose membership it was good for.
@@ -113,9 +109,8 @@ pub async fn end(
         .bind(id)
         .bind(accepted_by)
         .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// What the mail of an invitation says.

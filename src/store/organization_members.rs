@@ -38,6 +38,40 @@ pub async fn role(
     Ok(standing.map(|standing| standing.role))
 }
 
+/// The roles of two people in an organization.
+pub struct Roles {
+    /// Of the first.
+    pub one: Option<OrganizationRole>,
+    /// Of the other.
+    pub other: Option<OrganizationRole>,
+}
+
+impl FromRow for Roles {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let (one, other): (Option<String>, Option<String>) = (row.get("one")?, row.get("other")?);
+        let role = |word: Option<String>| word.as_deref().and_then(OrganizationRole::parse);
+        Ok(Self { one: role(one), other: role(other) })
+    }
+}
+
+/// The roles of two people, of the other none without an id; `None` when there is no such organization.
+pub async fn roles(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    one: UserId,
+    other: Option<UserId>,
+) -> Result<Option<Roles>, db::Error> {
+    sql("SELECT m.role AS one, n.role AS other FROM organizations o
+         LEFT JOIN organization_members m ON m.organization_id = o.id AND m.user_id = $2
+         LEFT JOIN organization_members n ON n.organization_id = o.id AND n.user_id = $3
+         WHERE o.id = $1")
+    .bind(organization_id)
+    .bind(one)
+    .bind(other)
+    .optional(tx)
+    .await
+}
+
 /// Adds a member.
 pub async fn insert(
     tx: &mut Tx,
@@ -52,9 +86,8 @@ pub async fn insert(
     .bind(user_id)
     .bind(role.as_str())
     .bind(now)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// A member and who it is.
@@ -168,9 +201,8 @@ pub async fn set_role(
         .bind(user_id)
         .bind(role.as_str())
         .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Takes somebody out of the organization and of all its projects.
@@ -179,14 +211,13 @@ pub async fn remove(tx: &mut Tx, organization_id: OrganizationId, user_id: UserI
          WHERE user_id = $2 AND project_id IN (SELECT id FROM projects WHERE organization_id = $1)")
     .bind(organization_id)
     .bind(user_id)
-    .execute(tx)
+    .defer(tx)
     .await?;
     sql("DELETE FROM organization_members WHERE organization_id = $1 AND user_id = $2")
         .bind(organization_id)
         .bind(user_id)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Which members a list shows.

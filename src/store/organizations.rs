@@ -112,27 +112,25 @@ pub async fn update(tx: &mut Tx, changes: &Changes<'_>) -> Result<(), db::Error>
     .bind(row.default_role.as_str())
     .bind(row.allow_public_projects)
     .bind(row.updated_at)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// Removes the organization and what is in it. Projects take their keys and members along; memberships and invitations
 /// go with the row, so that nothing is counted down that goes as well. What was used stays.
 pub async fn remove(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
-    sql("DELETE FROM projects WHERE organization_id = $1").bind(organization_id).execute(tx).await?;
-    sql("DELETE FROM organizations WHERE id = $1").bind(organization_id).execute(tx).await?;
-    Ok(())
+    sql("DELETE FROM projects WHERE organization_id = $1").bind(organization_id).defer(tx).await?;
+    sql("DELETE FROM organizations WHERE id = $1").bind(organization_id).defer(tx).await
 }
 
 /// Takes the organization's lock: from here to the end of the transaction nobody else changes it, its members or its
-/// invitations. Without effect when there is no such organization; what is read next tells.
+/// invitations. It is held once the transaction's next statement is answered. Without effect when there is no such organization;
+/// what is read next tells.
 pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql("UPDATE organizations SET updated_at = updated_at WHERE id = $1")
         .bind(organization_id)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Takes the lock that a removal or another name needs. On PostgreSQL whoever adds a row that refers to the organization
@@ -141,13 +139,12 @@ pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db
 pub async fn lock_whole(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql("UPDATE organizations SET name_folded = name_folded || ' ' WHERE id = $1")
         .bind(organization_id)
-        .execute(tx)
+        .defer(tx)
         .await?;
     sql("UPDATE organizations SET name_folded = substr(name_folded, 1, length(name_folded) - 1) WHERE id = $1")
         .bind(organization_id)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// One organization with its counts.
@@ -176,14 +173,12 @@ pub async fn detail(
     tx: &mut Tx,
     organization_id: OrganizationId,
 ) -> Result<Option<OrganizationDetail>, db::Error> {
-    sql("SELECT * FROM organizations WHERE id = $1").bind(organization_id).optional(tx).await
-}
-
-/// The plan that an organization is on.
-pub async fn plan(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<String>, db::Error> {
-    let plan: Option<(String,)> =
-        sql("SELECT plan FROM organizations WHERE id = $1").bind(organization_id).optional(tx).await?;
-    Ok(plan.map(|(plan,)| plan))
+    sql("SELECT id, name, description, default_role, allow_public_projects, created_at, updated_at, members_count,
+                projects_count
+         FROM organizations WHERE id = $1")
+    .bind(organization_id)
+    .optional(tx)
+    .await
 }
 
 /// An organization and the caller's role in it.

@@ -138,9 +138,8 @@ pub async fn insert_about(
     .bind(email)
     .bind(details)
     .bind(now)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// As it is stored, with the request at hand: whoever looks for a mail finds what caused it.
@@ -175,7 +174,7 @@ pub async fn insert_all(
         for (id, email) in chunk {
             statement = statement.bind(*id).bind(email.as_str());
         }
-        statement.execute(tx).await?;
+        statement.defer(tx).await?;
     }
     for (id, email) in chunks.remainder() {
         insert_about(tx, *id, template, email, about, now).await?;
@@ -204,8 +203,7 @@ pub async fn claim(
 
 /// Sets the next attempt.
 pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error> {
-    sql("UPDATE outbox SET next_attempt_at = $2 WHERE id = $1").bind(id).bind(at).execute(tx).await?;
-    Ok(())
+    sql("UPDATE outbox SET next_attempt_at = $2 WHERE id = $1").bind(id).bind(at).defer(tx).await
 }
 
 /// Lets mails leave now whose next attempt lies after `latest`: a clock has been set back since it was set. How many.
@@ -219,8 +217,7 @@ pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Err
 
 /// Removes a mail: it has left, or never will.
 pub async fn remove(tx: &mut Tx, id: MailId) -> Result<(), db::Error> {
-    sql("DELETE FROM outbox WHERE id = $1").bind(id).execute(tx).await?;
-    Ok(())
+    sql("DELETE FROM outbox WHERE id = $1").bind(id).defer(tx).await
 }
 
 /// How many wait.

@@ -2,65 +2,10 @@
 
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{OrganizationId, ProjectId, UserId};
-use crate::roles::{OrganizationRole, ProjectRole};
+use crate::ids::{ProjectId, UserId};
+use crate::roles::ProjectRole;
 use crate::store::window::Window;
 use crate::store::{Page, contains_pattern};
-
-/// Where somebody stands in an organization that exists, and in a project of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
-    /// Their role in the organization.
-    pub organization_role: Option<OrganizationRole>,
-    /// The project, when there is such a one in this organization.
-    pub project: Option<ProjectStanding>,
-}
-
-/// Where somebody stands in a project that exists.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProjectStanding {
-    /// Their explicit role.
-    pub role: Option<ProjectRole>,
-    /// Whether every member of the organization may view it.
-    pub open_to_organization: bool,
-}
-
-impl FromRow for Standing {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let organization_role: Option<String> = row.get("organization_role")?;
-        let (found, role): (Option<String>, Option<String>) = (row.get("project_id")?, row.get("role")?);
-        let open_to_organization = row.get("open_to_organization")?;
-        Ok(Self {
-            organization_role: organization_role.as_deref().and_then(OrganizationRole::parse),
-            project: found.map(|_| ProjectStanding {
-                role: role.as_deref().and_then(ProjectRole::parse),
-                open_to_organization,
-            }),
-        })
-    }
-}
-
-/// Somebody's standing; `None` when there is no such organization. One statement for both, because every call about a project
-/// asks for it, and every change of one twice.
-pub async fn standing(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    project_id: Option<ProjectId>,
-    user_id: UserId,
-) -> Result<Option<Standing>, db::Error> {
-    sql("SELECT om.role AS organization_role, p.id AS project_id, m.role AS role,
-                CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization
-         FROM organizations o
-         LEFT JOIN organization_members om ON om.organization_id = o.id AND om.user_id = $3
-         LEFT JOIN projects p ON p.id = $2 AND p.organization_id = o.id
-         LEFT JOIN project_members m ON m.project_id = p.id AND m.user_id = $3
-         WHERE o.id = $1")
-    .bind(organization_id)
-    .bind(project_id)
-    .bind(user_id)
-    .optional(tx)
-    .await
-}
 
 /// Adds a member.
 pub async fn insert(
@@ -75,9 +20,8 @@ pub async fn insert(
         .bind(user_id)
         .bind(role.as_str())
         .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Adds somebody who is no member yet; whether they were none. The primary key decides.
@@ -171,9 +115,8 @@ pub async fn set_role(
         .bind(user_id)
         .bind(role.as_str())
         .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Takes somebody out of the project.
@@ -181,9 +124,8 @@ pub async fn remove(tx: &mut Tx, project_id: ProjectId, user_id: UserId) -> Resu
     sql("DELETE FROM project_members WHERE project_id = $1 AND user_id = $2")
         .bind(project_id)
         .bind(user_id)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Which members a list shows.

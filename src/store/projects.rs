@@ -53,6 +53,11 @@ impl FromRow for Project {
     }
 }
 
+/// What a [`ProjectDetail`] is read from, of the table `p`.
+pub const COLUMNS: &str =
+    "p.id, p.organization_id, p.name, p.description, p.model, p.max_tokens, p.temperature_ppm,
+     p.visibility, p.created_at, p.updated_at, p.members_count, p.api_keys_count";
+
 /// Adds a project.
 ///
 /// # Errors
@@ -78,9 +83,8 @@ pub async fn insert(
     .bind(created_by)
     .bind(project.created_at)
     .bind(project.updated_at)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// One project with its counts.
@@ -104,17 +108,18 @@ impl FromRow for ProjectDetail {
     }
 }
 
-/// The project with this id in this organization.
-pub async fn detail(
+/// Whether this organization has this project.
+pub async fn exists(
     tx: &mut Tx,
     organization_id: OrganizationId,
     project_id: ProjectId,
-) -> Result<Option<ProjectDetail>, db::Error> {
-    sql("SELECT * FROM projects WHERE id = $2 AND organization_id = $1")
+) -> Result<bool, db::Error> {
+    let found: Option<(ProjectId,)> = sql("SELECT id FROM projects WHERE id = $2 AND organization_id = $1")
         .bind(organization_id)
         .bind(project_id)
         .optional(tx)
-        .await
+        .await?;
+    Ok(found.is_some())
 }
 
 /// What a change writes.
@@ -144,9 +149,8 @@ pub async fn update(tx: &mut Tx, changes: &Changes<'_>) -> Result<(), db::Error>
     .bind(row.temperature.and_then(Ppm::to_i64))
     .bind(row.visibility.as_str())
     .bind(row.updated_at)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// Removes the project with its keys and memberships. What was used stays, and the names of the keys.
@@ -159,7 +163,6 @@ pub async fn remove(
         .bind(organization_id)
         .bind(project_id)
         .heavy()
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }

@@ -28,17 +28,14 @@ pub async fn insert(
     now: Time,
     expires_at: Time,
 ) -> Result<(), db::Error> {
-    sql(
-        "INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)",
-    )
-    .bind(session_id)
-    .bind(user_id)
-    .bind(remember_me)
-    .bind(now)
-    .bind(expires_at)
-    .execute(tx)
-    .await?;
-    Ok(())
+    sql("INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)")
+        .bind(session_id)
+        .bind(user_id)
+        .bind(remember_me)
+        .bind(now)
+        .bind(expires_at)
+        .defer(tx)
+        .await
 }
 
 /// The session, while it is alive.
@@ -55,9 +52,8 @@ pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db
     sql("UPDATE sessions SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL")
         .bind(session_id)
         .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Ends every session of a user, but for one if one is named. The caller records the change.
@@ -71,9 +67,8 @@ pub async fn end_all(
         .bind(user_id)
         .bind(except.map(|id| id.to_string()).unwrap_or_default())
         .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Removes up to `most` sessions that were over by then, ended or expired; how many.

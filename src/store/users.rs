@@ -85,9 +85,8 @@ pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Time) -> Result<(), db
     .bind(user.phone)
     .bind(user.password_hash)
     .bind(now)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// The account with this address, compared without regard to case.
@@ -102,18 +101,12 @@ pub async fn by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<User>, db::Err
 
 /// Notes a login.
 pub async fn set_last_login(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
-    sql("UPDATE users SET last_login_at = $2 WHERE id = $1").bind(user_id).bind(now).execute(tx).await?;
-    Ok(())
+    sql("UPDATE users SET last_login_at = $2 WHERE id = $1").bind(user_id).bind(now).defer(tx).await
 }
 
 /// Replaces the stored hash by one with today's parameters.
 pub async fn set_password_hash(tx: &mut Tx, user_id: UserId, password_hash: &str) -> Result<(), db::Error> {
-    sql("UPDATE users SET password_hash = $2 WHERE id = $1")
-        .bind(user_id)
-        .bind(password_hash)
-        .execute(tx)
-        .await?;
-    Ok(())
+    sql("UPDATE users SET password_hash = $2 WHERE id = $1").bind(user_id).bind(password_hash).defer(tx).await
 }
 
 /// Replaces the stored hash if it is still the one that was checked; whether it was.
@@ -137,7 +130,6 @@ pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Resu
     sql("UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL")
         .bind(user_id)
         .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }

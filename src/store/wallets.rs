@@ -1,5 +1,7 @@
 //! Wallets: what organizations have, what of it is reserved, and their first month that isn't closed.
 
+use std::sync::LazyLock;
+
 use crate::clock::{Month, Time};
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::OrganizationId;
@@ -60,9 +62,8 @@ pub async fn insert(
     .bind(nano(credit_limit)?)
     .bind(now.day().month())
     .bind(now)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// The wallet as it is.
@@ -71,6 +72,36 @@ pub async fn get(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<
         .bind(organization_id)
         .optional(tx)
         .await
+}
+
+/// A wallet, and what else tells how its organization stands.
+pub struct Account {
+    /// The wallet.
+    pub wallet: Wallet,
+    /// The organization's plan.
+    pub plan: String,
+    /// How many invoices something is due of.
+    pub open_invoices: i64,
+}
+
+impl FromRow for Account {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let (plan, open_invoices) = (row.get("plan")?, row.get("open_invoices")?);
+        Ok(Self { wallet: Wallet::from_row(row)?, plan, open_invoices })
+    }
+}
+
+static ACCOUNT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS}, (SELECT plan FROM organizations WHERE id = $1) AS plan,
+                (SELECT COUNT(*) FROM invoices i WHERE i.organization_id = $1 AND i.status = 'open') AS open_invoices
+         FROM wallets WHERE organization_id = $1 AND EXISTS (SELECT 1 FROM organizations WHERE id = $1)"
+    )
+});
+
+/// How an organization stands; `None` when there is no such one.
+pub async fn account(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Account>, db::Error> {
+    sql(ACCOUNT.as_str()).bind(organization_id).optional(tx).await
 }
 
 /// The wallet, which nobody else changes until this transaction ends. Whoever needs several locks them in the order of
@@ -106,9 +137,8 @@ pub async fn keep_name(tx: &mut Tx, organization_id: OrganizationId, name: &str)
     sql("UPDATE wallets SET former_name = $2 WHERE organization_id = $1")
         .bind(organization_id)
         .bind(name)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// What an organization is called, or was when it was deleted; `None` without a wallet.

@@ -229,7 +229,7 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
             (project_members::FILTERED, &[&few, "", "%m6%", "20", "0"], &["project_members_|PRIMARY KEY"], 1),
             (project_members::COUNTED, &[&few, "viewer", "%m6%"], &["project_members_|PRIMARY KEY"], 0),
             // What a project's detail adds up: its days, and nothing of the events.
-            (usage::PROJECT_TOTALS, &[&other, &crowd], &["usage_daily_pkey|PRIMARY KEY"], 0),
+            (&usage::PROJECT_TOTALS, &[&other, &crowd, "1000"], &["usage_daily_pkey|PRIMARY KEY"], 0),
             // Reports: the days that are asked for, which are then grouped.
             (
                 &by_day,

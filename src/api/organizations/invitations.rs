@@ -72,13 +72,9 @@ pub async fn create(
     let now = app.clock.now();
     let organization_id = scope.organization_id();
     let mut tx = app.db.write().await?;
-    let caller = scope.hold(&mut tx).await?;
-    let organization = store::organizations::detail(&mut tx, organization_id)
-        .await?
-        .ok_or(Code::OrganizationNotFound)?
-        .organization;
-    let role = body.role.unwrap_or(organization.default_role);
-    membership::invite(caller, role)?;
+    let held = scope.hold(&mut tx).await?;
+    let role = body.role.unwrap_or(held.row.default_role);
+    membership::invite(held.role, role)?;
     if store::organization_members::has_address(&mut tx, organization_id, &body.email.folded).await? {
         return Err(Error::new(Code::AlreadyMember).param("email"));
     }

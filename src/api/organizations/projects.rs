@@ -7,7 +7,7 @@ pub mod usage;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{OrgScope, ProjectScope};
+use crate::access::{OrgScope, ProjectScope, WholeProjectScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
@@ -28,6 +28,7 @@ use crate::store::changes::Change;
 use crate::store::outbox::{About, Template};
 use crate::store::projects::listing::{self, Filter};
 use crate::store::projects::{Changes, Project as ProjectRow};
+use crate::store::standings::FoundProject;
 
 /// A new project.
 #[derive(Debug)]
@@ -113,11 +114,8 @@ pub async fn create(
         updated_at: now,
     };
     let mut tx = app.db.write().await?;
-    scope.hold(&mut tx).await?;
-    let organization = store::organizations::detail(&mut tx, scope.organization_id())
-        .await?
-        .ok_or(Code::OrganizationNotFound)?;
-    check_visibility(row.visibility, organization.organization.allow_public_projects)?;
+    let organization = scope.hold(&mut tx).await?.row;
+    check_visibility(row.visibility, organization.allow_public_projects)?;
     store::projects::insert(&mut tx, &row, &body.name.folded, scope.user_id()).await?;
     store::project_members::insert(&mut tx, row.id, scope.user_id(), ProjectRole::Owner, now).await?;
     let event = Event {
@@ -219,11 +217,10 @@ pub struct UsageTotals {
 }
 
 /// GET /v1/organizations/{organization_id}/projects/{project_id}
-pub async fn read(app: App, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Project>, Error> {
+pub async fn read(app: App, scope: WholeProjectScope, _: Nothing) -> Result<Enveloped<Project>, Error> {
     let mut tx = app.db.read().await?;
-    let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
-    let detail =
-        store::projects::detail(&mut tx, organization_id, project_id).await?.ok_or(Code::ProjectNotFound)?;
+    let detail = scope.into_project();
+    let (organization_id, project_id) = (detail.project.organization_id, detail.project.id);
     let totals = store::usage::project_totals(&mut tx, organization_id, project_id).await?;
     let row = detail.project;
     Ok(ok(Project {
@@ -320,12 +317,9 @@ pub async fn update(
 ) -> Result<Enveloped<UpdatedProject>, Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    scope.hold(&mut tx).await?;
-    let organization = store::organizations::detail(&mut tx, organization_id).await?;
-    let allow_public = organization.ok_or(Code::OrganizationNotFound)?.organization.allow_public_projects;
-    let before =
-        store::projects::detail(&mut tx, organization_id, id).await?.ok_or(Code::ProjectNotFound)?.project;
-    check_visibility(body.visibility.unwrap_or(Visibility::Private), allow_public)?;
+    let held = scope.hold(&mut tx).await?.found;
+    let before = held.detail.project;
+    check_visibility(body.visibility.unwrap_or(Visibility::Private), held.allow_public_projects)?;
     let name_folded = body.name.as_ref().map(|name| name.folded.clone());
     let mut row = body.onto(&before);
     if (&row.model, row.max_tokens) != (&before.model, before.max_tokens) {
@@ -359,8 +353,8 @@ fn in_settings((field, problem): (&'static str, Problem)) -> Error {
 pub async fn delete(app: App, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    scope.hold(&mut tx).await?;
-    let about = about(&mut tx, &scope).await?;
+    let held = scope.hold(&mut tx).await?.found;
+    let about = about(&mut tx, &scope, &held).await?;
     let addresses = store::project_members::addresses(&mut tx, id, scope.user_id()).await?;
     let mails: Vec<_> = addresses.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
     store::outbox::insert_all(&mut tx, Template::ProjectDeleted, &mails, &about, now).await?;
@@ -375,16 +369,11 @@ pub async fn delete(app: App, scope: ProjectScope, _: Nothing) -> Result<Envelop
 }
 
 /// What a mail about this project says of it, and of who did it.
-async fn about(tx: &mut Tx, scope: &ProjectScope) -> Result<About, Error> {
-    let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
-    let organization =
-        store::organizations::detail(tx, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
-    let project =
-        store::projects::detail(tx, organization_id, project_id).await?.ok_or(Code::ProjectNotFound)?;
+async fn about(tx: &mut Tx, scope: &ProjectScope, project: &FoundProject) -> Result<About, Error> {
     let by = store::users::by_id(tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
     Ok(About {
-        organization: Some(organization.organization.name),
-        project: Some(project.project.name),
+        organization: Some(project.organization_name.clone()),
+        project: Some(project.detail.project.name.clone()),
         by: Some(by.username),
         ..About::default()
     })

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
-use std::sync::Arc;
 
 use deadpool_postgres::ClientWrapper;
+use tokio_postgres::Statement as Prepared;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::db::statement::{Answer, Statement, Want};
+use crate::db::value::Columns;
 use crate::db::{Row, Value};
 
 /// Made-up texts (such as inserts of many rows) that a connection keeps prepared before it starts anew.
@@ -22,18 +23,36 @@ pub(super) async fn run(
     statement: &Statement,
     want: Want,
 ) -> Result<Answer, tokio_postgres::Error> {
+    let prepared = prepare(client, statement).await?;
+    run_prepared(client, &prepared, statement, want).await
+}
+
+/// Prepares the statement, unless this connection has it.
+pub(super) async fn prepare(
+    client: &ClientWrapper,
+    statement: &Statement,
+) -> Result<Prepared, tokio_postgres::Error> {
     if matches!(statement.text, Cow::Owned(_)) && client.statement_cache.size() > PREPARED {
         client.statement_cache.clear();
     }
-    let prepared = client.prepare_cached(&statement.text).await?;
+    client.prepare_cached(&statement.text).await
+}
+
+/// Runs a statement that this connection has prepared.
+pub(super) async fn run_prepared(
+    client: &ClientWrapper,
+    prepared: &Prepared,
+    statement: &Statement,
+    want: Want,
+) -> Result<Answer, tokio_postgres::Error> {
     let parameters: Vec<&(dyn ToSql + Sync)> =
         statement.values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
     let answer = if want == Want::Count {
-        let changed = client.execute(&prepared, &parameters).await;
+        let changed = client.execute(prepared, &parameters).await;
         changed.map(|changed| Answer { changed, rows: Vec::new() })
     } else {
-        let rows = client.query(&prepared, &parameters).await;
-        rows.and_then(|rows| read_rows(&rows, want))
+        let rows = client.query(prepared, &parameters).await;
+        rows.and_then(|rows| read_rows(prepared, &rows, want))
     };
     if let Err(error) = &answer
         && matches!(error.code().map(tokio_postgres::error::SqlState::code), Some("0A000" | "26000"))
@@ -44,14 +63,19 @@ pub(super) async fn run(
     answer
 }
 
-fn read_rows(rows: &[tokio_postgres::Row], want: Want) -> Result<Answer, tokio_postgres::Error> {
-    let Some(first) = rows.first() else { return Ok(Answer { changed: 0, rows: Vec::new() }) };
-    let columns: Arc<[String]> = first.columns().iter().map(|column| column.name().to_owned()).collect();
+fn read_rows(
+    prepared: &Prepared,
+    rows: &[tokio_postgres::Row],
+    want: Want,
+) -> Result<Answer, tokio_postgres::Error> {
+    let columns = Columns::Prepared(prepared.clone());
     let wanted = if want == Want::First { 1 } else { rows.len() };
     let rows = rows.iter().take(wanted).map(|row| {
-        let values =
-            (0..columns.len()).map(|index| row.try_get::<_, Value>(index)).collect::<Result<_, _>>()?;
-        Ok(Row { columns: Arc::clone(&columns), values })
+        let mut values = Vec::with_capacity(row.len());
+        for index in 0..row.len() {
+            values.push(row.try_get::<_, Value>(index)?);
+        }
+        Ok(Row { columns: columns.clone(), values })
     });
     Ok(Answer { changed: 0, rows: rows.collect::<Result<_, tokio_postgres::Error>>()? })
 }

@@ -14,6 +14,7 @@ use rusqlite::{OpenFlags, ToSql};
 
 use crate::db::constraint::Constraint;
 use crate::db::statement::{Answer, Statement, Want, for_sqlite};
+use crate::db::value::Columns;
 use crate::db::{Error, Row, Value};
 
 /// Statements that a connection keeps prepared.
@@ -37,12 +38,13 @@ pub(crate) enum Access {
 /// An open connection.
 pub(crate) struct Connection {
     driver: rusqlite::Connection,
-    texts: Texts,
     access: Access,
     file: Option<FileId>,
     path: Box<Path>,
     /// For the readers: which file they mean.
     pub(super) generation: u64,
+    /// The statements of the program's own texts.
+    known: HashMap<Place, Known>,
     /// It met an error after which only a new connection can see the file as it is now.
     pub(super) broken: bool,
 }
@@ -54,15 +56,8 @@ impl Connection {
         let file = FileId::of(path);
         let driver = rusqlite::Connection::open_with_flags(path, flags);
         let driver = driver.and_then(|driver| set_up(driver, access)).map_err(|e| map_error(&e, path))?;
-        Ok(Self {
-            driver,
-            texts: Texts::default(),
-            access,
-            file,
-            path: path.into(),
-            generation: 0,
-            broken: false,
-        })
+        let (path, known) = (path.into(), HashMap::new());
+        Ok(Self { driver, access, file, path, generation: 0, known, broken: false })
     }
 
     /// The same for reading, in a transaction that sees the file as it is now until it is closed.
@@ -87,7 +82,7 @@ impl Connection {
     /// Starts a write transaction; `false` when another connection has one for all that time.
     pub(super) fn begin(&mut self, patience: Duration) -> Result<bool, Error> {
         let begun = self.driver.busy_timeout(patience);
-        let begun = begun.and_then(|()| self.driver.execute_batch("BEGIN IMMEDIATE"));
+        let begun = begun.and_then(|()| self.say("BEGIN IMMEDIATE"));
         match begun {
             Ok(()) => Ok(true),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(false),
@@ -101,7 +96,12 @@ impl Connection {
             // SQLite has rolled back by itself, as it does when the disk is full.
             return Err(Error::Internal("the transaction had ended before its commit".to_owned()));
         }
-        self.driver.execute_batch("COMMIT").map_err(|error| self.failed(&error))
+        self.say("COMMIT").map_err(|error| self.failed(&error))
+    }
+
+    /// Runs a text that is needed with every transaction, and so is kept prepared.
+    fn say(&self, text: &'static str) -> rusqlite::Result<()> {
+        self.driver.prepare_cached(text)?.execute([]).map(drop)
     }
 
     /// Undoes the transaction if there is one; `false` when that failed.
@@ -111,8 +111,16 @@ impl Connection {
 
     /// Runs a statement.
     pub(super) fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
-        let text = self.texts.of(statement);
-        match run(&self.driver, &text, self.access, statement, want) {
+        let done = match &statement.text {
+            Cow::Borrowed(text) => {
+                // A text of the program is always in the same place, and no other ever is.
+                let place = Place { start: text.as_ptr().addr(), length: text.len() };
+                let known = self.known.entry(place).or_insert_with(|| Known::new(text));
+                run(&self.driver, self.access, known, statement, want)
+            }
+            Cow::Owned(text) => run(&self.driver, self.access, &mut Known::new(text), statement, want),
+        };
+        match done {
             Ok(answer) => Ok(answer),
             Err(Failure::Driver(error)) => Err(self.failed(&error)),
             Err(Failure::Ours(what)) => Err(Error::Internal(what)),
@@ -177,19 +185,6 @@ fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusq
     Ok(driver)
 }
 
-/// Statements as SQLite is to have them. Those that are part of the program are known by their place in memory, which is
-/// found faster than their text is read.
-#[derive(Default)]
-struct Texts(HashMap<(usize, usize), Arc<str>>);
-
-impl Texts {
-    fn of(&mut self, statement: &Statement) -> Arc<str> {
-        let Cow::Borrowed(text) = &statement.text else { return for_sqlite(&statement.text).into() };
-        let known = self.0.entry((text.as_ptr().addr(), text.len()));
-        Arc::clone(known.or_insert_with(|| for_sqlite(text).into()))
-    }
-}
-
 enum Failure {
     Driver(rusqlite::Error),
     Ours(String),
@@ -201,14 +196,46 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
+/// Where a text of the program is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    start: usize,
+    length: usize,
+}
+
+/// What is known of a statement.
+struct Known {
+    /// As SQLite is to have it.
+    text: Box<str>,
+    /// The columns of its last answer.
+    columns: Option<Arc<[String]>>,
+}
+
+impl Known {
+    fn new(text: &str) -> Self {
+        Self { text: for_sqlite(text).into(), columns: None }
+    }
+
+    /// The columns of this answer. Not asked for before the first row: SQLite prepares a statement anew there when another
+    /// process has changed the schema, and then `t.*` has other columns.
+    fn columns(&mut self, row: &rusqlite::Row<'_>) -> Columns {
+        let names = row.as_ref();
+        let columns = match self.columns.take() {
+            Some(columns) if names.column_names().eq(columns.iter().map(String::as_str)) => columns,
+            _ => names.column_names().map(str::to_owned).collect(),
+        };
+        Columns::Named(Arc::clone(self.columns.insert(columns)))
+    }
+}
+
 fn run(
     driver: &rusqlite::Connection,
-    text: &str,
     access: Access,
+    known: &mut Known,
     statement: &Statement,
     want: Want,
 ) -> Result<Answer, Failure> {
-    let mut prepared = driver.prepare_cached(text)?;
+    let mut prepared = driver.prepare_cached(&known.text)?;
     let reads = prepared.readonly();
     if access == Access::Read && !reads {
         return Err(Failure::Ours("a statement that writes was run on a read handle".to_owned()));
@@ -222,7 +249,7 @@ fn run(
     }
     let before = driver.total_changes();
     let mut rows = Vec::new();
-    let mut columns: Option<Arc<[String]>> = None;
+    let mut columns: Option<Columns> = None;
     let mut answer = prepared.raw_query();
     while let Some(row) = answer.next()? {
         match want {
@@ -230,10 +257,7 @@ fn run(
             Want::Count => {}
             Want::First if !rows.is_empty() => {}
             Want::First | Want::All => {
-                // Not before the first row: SQLite prepares a statement anew there when another process has changed the
-                // schema, and then `t.*` has other columns.
-                let names = || row.as_ref().column_names().map(str::to_owned).collect();
-                rows.push(read_row(row, columns.get_or_insert_with(names))?);
+                rows.push(read_row(row, columns.get_or_insert_with(|| known.columns(row)))?);
             }
         }
         if want == Want::First && reads {
@@ -245,21 +269,22 @@ fn run(
     Ok(Answer { changed, rows })
 }
 
-fn read_row(row: &rusqlite::Row<'_>, columns: &Arc<[String]>) -> Result<Row, Failure> {
-    let mut values = Vec::with_capacity(columns.len());
-    for (index, column) in columns.iter().enumerate() {
+fn read_row(row: &rusqlite::Row<'_>, columns: &Columns) -> Result<Row, Failure> {
+    let width = row.as_ref().column_count();
+    let mut values = Vec::with_capacity(width);
+    for index in 0..width {
         values.push(match row.get_ref(index)? {
             ValueRef::Null => Value::Null,
             ValueRef::Integer(number) => Value::Int(number),
             ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
             ValueRef::Text(bytes) => Value::Text(
                 String::from_utf8(bytes.to_vec())
-                    .map_err(|_| Failure::Ours(format!("column {column} isn't UTF-8")))?,
+                    .map_err(|_| Failure::Ours(format!("column {index} isn't UTF-8")))?,
             ),
-            ValueRef::Real(_) => return Err(Failure::Ours(format!("column {column} is a float"))),
+            ValueRef::Real(_) => return Err(Failure::Ours(format!("column {index} is a float"))),
         });
     }
-    Ok(Row { columns: Arc::clone(columns), values })
+    Ok(Row { columns: columns.clone(), values })
 }
 
 impl ToSql for Value {

@@ -18,9 +18,8 @@ pub async fn insert_secret(
         .bind(api_key_id)
         .bind(sealed_secret)
         .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// The sealed copy of the current secret, where one was kept.
@@ -37,12 +36,11 @@ pub async fn current_secret(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<
 pub async fn retire_secrets(tx: &mut Tx, api_key_id: ApiKeyId, ends_at: Time) -> Result<(), db::Error> {
     sql("DELETE FROM api_key_secrets WHERE api_key_id = $1 AND ends_at IS NOT NULL")
         .bind(api_key_id)
-        .execute(tx)
+        .defer(tx)
         .await?;
     sql("UPDATE api_key_secrets SET ends_at = $2, sealed_secret = NULL WHERE api_key_id = $1")
         .bind(api_key_id)
         .bind(ends_at)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }

@@ -465,6 +465,8 @@ fn the_role_is_asked_again_before_anything_is_written() {
             tx.commit().await.unwrap();
             let mut tx = world.app.db.write().await.unwrap();
             organizations::lock(&mut tx, id).await.unwrap();
+            // It is taken with the statement after it.
+            organization_members::role(&mut tx, id, bob.id).await.unwrap();
             let call = tokio::spawn(call.send());
             tokio::time::sleep(std::time::Duration::from_millis(150)).await;
             assert!(!call.is_finished(), "{number} waits");

@@ -12,6 +12,7 @@ use crate::jobs::billing::closing;
 use crate::money::{Nano, Pico};
 use crate::reply::{Enveloped, private};
 use crate::store;
+use crate::store::wallets::Account;
 
 /// How an organization stands.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -85,10 +86,9 @@ pub enum SubscriptionStatus {
 pub async fn summary(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Summary>, Error> {
     let (id, month) = (scope.organization_id(), app.clock.now().day().month());
     let mut tx = app.db.read().await?;
-    let wallet = store::wallets::get(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
-    let plan = store::organizations::plan(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
+    let Account { wallet, plan, open_invoices } =
+        store::wallets::account(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
     let used = store::months::used(&mut tx, id, month).await?;
-    let open_invoices = store::invoices::open_count(&mut tx, id).await?;
     let bill = closing::bill(&app, month, &used)?;
     let status = if open_invoices == 0 { SubscriptionStatus::Active } else { SubscriptionStatus::PastDue };
     Ok(private(Summary {

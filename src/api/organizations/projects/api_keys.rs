@@ -94,9 +94,9 @@ pub async fn create(
     };
     let mut tx = app.db.write().await?;
     // Since the gate has looked, the project may have gone.
-    store::projects::detail(&mut tx, scope.organization_id(), scope.project_id())
-        .await?
-        .ok_or(Code::ProjectNotFound)?;
+    if !store::projects::exists(&mut tx, scope.organization_id(), scope.project_id()).await? {
+        return Err(Code::ProjectNotFound.into());
+    }
     store::api_keys::insert(&mut tx, &new, now).await?;
     store::api_keys::insert_secret(&mut tx, id, secret.hash(), sealed.as_deref(), now).await?;
     let row = store::api_keys::by_id(&mut tx, scope.project_id(), id).await?.ok_or(Code::ApiKeyNotFound)?;
@@ -214,10 +214,8 @@ pub struct Usage {
 /// GET …/api-keys/{key_id}
 pub async fn read(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
     let mut tx = app.db.read().await?;
-    let row = store::api_keys::by_id(&mut tx, scope.project_id(), scope.api_key_id())
-        .await?
-        .ok_or(Code::ApiKeyNotFound)?;
     let totals = store::usage::key_totals(&mut tx, scope.api_key_id()).await?;
+    let row = scope.into_api_key();
     let (restrictions, created_by) = (restrictions(&row), created_by(&row));
     Ok(ok(ApiKey {
         id: row.id,
@@ -256,10 +254,7 @@ pub async fn update(
     Body(body): Body<UpdateApiKey>,
 ) -> Result<Enveloped<UpdatedApiKey>, Error> {
     let mut tx = app.db.write().await?;
-    scope.hold(&mut tx).await?;
-    let before = store::api_keys::by_id(&mut tx, scope.project_id(), scope.api_key_id())
-        .await?
-        .ok_or(Code::ApiKeyNotFound)?;
+    let before = scope.hold(&mut tx).await?.found;
     let mut row = body.onto(before.clone());
     // What changes nothing leaves no trace either.
     if row != before {

@@ -90,7 +90,8 @@ pub async fn create(
     }
     record(&app, &mut tx, &scope, Action::ProjectMemberAdded, target(&scope, user.id), now).await?;
     if user.id != scope.user_id() {
-        let about = About { role: Some(role.as_str().to_owned()), ..about(&mut tx, &scope).await? };
+        let about =
+            About { role: Some(role.as_str().to_owned()), ..about(&mut tx, &scope, &caller.found).await? };
         let id = MailId::new(now, &app.random);
         store::outbox::insert_about(&mut tx, id, Template::AddedToProject, &user.email, &about, now).await?;
     }

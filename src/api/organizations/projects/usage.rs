@@ -3,14 +3,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::ProjectScope;
+use crate::access::WholeProjectScope;
 use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report, Row, too_many, usage_file};
 use crate::app::App;
 use crate::clock::Day;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::ids::{ApiKeyId, ProjectId};
 use crate::input::QueryOrBody;
-use crate::store;
 use crate::store::usage::reports;
 
 /// What a project used, key by key.
@@ -54,21 +53,20 @@ impl From<Row> for ProjectUsageRow {
 /// Days without usage are left out.
 pub async fn read(
     app: App,
-    scope: ProjectScope,
+    scope: WholeProjectScope,
     QueryOrBody(ProjectQuery(query)): QueryOrBody<ProjectQuery>,
 ) -> Result<Report<ProjectUsage>, Error> {
     let range = query.range(app.clock.now())?;
     let mut tx = app.db.read().await?;
-    let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
-    let project =
-        store::projects::detail(&mut tx, organization_id, project_id).await?.ok_or(Code::ProjectNotFound)?;
+    let project = scope.into_project().project;
+    let (organization_id, project_id) = (project.organization_id, project.id);
     let mut old = app.db.reports().await?;
     let days =
         reports::of_project(&mut old, organization_id, project_id, range, query.groups, too_many()).await?;
     let file = || usage_file(&project_id.to_string(), range);
     let json = |rows: Vec<Row>, total| ProjectUsage {
         project_id,
-        project_name: project.project.name,
+        project_name: project.name,
         usage: rows.into_iter().map(ProjectUsageRow::from).collect(),
         total,
     };

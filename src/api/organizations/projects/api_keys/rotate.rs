@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::access::KeyScope;
 use crate::app::App;
 use crate::clock::Time;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::ids::ApiKeyId;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};
@@ -38,8 +38,7 @@ pub async fn rotate(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<R
     let secret = ApiKeySecret::generate(prefix, &app.random);
     let sealed = sealed_copy(&app, &secret, id)?;
     let mut tx = app.db.write().await?;
-    scope.hold(&mut tx).await?;
-    let row = store::api_keys::by_id(&mut tx, scope.project_id(), id).await?.ok_or(Code::ApiKeyNotFound)?;
+    let row = scope.hold(&mut tx).await?.found;
     let now = app.clock.now();
     let grace_ends = grace_period_ends(now, app.config.api_keys.rotation_grace_hours, row.expires_at)?;
     let previous = store::api_keys::current_secret(&mut tx, id).await?;

@@ -1,0 +1,186 @@
+//! Where somebody stands, with what they ask about: one statement for both, because every call asks for it, and every change
+//! again under the organization's lock.
+
+use std::sync::LazyLock;
+
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::roles::{OrganizationRole, ProjectRole};
+use crate::store::api_keys::{self, ApiKey};
+use crate::store::organizations::OrganizationDetail;
+use crate::store::projects::{self, ProjectDetail};
+
+/// An organization, and somebody's role in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InOrganization {
+    /// The organization.
+    pub organization: OrganizationDetail,
+    /// Their role.
+    pub role: Option<OrganizationRole>,
+}
+
+impl FromRow for InOrganization {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let role: Option<String> = row.get("role")?;
+        Ok(Self {
+            organization: OrganizationDetail::from_row(row)?,
+            role: role.as_deref().and_then(OrganizationRole::parse),
+        })
+    }
+}
+
+/// Somebody's standing in an organization; `None` when there is no such one.
+pub async fn in_organization(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+) -> Result<Option<InOrganization>, db::Error> {
+    sql("SELECT o.id, o.name, o.description, o.default_role, o.allow_public_projects, o.created_at, o.updated_at,
+                o.members_count, o.projects_count, m.role AS role
+         FROM organizations o
+         LEFT JOIN organization_members m ON m.organization_id = o.id AND m.user_id = $2
+         WHERE o.id = $1")
+    .bind(organization_id)
+    .bind(user_id)
+    .optional(tx)
+    .await
+}
+
+/// Where somebody stands in an organization that exists, and in a project of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InProject<T> {
+    /// Their role in the organization.
+    pub organization_role: Option<OrganizationRole>,
+    /// What they are in the project, when there is such a one in this organization.
+    pub project: Option<ProjectStanding>,
+    /// What else was asked for; only where there is such a project.
+    pub found: Option<T>,
+}
+
+/// Where somebody stands in a project that exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProjectStanding {
+    /// Their explicit role.
+    pub role: Option<ProjectRole>,
+    /// Whether every member of the organization may view it.
+    pub open_to_organization: bool,
+}
+
+impl<T: Found> FromRow for InProject<T> {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let organization_role: Option<String> = row.get("organization_role")?;
+        let (project, role): (Option<String>, Option<String>) =
+            (row.get("found_project_id")?, row.get("project_role")?);
+        let project = match project {
+            Some(_) => Some(ProjectStanding {
+                role: role.as_deref().and_then(ProjectRole::parse),
+                open_to_organization: row.get("open_to_organization")?,
+            }),
+            None => None,
+        };
+        let found = if project.is_some() { T::find(row)? } else { None };
+        let organization_role = organization_role.as_deref().and_then(OrganizationRole::parse);
+        Ok(Self { organization_role, project, found })
+    }
+}
+
+/// What is asked for beside a project that exists.
+pub trait Found: Sized {
+    /// Reads it, if it is there.
+    fn find(row: &Row) -> Result<Option<Self>, db::Error>;
+}
+
+/// Nothing.
+impl Found for () {
+    fn find(_: &Row) -> Result<Option<Self>, db::Error> {
+        Ok(Some(()))
+    }
+}
+
+/// A project and what its organization says of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundProject {
+    /// The project.
+    pub detail: ProjectDetail,
+    /// The organization's name.
+    pub organization_name: String,
+    /// Whether the organization's projects may be public.
+    pub allow_public_projects: bool,
+}
+
+impl Found for FoundProject {
+    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
+        Ok(Some(Self {
+            detail: ProjectDetail::from_row(row)?,
+            organization_name: row.get("organization_name")?,
+            allow_public_projects: row.get("allow_public_projects")?,
+        }))
+    }
+}
+
+impl Found for ApiKey {
+    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
+        let id: Option<String> = row.get("id")?;
+        if id.is_some() { Self::from_row(row).map(Some) } else { Ok(None) }
+    }
+}
+
+const STANDING: &str = "om.role AS organization_role, p.id AS found_project_id, pm.role AS project_role,
+     CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization";
+
+const PLACES: &str = "organizations o
+     LEFT JOIN organization_members om ON om.organization_id = o.id AND om.user_id = $3
+     LEFT JOIN projects p ON p.id = $2 AND p.organization_id = o.id
+     LEFT JOIN project_members pm ON pm.project_id = p.id AND pm.user_id = $3";
+
+static ROLES: LazyLock<String> = LazyLock::new(|| format!("SELECT {STANDING} FROM {PLACES} WHERE o.id = $1"));
+
+static PROJECT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {STANDING}, o.name AS organization_name, o.allow_public_projects, {} FROM {PLACES} WHERE o.id = $1",
+        projects::COLUMNS
+    )
+});
+
+static API_KEY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {STANDING}, {} FROM {PLACES}
+         LEFT JOIN api_keys k ON k.id = $4 AND k.project_id = p.id
+         LEFT JOIN users u ON u.id = k.created_by
+         LEFT JOIN api_key_last_uses l ON l.api_key_id = k.id
+         WHERE o.id = $1",
+        api_keys::COLUMNS
+    )
+});
+
+/// Somebody's standing and no more; `None` when there is no such organization.
+pub async fn roles(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: Option<ProjectId>,
+    user_id: UserId,
+) -> Result<Option<InProject<()>>, db::Error> {
+    sql(ROLES.as_str()).bind(organization_id).bind(project_id).bind(user_id).optional(tx).await
+}
+
+/// The same with the project.
+pub async fn in_project(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: Option<ProjectId>,
+    user_id: UserId,
+) -> Result<Option<InProject<FoundProject>>, db::Error> {
+    sql(PROJECT.as_str()).bind(organization_id).bind(project_id).bind(user_id).optional(tx).await
+}
+
+/// The same with an API key of the project, if it has such a one.
+pub async fn of_key(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: Option<ProjectId>,
+    user_id: UserId,
+    api_key_id: Option<ApiKeyId>,
+) -> Result<Option<InProject<ApiKey>>, db::Error> {
+    let statement = sql(API_KEY.as_str()).bind(organization_id).bind(project_id).bind(user_id);
+    statement.bind(api_key_id).optional(tx).await
+}

@@ -1,0 +1,196 @@
+//! Statements that go out with the next one or with the commit: in their order, and no error of theirs is lost.
+
+use std::time::Duration;
+
+use tollkeeper::db::{Constraint, Db, Error, Settings, Statement, Tx, sql};
+
+use super::{count, each_db, insert_user};
+use crate::support::postgres::Cluster;
+
+fn user(id: &str, name: &str) -> Statement {
+    sql("INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at)
+         VALUES ($1, $2, $2, $2, $2, 'x', 1)")
+    .bind(id)
+    .bind(name)
+}
+
+fn rename(from: &str, to: &str) -> Statement {
+    sql("UPDATE users SET username = $2 WHERE username = $1").bind(from).bind(to)
+}
+
+async fn names(tx: &mut Tx) -> Vec<String> {
+    let rows: Vec<(String,)> = sql("SELECT username FROM users ORDER BY id").all(tx).await.unwrap();
+    rows.into_iter().map(|(name,)| name).collect()
+}
+
+#[tokio::test]
+async fn they_run_in_their_order() {
+    each_db(async |db| {
+        let before = db.statement_count();
+        let mut tx = db.write().await.unwrap();
+        user("user_1", "a").defer(&mut tx).await.unwrap();
+        rename("a", "b").defer(&mut tx).await.unwrap();
+        // A statement that is waited for comes after them.
+        assert_eq!(rename("b", "c").execute(&mut tx).await, Ok(1));
+        rename("c", "d").defer(&mut tx).await.unwrap();
+        assert_eq!(names(&mut tx).await, ["d"]);
+        rename("d", "e").defer(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(db.statement_count() - before, 6);
+        assert_eq!(names(&mut db.read().await.unwrap()).await, ["e"]);
+
+        // Nothing but such statements, and more of them than wait at a time.
+        let mut tx = db.write().await.unwrap();
+        for number in 0..100 {
+            rename(&format!("e{}", "x".repeat(number)), &format!("e{}", "x".repeat(number + 1)))
+                .defer(&mut tx)
+                .await
+                .unwrap();
+        }
+        tx.commit().await.unwrap();
+        assert_eq!(names(&mut db.read().await.unwrap()).await, [format!("e{}", "x".repeat(100))]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_error_comes_no_later_than_with_the_next_statement() {
+    each_db(async |db| {
+        let mut tx = db.write().await.unwrap();
+        user("user_1", "a").defer(&mut tx).await.unwrap();
+        let told = match user("user_2", "a").defer(&mut tx).await {
+            // SQLite has run it by now.
+            Err(error) => error,
+            Ok(()) => {
+                // What comes after it is refused by the server, but that isn't what is told.
+                user("user_3", "c").defer(&mut tx).await.unwrap();
+                sql("SELECT username FROM users").optional::<(String,)>(&mut tx).await.unwrap_err()
+            }
+        };
+        assert!(matches!(told, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)), "{told:?}");
+        let later = user("user_4", "d").defer(&mut tx).await;
+        assert!(matches!(later, Err(Error::Internal(_))), "{later:?}");
+        assert!(insert_user(&mut tx, "user_5", "e", "e").await.is_err());
+        assert!(matches!(tx.commit().await, Err(Error::Internal(_))));
+        assert_eq!(count(&db, "users").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_error_comes_with_the_commit_and_nothing_is_committed() {
+    each_db(async |db| {
+        for begun in [false, true] {
+            let mut tx = db.write().await.unwrap();
+            if begun {
+                insert_user(&mut tx, "user_0", "z", "z").await.unwrap();
+            }
+            let mut told = Ok(());
+            for (id, name) in [("user_1", "a"), ("user_2", "a"), ("user_3", "c")] {
+                told = told.and(user(id, name).defer(&mut tx).await);
+            }
+            tx.announce(tollkeeper::db::Change::Catalog);
+            let committed = tx.commit().await;
+            assert!(committed.is_err());
+            let told = told.and(committed).unwrap_err();
+            assert!(
+                matches!(told, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)),
+                "{told:?}"
+            );
+            assert_eq!(count(&db, "users").await, 0);
+            // The connection is as good as before.
+            let mut tx = db.write().await.unwrap();
+            insert_user(&mut tx, "user_1", "a", "a").await.unwrap();
+            drop(tx);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_statement_that_can_not_be_prepared_ends_it_too() {
+    each_db(async |db| {
+        let mut tx = db.write().await.unwrap();
+        let first = user("user_1", "a").defer(&mut tx).await;
+        let second = sql("UPDATE no_such_table SET a = 1").defer(&mut tx).await;
+        let committed = tx.commit().await;
+        assert!(first.is_ok() && committed.is_err());
+        assert!(matches!(second.and(committed), Err(Error::Internal(_))));
+        assert_eq!(count(&db, "users").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_them_without_a_commit() {
+    each_db(async |db| {
+        let mut tx = db.write().await.unwrap();
+        user("user_1", "a").defer(&mut tx).await.unwrap();
+        drop(tx);
+        // Cancelled while they are under way, more often than there are connections.
+        for number in 0..40 {
+            let work = async {
+                let mut tx = db.write().await?;
+                user("user_1", "a").defer(&mut tx).await?;
+                user("user_2", "b").defer(&mut tx).await?;
+                rename("a", "c").execute(&mut tx).await?;
+                user("user_3", "d").defer(&mut tx).await?;
+                std::future::pending::<Result<(), Error>>().await
+            };
+            let _ = tokio::time::timeout(Duration::from_micros(number * 50), work).await;
+        }
+        let mut tx = db.write().await.unwrap();
+        user("user_1", "a").defer(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(names(&mut db.read().await.unwrap()).await, ["a"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_read_handle_defers_nothing() {
+    each_db(async |db| {
+        let mut tx = db.read().await.unwrap();
+        let written = user("user_1", "a").defer(&mut tx).await;
+        assert!(matches!(written, Err(Error::Internal(_))), "{written:?}");
+        assert_eq!(count(&db, "users").await, 0);
+    })
+    .await;
+}
+
+/// On one thread, which the cluster's `stop` and `start` block: so the connections that died meanwhile are still taken for
+/// live ones afterwards.
+#[tokio::test]
+async fn dead_connections_are_passed_over_before_anything_has_happened() {
+    let Some(cluster) = Cluster::private() else { return };
+    let db = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
+    for round in 0..2 {
+        let mut open = Vec::new();
+        for _ in 0..16 {
+            let mut tx = db.write().await.unwrap();
+            sql("SELECT id FROM users").execute(&mut tx).await.unwrap();
+            open.push(tx);
+        }
+        for tx in open {
+            tx.commit().await.unwrap();
+        }
+        cluster.stop();
+        cluster.start();
+        let mut tx = db.write().await.unwrap();
+        user(&format!("user_{round}"), &format!("a{round}")).defer(&mut tx).await.unwrap();
+        if round == 0 {
+            assert_eq!(rename("a0", "b").execute(&mut tx).await, Ok(1));
+        }
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(names(&mut db.read().await.unwrap()).await, ["b", "a1"]);
+
+    // Begun before the server went: what was in it is gone, and is not begun anew.
+    let mut tx = db.write().await.unwrap();
+    insert_user(&mut tx, "user_2", "c", "c").await.unwrap();
+    cluster.stop();
+    cluster.start();
+    user("user_3", "d").defer(&mut tx).await.unwrap();
+    assert!(matches!(tx.commit().await, Err(Error::Unavailable(_))));
+    assert_eq!(count(&db, "users").await, 2);
+}
