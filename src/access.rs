@@ -5,10 +5,12 @@
 
 mod callers;
 mod invoices;
+mod keys;
 mod members;
 mod model_calls;
 mod models;
 mod project_members;
+mod projects;
 mod public;
 mod service;
 mod sessions;
@@ -22,17 +24,16 @@ use http::{HeaderMap, Method, Uri, header};
 
 pub use callers::{Anyone, CallerScope, Person, PersonScope};
 pub use invoices::{InvoiceScope, OrgInvoice};
+pub use keys::{Key, KeyScope};
 pub use members::{MemberScope, OrgMember};
 pub use model_calls::{Calling, calling};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use project_members::{ProjectMember, ProjectMemberScope};
+pub use projects::{Held, Project, ProjectScope, WholeProject, WholeProjectScope};
 pub use public::{Open, Public, Visitor};
 pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope, Watching};
 pub use sessions::{Session, SessionScope};
-pub use tenants::{
-    Held, HeldOrganization, Key, KeyScope, Org, OrgScope, Project, ProjectScope, WholeProject,
-    WholeProjectScope,
-};
+pub use tenants::{HeldOrganization, Org, OrgScope};
 
 use crate::app::App;
 use crate::config::Management;

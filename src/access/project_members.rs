@@ -7,7 +7,7 @@ use crate::ids::{ProjectId, UserId};
 use crate::roles::{ProjectAction, ProjectRole};
 use crate::store;
 
-use super::tenants::{Found, ProjectScope};
+use super::projects::{Found, ProjectScope};
 use super::{Access, AccessDoc, Call, Caller, Trail, manager};
 
 /// What is done to the member in the path.

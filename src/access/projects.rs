@@ -1,0 +1,234 @@
+//! Access to projects: the tables of `roles.rs` decide.
+
+use crate::app::App;
+use crate::db::Tx;
+use crate::error::{Code, Error};
+use crate::ids::{OrganizationId, ProjectId, UserId};
+use crate::roles::{OrganizationRole, ProjectAction, ProjectRole, effective_project_role};
+use crate::store;
+use crate::store::projects::ProjectDetail;
+use crate::store::standings::{self, FoundProject, InProject};
+
+use super::{Access, AccessDoc, Call, Caller, Trail, manager};
+
+/// An action on the project in the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Project(pub ProjectAction);
+
+/// The right to do it.
+#[derive(Clone, Debug)]
+pub struct ProjectScope {
+    caller: Caller,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+    action: ProjectAction,
+    role: ProjectRole,
+    trail: Trail,
+}
+
+impl ProjectScope {
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+    /// Whose roles count.
+    pub fn user_id(&self) -> UserId {
+        self.caller.user_id()
+    }
+    /// The tenant.
+    pub fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+    /// The project.
+    pub fn project_id(&self) -> ProjectId {
+        self.project_id
+    }
+    /// The caller's effective role in it.
+    pub fn role(&self) -> ProjectRole {
+        self.role
+    }
+
+    /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since.
+    ///
+    /// # Errors
+    /// 404 and 403, as at the gate.
+    pub async fn hold(&self, tx: &mut Tx) -> Result<Held<FoundProject>, Error> {
+        self.lock(tx).await?;
+        let standing =
+            standings::in_project(tx, self.organization_id, Some(self.project_id), self.user_id()).await?;
+        self.held(standing)?.ok_or(Code::ProjectNotFound.into())
+    }
+
+    /// The roles under the lock.
+    pub(super) async fn hold_roles(&self, tx: &mut Tx) -> Result<Roles, Error> {
+        self.lock(tx).await?;
+        roles(tx, self.organization_id, Some(self.project_id), self.user_id()).await
+    }
+
+    /// The organization's lock and not the project's own: whoever adds an API key holds the project's row too, and on
+    /// PostgreSQL a second, stronger lock of it for a new name or a removal would wait for them while they wait for the first.
+    pub(super) async fn lock(&self, tx: &mut Tx) -> Result<(), Error> {
+        Ok(store::organizations::lock(tx, self.organization_id).await?)
+    }
+
+    /// 404 and 403; none where all is well but what else was asked for is missing.
+    pub(super) fn held<T>(&self, standing: Option<InProject<T>>) -> Result<Option<Held<T>>, Error> {
+        let (roles, found) = Roles::of(standing)?;
+        let role = roles.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
+        Ok(found.map(|found| Held { organization_role: roles.organization_role, role, found }))
+    }
+}
+
+/// What the caller is while the lock is held.
+#[derive(Clone, Debug)]
+pub struct Held<T> {
+    /// Their role in the organization.
+    pub organization_role: Option<OrganizationRole>,
+    /// Their effective role in the project.
+    pub role: ProjectRole,
+    /// The project, or the key.
+    pub found: T,
+}
+
+/// Where somebody stands in a project that is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Roles {
+    pub(super) organization_role: Option<OrganizationRole>,
+    pub(super) role: Option<ProjectRole>,
+}
+
+impl Roles {
+    /// 404 without the organization or the project.
+    fn of<T>(standing: Option<InProject<T>>) -> Result<(Self, Option<T>), Error> {
+        let standing = standing.ok_or(Code::OrganizationNotFound)?;
+        let (organization_role, project) =
+            (standing.organization_role, standing.project.ok_or(Code::ProjectNotFound)?);
+        let role = effective_project_role(organization_role, project.role, project.open_to_organization);
+        Ok((Self { organization_role, role }, standing.found))
+    }
+}
+
+/// Finds organization and project (404, from the outside in), and what this person is in both.
+pub(super) async fn roles(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: Option<ProjectId>,
+    user_id: UserId,
+) -> Result<Roles, Error> {
+    Ok(Roles::of(standings::roles(tx, organization_id, project_id, user_id).await?)?.0)
+}
+
+impl Access for Project {
+    type Scope = ProjectScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<ProjectScope, Error> {
+        let caller = manager(app, call).await?;
+        let mut tx = app.db.read().await?;
+        let found = Found::find(&mut tx, call, caller).await?;
+        found.confine()?;
+        found.caller.may_manage(app, call)?;
+        found.admit(self.0, |role| role.allows(self.0), Trail::of(call))
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), format!("project: {:?}", self.0))
+    }
+}
+
+/// What a path names inside an organization.
+pub(super) struct Named {
+    pub(super) organization_id: OrganizationId,
+    /// None where it can't be one's id.
+    pub(super) project_id: Option<ProjectId>,
+}
+
+impl Named {
+    pub(super) fn of(call: &Call) -> Result<Self, Error> {
+        let organization_id =
+            OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
+        Ok(Self { organization_id, project_id: ProjectId::parse(call.path("project_id")) })
+    }
+}
+
+/// A project that is there, and where its caller stands; nothing is allowed yet.
+pub(super) struct Found<T> {
+    pub(super) caller: Caller,
+    pub(super) project_id: ProjectId,
+    organization_id: OrganizationId,
+    role: Option<ProjectRole>,
+    /// What else was asked for, if it is there.
+    pub(super) found: Option<T>,
+}
+
+impl Found<()> {
+    /// 404, from the outside in; nothing else is asked for.
+    pub(super) async fn find(tx: &mut Tx, call: &Call, caller: Caller) -> Result<Self, Error> {
+        let Named { organization_id, project_id } = Named::of(call)?;
+        let standing = standings::roles(tx, organization_id, project_id, caller.user_id()).await?;
+        Self::of(standing, organization_id, project_id, caller)
+    }
+}
+
+impl<T> Found<T> {
+    pub(super) fn of(
+        standing: Option<InProject<T>>,
+        organization_id: OrganizationId,
+        project_id: Option<ProjectId>,
+        caller: Caller,
+    ) -> Result<Self, Error> {
+        let (Roles { role, .. }, found) = Roles::of(standing)?;
+        let project_id = project_id.ok_or(Code::ProjectNotFound)?;
+        Ok(Self { caller, project_id, organization_id, role, found })
+    }
+
+    /// 403 for an API key outside its own project.
+    pub(super) fn confine(&self) -> Result<(), Error> {
+        self.caller.confine(self.organization_id, Some(self.project_id))
+    }
+
+    /// 403 without a role that is `allowed`.
+    pub(super) fn admit(
+        self,
+        action: ProjectAction,
+        allowed: impl FnOnce(ProjectRole) -> bool,
+        trail: Trail,
+    ) -> Result<ProjectScope, Error> {
+        let role = self.role.filter(|role| allowed(*role)).ok_or(Code::InsufficientRole)?;
+        let Self { caller, organization_id, project_id, .. } = self;
+        Ok(ProjectScope { caller, organization_id, project_id, action, role, trail })
+    }
+}
+
+/// An action on the project in the path, which is read at the gate.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeProject(pub ProjectAction);
+
+/// The right to do it.
+#[derive(Clone, Debug)]
+pub struct WholeProjectScope {
+    project: ProjectDetail,
+}
+
+impl WholeProjectScope {
+    /// The project as it was at the gate.
+    pub fn into_project(self) -> ProjectDetail {
+        self.project
+    }
+}
+
+impl Access for WholeProject {
+    type Scope = WholeProjectScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<WholeProjectScope, Error> {
+        let caller = manager(app, call).await?;
+        let Named { organization_id, project_id } = Named::of(call)?;
+        let mut tx = app.db.read().await?;
+        let standing = standings::in_project(&mut tx, organization_id, project_id, caller.user_id()).await?;
+        let mut found = Found::of(standing, organization_id, project_id, caller)?;
+        found.confine()?;
+        found.caller.may_manage(app, call)?;
+        let project = found.found.take().ok_or(Code::ProjectNotFound)?.detail;
+        found.admit(self.0, |role| role.allows(self.0), Trail::of(call))?;
+        Ok(WholeProjectScope { project })
+    }
+    fn describe(&self) -> AccessDoc {
+        Project(self.0).describe()
+    }
+}
