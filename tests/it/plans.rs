@@ -1,5 +1,7 @@
 //! What the databases do for a list: they go by an index of the tenant, however large the installation is.
 
+use http::Method;
+use serde_json::json;
 use tollkeeper::db::{Error, FromRow, Row, Tx, sql};
 use tollkeeper::rules::usage_groups::{Groups, Period, Subject};
 use tollkeeper::store::projects::listing;
@@ -311,6 +313,78 @@ fn the_first_and_the_last_page_of_many_projects() {
             let path = format!("{members}?page_size=3{query}");
             let found = names(&path, "members", "username", &ada.access_token).await;
             assert_eq!(found, (due.into(), 2_000, 3), "{query}");
+        }
+    });
+}
+
+/// What the gate asks and what is answered are one statement, and what is used is added up in another.
+#[test]
+fn one_row_is_read_in_as_few_statements_as_can_be() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (organization, project) = (place.organization_path(), place.project_path());
+        let made = world.post(&format!("{project}/api-keys"), &json!({"name": "one"}));
+        let made = made.bearer(&ada.access_token).data().await;
+        let key = format!("{project}/api-keys/{}", made["id"].as_str().unwrap());
+        let reads = [("/v1/auth/me", 1), (&organization, 1), (&project, 2), (&key, 2)];
+        for (path, statements) in reads {
+            // The session is held by then.
+            let before = world.app.db.statement_count();
+            world.get(path).bearer(&ada.access_token).data().await;
+            assert_eq!(world.app.db.statement_count() - before, statements, "{path}");
+        }
+        // The gate; then the lock, the gate's question again, the change, its trail.
+        let changes = [(&organization, 5), (&project, 5), (&key, 7)];
+        for (path, statements) in changes {
+            let before = world.app.db.statement_count();
+            let change = world.call(Method::PUT, path).json(&json!({"description": "another"}));
+            change.bearer(&ada.access_token).data().await;
+            assert_eq!(world.app.db.statement_count() - before, statements, "{path}");
+        }
+    });
+}
+
+/// Of many days the sum is made elsewhere, and is the same.
+#[test]
+fn many_days_are_added_up_as_few_are() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (project, organization) = (place.project_path(), &place.organization);
+        let made = world.post(&format!("{project}/api-keys"), &json!({"name": "one"}));
+        let made = made.bearer(&ada.access_token).data().await;
+        let key = made["id"].as_str().unwrap();
+        let mut days = 0;
+        for (to, statements) in [(0, 2), (1, 2), (999, 2), (1_000, 3), (1_001, 3), (2_500, 3)] {
+            if to > days {
+                let mut tx = world.app.db.write().await.unwrap();
+                sql(format!(
+                    "WITH RECURSIVE n(i) AS (SELECT {} UNION ALL SELECT i + 1 FROM n WHERE i < {to})
+                     INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+                              requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
+                     SELECT '{organization}', '{}', '{key}', 'm', 0, 'chat', i, 0, 2, 3, 4, 0, 0 FROM n",
+                    days + 1,
+                    place.project
+                ))
+                .execute(&mut tx)
+                .await
+                .unwrap();
+                tx.commit().await.unwrap();
+                days = to;
+            }
+            let key_path = format!("{project}/api-keys/{key}");
+            for (path, tokens, requests) in [
+                (&project, "/usage/tokens", "/usage/requests"),
+                (&key_path, "/usage/total_tokens", "/usage/total_requests"),
+            ] {
+                let before = world.app.db.statement_count();
+                let read = world.get(path).bearer(&ada.access_token).data().await;
+                assert_eq!(world.app.db.statement_count() - before, statements, "{to} {path}");
+                let found =
+                    [tokens, requests].map(|pointer| read.pointer(pointer).unwrap().as_i64().unwrap());
+                assert_eq!(found, [7 * to, 2 * to], "{to} {path}");
+            }
         }
     });
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::ffi::{self, ErrorCode};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{OpenFlags, ToSql};
@@ -171,6 +172,10 @@ pub(crate) fn create(path: &Path) -> Result<(), Error> {
 fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusqlite::Connection> {
     driver.busy_timeout(OPEN_PATIENCE)?;
     driver.set_prepared_statement_cache_capacity(PREPARED);
+    // A plan doesn't depend on the values: else SQLite prepares a statement anew each time that some of its parameters get other
+    // values, to look whether another plan would do better, which takes longer than to run it. There are no statistics here
+    // by which it could find one.
+    driver.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if access == Access::Read {
         driver.pragma_update(None, "query_only", true)?;
         driver.busy_timeout(READER_PATIENCE)?;
@@ -342,5 +347,42 @@ impl FileId {
     #[cfg(not(unix))]
     fn of(_: &Path) -> Option<Self> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+    use crate::db::sql;
+
+    /// Whoever and whatever is asked about, and how often: the plan stays.
+    #[test]
+    fn other_values_prepare_nothing_anew() {
+        let folder = std::env::temp_dir().join(format!("tollkeeper-plans-{}", std::process::id()));
+        let file = folder.join("test.db");
+        create(&file).unwrap();
+        let mut connection = Connection::open(&file, Access::Write).unwrap();
+        connection
+            .driver()
+            .execute_batch(
+                "CREATE TABLE places (id TEXT PRIMARY KEY, name TEXT);
+                 CREATE TABLE people (place TEXT, id TEXT, role TEXT, PRIMARY KEY (place, id)) WITHOUT ROWID;
+                 INSERT INTO places VALUES ('1', 'one'), ('2', 'two');
+                 INSERT INTO people VALUES ('1', 'ada', 'owner'), ('1', 'bob', 'member'), ('2', 'ada', 'member');",
+            )
+            .unwrap();
+        let text = "SELECT p.name, m.role FROM places p LEFT JOIN people m ON m.place = p.id AND m.id = $2
+                    WHERE p.id = $1 LIMIT $3";
+        for (place, person, found) in [("1", "ada", 1), ("2", "bob", 1), ("1", "bob", 1), ("3", "ada", 0)] {
+            let statement = sql(text).bind(place).bind(person).bind(10);
+            assert_eq!(connection.run(&statement, Want::All).unwrap().rows.len(), found);
+        }
+        let statement = connection.driver().prepare_cached(&for_sqlite(text)).unwrap();
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+        assert!(statement.get_status(StatementStatus::Run) >= 3, "it is not the statement that was run");
+        drop(statement);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
