@@ -91,12 +91,20 @@ pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Time) -> Result<(), db
 
 /// The account with this address, compared without regard to case.
 pub async fn by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<User>, db::Error> {
-    sql("SELECT * FROM users WHERE email_folded = $1").bind(email_folded).optional(tx).await
+    sql("SELECT id, email, email_folded, username, full_name, phone, password_hash, created_at, email_verified_at,
+                phone_verified_at, last_login_at FROM users WHERE email_folded = $1")
+        .bind(email_folded)
+        .optional(tx)
+        .await
 }
 
 /// The account with this id.
 pub async fn by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<User>, db::Error> {
-    sql("SELECT * FROM users WHERE id = $1").bind(user_id).optional(tx).await
+    sql("SELECT id, email, email_folded, username, full_name, phone, password_hash, created_at, email_verified_at,
+                phone_verified_at, last_login_at FROM users WHERE id = $1")
+        .bind(user_id)
+        .optional(tx)
+        .await
 }
 
 /// Notes a login.

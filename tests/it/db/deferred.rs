@@ -196,3 +196,25 @@ async fn dead_connections_are_passed_over_before_anything_has_happened() {
     assert!(matches!(tx.commit().await, Err(Error::Unavailable(_))));
     assert_eq!(count(&db, "users").await, 2);
 }
+
+/// A migration changes what a statement answers that a connection has prepared: what begins with it begins again.
+#[tokio::test]
+async fn what_was_prepared_before_a_migration_is_prepared_anew() {
+    each_db(async |db| {
+        let every = || sql("SELECT * FROM users");
+        for number in 0..3 {
+            let column = format!("later_{number}");
+            let mut tx = db.write().await.unwrap();
+            every().execute(&mut tx).await.unwrap();
+            sql(format!("ALTER TABLE users ADD COLUMN {column} TEXT")).execute(&mut tx).await.unwrap();
+            tx.commit().await.unwrap();
+            let mut tx = db.write().await.unwrap();
+            user(&format!("user_{number}"), &format!("a{number}")).defer(&mut tx).await.unwrap();
+            let row: (String,) = every().one(&mut tx).await.unwrap();
+            assert_eq!(row.0, "user_0");
+            tx.commit().await.unwrap();
+            assert_eq!(count(&db, "users").await, number + 1);
+        }
+    })
+    .await;
+}
