@@ -120,6 +120,7 @@ mod tests {
     fn a_slip_is_understood() {
         let cases = [
             ("usd", Some("USD")),
+            ("mad", Some("MAD")), // and not AMD, which has the same letters
             ("EUX", Some("EUR")),
             ("UDS", Some("USD")),
             ("GPB", Some("GBP")),

@@ -213,6 +213,13 @@ mod tests {
     }
 
     #[test]
+    fn each_personal_word_stands_once() {
+        // `Augusta` is a word between spaces and between signs.
+        let words = ["ada.love", "augusta", "countess", "king", "king-noel", "noel"];
+        assert_eq!(personal_words(&ADA), words);
+    }
+
+    #[test]
     fn what_is_left_counts_without_every_occurrence() {
         assert_eq!(codes("Countess7countessCOUNTESS"), ["password_personal"]);
         let message = &check("xAugusta7kq", &ADA)[0].message;

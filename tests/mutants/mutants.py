@@ -6,7 +6,9 @@
     mutants.py run OUT BINARY SCOPE  runs the tests of BINARY once a mutant and says which of them nobody notices
 
 The mutants are those of `cargo mutants`: what a function returns, comparisons, arithmetic, `&&` and `||`, `!` and `-`, arms of a
-match that has a wildcard, and guards. A build of this crate a mutant, as `cargo mutants` wants it, takes hours.
+match that has a wildcard, and guards. A build of this crate a mutant, as `cargo mutants` wants it, takes hours. What a gate is
+made of stands here besides: a check that is left out (`caller.confine(…)?;`), what a closure of `filter` and the like says, and
+a condition that is no comparison.
 """
 
 import concurrent.futures
@@ -29,6 +31,20 @@ OPERATORS = {
     "+=": ["-=", "*="], "-=": ["+=", "/="], "*=": ["+=", "/="], "/=": ["%=", "*="], "%=": ["/=", "+="],
     "&=": ["|=", "^="], "|=": ["&=", "^="], "^=": ["|=", "&="],
 }
+# What lets a closure decide: it may say yes or no to everything instead.
+DECIDES = {"filter", "is_some_and", "is_none_or", "is_ok_and", "any", "all", "find", "position", "retain", "take_while", "skip_while"}
+# Types that have no default, and what stands for one of them.
+KNOWN = {
+    "AccessDoc": ['AccessDoc::new(None, "")'],
+    "Trail": ["crate::access::Trail::system()"],
+    "OrganizationRole": ["OrganizationRole::Member", "OrganizationRole::Owner"],
+    "ProjectRole": ["ProjectRole::Viewer", "ProjectRole::Owner"],
+    "IpAddr": ["IpAddr::from([192, 0, 2, 1])"],
+    "Caller": ["Caller::Person(UserId::from_parts(crate::clock::Time::from_unix_ms(0), 0))"],
+    "Visitor": ["Visitor { trail: Trail::system() }"],
+    "ServiceScope": ["ServiceScope(())"],
+    "ProxyScope": ["ProxyScope(())"],
+}
 INTEGERS = {f"{sign}{size}" for sign in "iu" for size in ("8", "16", "32", "64", "128", "size")}
 
 
@@ -47,6 +63,10 @@ def values(kind):
         return ['""', '"xyzzy"']
     if kind.startswith("impl ") or kind.startswith("!"):
         return []
+    if kind in KNOWN:
+        return KNOWN[kind]
+    if re.fullmatch(r"\w+Id", kind):
+        return [f"{kind}::from_parts(crate::clock::Time::from_unix_ms(0), 0)"]
     if inner := re.fullmatch(r"Option<(.*)>", kind):
         return ["None"] + [f"Some({value})" for value in values(inner[1])]
     if inner := re.fullmatch(r"(?:fmt::)?Result(?:<(.*)>)?", kind):
@@ -58,7 +78,7 @@ def values(kind):
         parts = [values(part) for part in split(inner[1])]
         return [f"({', '.join(some)})" for some in itertools.islice(itertools.product(*parts), 8)]
     if inner := re.fullmatch(r"&('\w+ )?(mut )?(.*)", kind):
-        return ["Box::leak(Box::new(Default::default()))"]
+        return [f"Box::leak(Box::new({value}))" for value in values(inner[3])]
     return ["Default::default()"]
 
 
@@ -177,6 +197,40 @@ class Planter:
             return own
         return self.choose(node, [(f"without {operator}", self.text(inside))], own)
 
+    def expression_statement(self, node):
+        """A call for its effect, a check that ends in `?`, an assignment: left out. A `return` is not, nor is what is the last
+        word of a block."""
+        inside = node.children[0]
+        own = self.plain(node)
+        if not self.text(node).endswith(";") or inside.type not in ("call_expression", "try_expression", "assignment_expression"):
+            return own
+        what = " ".join(self.text(inside).split())
+        if number := self.mutant(node, f"without `{what if len(what) < 60 else what[:57] + '...'}`"):
+            return f"/*<{number}*/if !crate::mutant({number}) /*>{number}*/{{ {own} }}"
+        return own
+
+    def call_expression(self, node):
+        """The closure that `filter` and its like ask says yes or no to everything."""
+        called, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        if called.type != "field_expression" or self.text(called.child_by_field_name("field")) not in DECIDES:
+            return self.plain(node)
+        closures = [child for child in arguments.children if child.type == "closure_expression"]
+        return self.plain(node, {arguments.id: self.plain(arguments, {one.id: self.decider(one) for one in closures})})
+
+    def decider(self, closure):
+        body = closure.child_by_field_name("body")
+        name = self.text(closure.parent.parent.child_by_field_name("function").child_by_field_name("field"))
+        variants = [(f"`{name}` asks nothing: {word}", word) for word in ("true", "false")]
+        return self.plain(closure, {body.id: self.choose(body, variants, self.node(body))})
+
+    def if_expression(self, node):
+        """A condition without an operator of its own, which no other mutant changes."""
+        condition = node.child_by_field_name("condition")
+        if condition.type not in ("identifier", "field_expression", "call_expression", "await_expression", "try_expression"):
+            return self.plain(node)
+        variants = [(f"the condition is {word}", word) for word in ("true", "false")]
+        return self.plain(node, {condition.id: self.choose(condition, variants, self.node(condition))})
+
     def match_expression(self, node):
         block = node.child_by_field_name("body")
         arms = [arm for arm in block.children if arm.type == "match_arm"]
@@ -249,7 +303,7 @@ def run(out, binary, scope):
     dead = set(json.loads((out / "dead.json").read_text())) if (out / "dead.json").exists() else set()
     mutants = [one for one in json.loads((out / "mutants.json").read_text()) if one["number"] not in dead]
     only = os.environ.get("ONLY")
-    mutants = [one for one in mutants if not only or re.search(only, f"{one['number']} {one['file']}")]
+    mutants = [one for one in mutants if not only or re.search(only, f"{one['number']} {one['file']} {one['what']}")]
     mutants = [one for one in mutants if one["number"] >= int(os.environ.get("FROM", "0"))]
     limit = float(os.environ.get("LIMIT", "120"))
 

@@ -193,6 +193,11 @@ mod tests {
         sums.add(&movement("payment", "void:invoice_1", -7));
         assert_eq!((sums.wallet, sums.usage, sums.discounts["2026-01"]), (73, -30, 3));
         assert_eq!(sums.voids, BTreeMap::from([("invoice_1".to_owned(), 7)]));
+        // A movement's key says whose it is, but only in words of its own kind.
+        let mut strange = LedgerSums::default();
+        strange.add(&movement("discount", "void:invoice_1", 3));
+        strange.add(&movement("void", "2026-01", 3));
+        assert_eq!((strange.wallet, strange.discounts.len(), strange.voids.len()), (6, 0, 0));
         let row = WalletRow { posted: nano(73), reserved: nano(7), open_month: 1 };
         assert_eq!(wallet(Some(&row), &sums, 7, 30), []);
         let expected = [

@@ -169,6 +169,8 @@ mod tests {
         let items =
             [item(1, 3, "0.5", "1.50"), item(2, 1, "-0.25", "-0.25"), item(3, 1, "0.0000000000", "0")];
         assert_eq!(invoice(&row("paid", 1_250_000_000, 0), &items), []);
+        let others = ItemRow { invoice_id: "invoice_2".into(), ..item(1, 1, "7", "8") };
+        assert_eq!(invoice(&row("paid", 1_250_000_000, 0), &[&items[..], &[others]].concat()), []);
         let off = [item(1, 3, "0.5", "1.5"), item(2, 1, "-0.000000000001", "-0.000000000001")];
         assert_eq!(
             words(&invoice(&row("paid", 1_500_000_000, 0), &off)),

@@ -152,7 +152,7 @@ mod tests {
         let sums = |requests, tokens, pico| UsageSums {
             requests,
             prompt_tokens: tokens,
-            completion_tokens: 0,
+            completion_tokens: tokens * 3,
             amount: Pico::from_units(pico),
         };
         let row = |sums: UsageSums, months, posted| DailyRow {
@@ -181,8 +181,8 @@ mod tests {
         );
         let drift = &usage.finish(day.start())[0];
         assert_eq!(drift.subject, "2026-03-09 p k m chat price 5");
-        assert_eq!(drift.expected, "2 requests, 15 + 0 tokens, 0.000000002998");
-        assert_eq!(drift.found, "2 requests, 15 + 0 tokens, 0.000000003998");
+        assert_eq!(drift.expected, "2 requests, 15 + 45 tokens, 0.000000002998");
+        assert_eq!(drift.found, "2 requests, 15 + 45 tokens, 0.000000003998");
         assert_eq!(usage.finish(day.start().plus_ms(1)), [], "events of that day may be gone");
     }
 }

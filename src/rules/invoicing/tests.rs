@@ -122,6 +122,35 @@ fn a_price_that_is_gone_leaves_its_amount() {
 }
 
 #[test]
+fn late_usage_at_a_price_that_is_gone_says_both() {
+    let row = used("old", Kind::Chat, day("2025-12-05"), 0, (10, 10), (2_000, 3_000));
+    let bill = bill(MONTH, &[row], &[], |_, _| None).unwrap();
+    let line = "late_usage | Late usage of 2025-12: old, usage at a price that has left the catalog | 1 | 0.00000005 | 0.00000005";
+    assert_eq!(lines(&bill), [line]);
+}
+
+#[test]
+fn what_adds_up_to_nothing_is_no_line() {
+    let row = |version, tokens| used("m", Kind::Chat, day("2026-01-05"), version, tokens, (1_000, 2_000));
+    // A request without tokens at another price, and completions that were taken back.
+    let rows = [row(1, (10, 5)), row(1, (0, -5)), row(2, (0, 0))];
+    let bill = bill(MONTH, &rows, &[], |_, at| Some(price(at, 1_000, 2_000))).unwrap();
+    assert_eq!(lines(&bill), ["usage | m, prompt tokens | 10 | 0.000000001 | 0.00000001"]);
+}
+
+#[test]
+fn what_comes_back_takes_no_discount_away() {
+    let tiers = [VolumeDiscount { threshold: 0, discount: Ppm::from_units(1_000_000) }];
+    let rows = [
+        used("free", Kind::Chat, day("2026-01-05"), 0, (10, 0), (100, 0)),
+        used("taken-back", Kind::Chat, day("2025-12-05"), 0, (-50, 0), (100, 0)),
+    ];
+    let bill = bill(MONTH, &rows, &tiers, |_, _| Some(price(0, 100, 0))).unwrap();
+    // One nano is free, five come back.
+    assert_eq!((bill.credited.units(), bill.amount.units()), (1, -5));
+}
+
+#[test]
 fn what_is_free_costs_nothing_and_no_less() {
     // One and a half nano, of which one was charged: all of it free is one, not two.
     let row = used("m", Kind::Embeddings, day("2026-01-05"), 0, (15, 0), (100, 0));
