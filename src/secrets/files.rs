@@ -196,6 +196,23 @@ mod tests {
     }
 
     #[test]
+    fn whoever_comes_second_keeps_what_is_there() {
+        let folder = Folder::new();
+        let file = folder.with("secret", b"first");
+        assert!(!create(&file, &folder.0, b"second", &Random::system()).unwrap());
+        assert_eq!(std::fs::read(&file).unwrap(), b"first");
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "nothing temporary is left");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_to_is_named() {
+        let folder = Folder::new();
+        let file = folder.with("secret", b"x").join("below/a/file");
+        let error = read_or_create(&file, "service token", b"new", &Random::system()).unwrap_err();
+        assert!(error.starts_with("service token file ") && error.contains("below/a/file: "), "{error}");
+    }
+
+    #[test]
     fn a_new_key_is_private_and_stays() {
         let folder = Folder::new();
         let file = folder.file("deep/er/master.key");

@@ -114,6 +114,14 @@ mod tests {
     }
 
     #[test]
+    fn a_seal_that_does_not_open_is_our_mistake_and_tells_no_secret() {
+        let error = Error::from(SealError::NotAuthentic);
+        assert_eq!(error.code, crate::error::Code::Internal);
+        assert!(error.internal.is_some_and(|text| text.contains("another master key")));
+        assert_eq!(format!("{:?}", Sealer::new(KEY)), "***");
+    }
+
+    #[test]
     fn what_is_sealed_opens_again() {
         for plain in [b"".as_slice(), b"x", b"tk_secret", &[0; 4096]] {
             assert_eq!(Sealer::new(KEY).open(&sealed(plain), "key_1").as_deref(), Ok(plain));

@@ -32,6 +32,7 @@ mod cli;
 mod crashes;
 mod db;
 mod faults;
+mod gate;
 mod isolation;
 mod jobs;
 mod layout;

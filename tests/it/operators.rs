@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
+use tollkeeper::db::sql;
 use tollkeeper::live::signing_keys::SigningKeys;
 use tollkeeper::secrets::jwt::TokenKind;
 use tollkeeper::store::audit_log::{self, Filter};
@@ -79,6 +80,26 @@ fn a_repeated_token_is_remembered_and_still_ends() {
         world.clock.advance_ms(-1_000);
         world.post("/v1/auth/logout", &json!({})).bearer(&ada.access_token).data().await;
         assert_eq!(world.get("/v1/auth/me").bearer(&ada.access_token).refused().await.0, 401);
+    });
+}
+
+#[test]
+fn tokens_go_on_while_the_keys_cannot_be_read_again() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
+        let rename = async |text: &str| {
+            let mut tx = world.app.db.write().await.unwrap();
+            sql(text.to_owned()).execute(&mut tx).await.unwrap();
+            tx.commit().await.unwrap();
+        };
+        rename("ALTER TABLE signing_keys RENAME TO mislaid").await;
+        world.clock.advance_ms(60_000);
+        // Another token, because what was checked once is remembered.
+        let token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
+        world.get("/v1/auth/me").bearer(&token).data().await;
+        rename("ALTER TABLE mislaid RENAME TO signing_keys").await;
+        world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
     });
 }
 

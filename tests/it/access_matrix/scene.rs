@@ -110,6 +110,8 @@ impl Scene {
         let chat = world.key(owner, &own, &chat).await.1;
         let sibling = world.key(owner, &sibling, &json!({"name": "caller"})).await.1;
         let key = world.key(stranger, &foreign, &json!({"name": "caller"})).await.1;
+        let elsewhere = world.place(owner, "Elsewhere").await;
+        let elsewhere = world.key(owner, &elsewhere, &json!({"name": "caller"})).await.1;
         self.add("non", "no credential", "", owner);
         self.add("jnk", "a bearer that is nothing", "nonsense", owner);
         self.add("ref", "a refresh token of the organization's owner", &owner.refresh_token, owner);
@@ -117,6 +119,7 @@ impl Scene {
         self.add("for", "owner of another organization", &stranger.access_token, stranger);
         self.add("kfo", "API key of that organization, made by its owner", &key, stranger);
         self.add("ksi", "API key of the sibling project, made by the organization's owner", &sibling, owner);
+        self.add("kel", "API key of another organization, made by this one's owner", &elsewhere, owner);
         self.add("kch", "like koo, with the permission `chat` only", &chat, owner);
     }
 

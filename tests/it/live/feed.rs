@@ -175,6 +175,24 @@ fn a_gap_lets_go_of_everything() {
 }
 
 #[test]
+fn a_change_that_is_not_understood_lets_go_of_everything() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let [_, replica] = Twin::both(&world).await;
+        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+        record(&world).await;
+        let mut tx = world.app.db.write().await.unwrap();
+        sql("UPDATE changes SET subject = 'as a newer version may write it'").execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        settle(&replica).await;
+        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+        assert_eq!((replica.app.feed.restarts(), replica.app.feed.position()), (0, 1));
+    });
+}
+
+#[test]
 fn what_is_not_an_hour_old_stays_in_the_feed() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;

@@ -1,6 +1,7 @@
 //! Keys in memory: what may be held has a bound that no flood moves.
 
 use serde_json::json;
+use tollkeeper::live::feed::TRUST_MS;
 use tollkeeper::live::keyring::CAPACITY_UNKNOWN;
 use tollkeeper::secrets::api_key::ApiKeySecret;
 
@@ -40,5 +41,19 @@ fn a_flood_of_garbage_keys_takes_little_memory_and_pushes_nobody_out() {
             world.get("/v1/models").bearer(key).bare().await;
         }
         assert_eq!(world.app.db.statement_count(), statements, "the known ones are still there");
+    });
+}
+
+#[test]
+fn garbage_costs_a_query_a_second_also_while_the_feed_is_not_read() {
+    on_each_database(async |world| {
+        world.clock.advance_ms(TRUST_MS);
+        let garbage = ApiKeySecret::generate("tk_", &world.app.random);
+        let before = world.app.db.statement_count();
+        for _ in 0..5 {
+            let refused = world.get("/v1/models").bearer(garbage.expose()).refused().await;
+            assert_eq!(refused, (401, "invalid_api_key".into()));
+        }
+        assert_eq!(world.app.db.statement_count(), before + 1);
     });
 }

@@ -5,6 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::clock::Time;
+use tollkeeper::db::sql;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 
@@ -294,7 +295,7 @@ fn late_events_are_billed_in_the_open_month_on_their_own_day() {
         let months = async || {
             let mut tx = world.app.db.read().await.unwrap();
             let rows: Vec<(i64, i64, i64)> =
-                tollkeeper::db::sql("SELECT day, month, requests FROM usage_daily ORDER BY day, month")
+                sql("SELECT day, month, requests FROM usage_daily ORDER BY day, month")
                     .all(&mut tx)
                     .await
                     .unwrap();
@@ -366,5 +367,22 @@ fn cloud_events_are_events() {
         assert_eq!(outcomes(&send(single, &json!([one])).bare().await), ["invalid_event"]);
         assert_eq!(scene.posted(&world).await, -2_000);
         assert_books(&world).await;
+    });
+}
+
+#[test]
+fn what_was_counted_at_a_price_that_is_gone_is_corrected_as_a_whole() {
+    on_each_database(async |world| {
+        let scene = scene(&world, "Acme").await;
+        report(&world, &[scene.event("e", 10, 20)]).await;
+        // As after a start with another catalog: while it runs, a server takes none without the price.
+        let mut tx = world.app.db.write().await.unwrap();
+        let table = if world.app.db.is_postgres() { " ON usage_events" } else { "" };
+        sql(format!("DROP TRIGGER usage_events_no_update{table}")).execute(&mut tx).await.unwrap();
+        sql("UPDATE usage_events SET price_version = 1").execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(report(&world, &[scene.correction("c", "e", -1, 0)]).await, ["model_without_price"]);
+        assert_eq!(report(&world, &[scene.correction("c", "e", -10, -20)]).await, ["accepted"]);
+        assert_eq!(scene.posted(&world).await, 0);
     });
 }

@@ -156,6 +156,8 @@ impl Start {
         let mut words = self.wrapper.iter().map(String::as_str).chain([binary]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words).args(arguments).env_clear().current_dir(&self.folder);
+        // What a process reaches counts too (tests/coverage).
+        command.envs(std::env::var_os("LLVM_PROFILE_FILE").map(|file| ("LLVM_PROFILE_FILE", file)));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -1,0 +1,348 @@
+//! What the gate asks beside roles, at every route: the access matrix tells who may do what under one configuration.
+
+use std::fmt::Debug;
+
+use http::{HeaderMap, Method, Uri, header};
+use serde_json::json;
+use tollkeeper::access::{
+    self, Access, Anyone, Held, Key, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy,
+    Public, Service, Session, Trail,
+};
+use tollkeeper::db::{Tx, sql};
+use tollkeeper::error::Error;
+use tollkeeper::ids::{OrganizationId, ProjectId, RequestId};
+use tollkeeper::input::RequestBody;
+use tollkeeper::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
+use tollkeeper::routes;
+
+use crate::support::billed;
+use crate::support::http::Call;
+use crate::support::world::{World, on_each_database, on_each_database_with};
+
+#[test]
+fn the_configuration_narrows_keys_at_every_route_that_takes_them() {
+    for management in ["full", "read", "none"] {
+        on_each_database_with(&[("TOLLKEEPER_API_KEYS__MANAGEMENT", management)], async |world| {
+            let ada = world.somebody("ada").await;
+            let bob = world.somebody("bob").await;
+            let place = world.place(&ada, "Acme").await;
+            world.join_organization(&place, &bob, OrganizationRole::Member).await;
+            world.join_project(&place, &bob, ProjectRole::Viewer).await;
+            let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+            let invoice = billed::invoice(&world, &place.organization).await;
+            let mut routes = 0;
+            // What reads comes before what takes away what it needs.
+            let mut table = routes::table();
+            table.sort_by_key(|route| route.method != Method::GET);
+            for route in table.iter().filter(|route| route.access.scheme == Some("bearer")) {
+                let path = route
+                    .path
+                    .replace("{organization_id}", &place.organization)
+                    .replace("{project_id}", &place.project)
+                    .replace("{key_id}", &key_id)
+                    .replace("{member_id}", &bob.id.to_string())
+                    .replace("{invoice_id}", &invoice)
+                    .replace("{*model_id}", "svc-1");
+                let is_read = route.method == Method::GET;
+                let call = Call::new(&world.public, route.method.clone(), &path).bearer(&key);
+                // A body that is refused for itself, where the gate lets it through.
+                let answer = if is_read { call } else { call.json(&json!({"name": 1})) }.send().await;
+                let is_narrowed = !path.starts_with("/v1/models")
+                    && (management == "none" || management == "read" && !is_read);
+                let code = if answer.status == 200 { String::new() } else { answer.code() };
+                let refused = (answer.status, code.as_str()) == (403, "api_key_management_disabled");
+                assert_eq!(refused, is_narrowed, "{management}: {route:?}: {}", answer.text);
+                assert!(!is_read || refused || answer.status == 200, "{route:?}: {}", answer.text);
+                routes += 1;
+            }
+            assert!(routes > 20, "only {routes} routes");
+        });
+    }
+}
+
+/// A request that has reached the gate.
+fn call(world: &World, bearer: &str, path: &[(&str, &str)]) -> access::Call {
+    let mut headers = HeaderMap::new();
+    if !bearer.is_empty() {
+        headers.insert(header::AUTHORIZATION, format!("Bearer {bearer}").parse().unwrap());
+    }
+    access::Call {
+        method: Method::GET,
+        uri: Uri::from_static("/"),
+        headers,
+        path: path.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        address: "192.0.2.7".parse().unwrap(),
+        request_id: RequestId::new(world.clock.now(), &world.app.random),
+        body: RequestBody::Whole(Vec::new().into()),
+        who: String::new(),
+    }
+}
+
+fn word(answer: Result<impl Debug, Error>) -> String {
+    answer.map_or_else(|error| error.code.as_str().to_owned(), |role| format!("{role:?}"))
+}
+
+async fn change(world: &World, text: &str, id: impl ToString) {
+    let mut tx = world.app.db.write().await.unwrap();
+    sql(text.to_owned()).bind(id.to_string()).execute(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[test]
+fn what_the_gate_said_is_asked_again_under_the_lock() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let bob = world.somebody("bob").await;
+        let place = world.place(&ada, "Acme").await;
+        world.join_organization(&place, &bob, OrganizationRole::Admin).await;
+        world.join_project(&place, &bob, ProjectRole::Developer).await;
+        let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let bob_id = bob.id.to_string();
+        let path = [
+            ("organization_id", place.organization.as_str()),
+            ("project_id", &place.project),
+            ("key_id", &key_id),
+            ("member_id", &bob_id),
+        ];
+        let app = &world.app;
+        let mut call = call(&world, &bob.access_token, &path);
+        let org = Org(OrganizationAction::Modify).admit(app, &mut call).await.unwrap();
+        let member = OrgMember::Managed.admit(app, &mut call).await.unwrap();
+        let leaving = OrgMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
+        let project = Project(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
+        let project_member = ProjectMember::Managed.admit(app, &mut call).await.unwrap();
+        let leaving_project = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
+        let key = Key(ProjectAction::ManageApiKeys).admit(app, &mut call).await.unwrap();
+        assert!(leaving.is_leaving() && leaving_project.is_leaving());
+        assert!(!member.is_leaving() && !project_member.is_leaving());
+        let role = |held: Held| held.role;
+        let holds = async || {
+            // One after the other: the next waits for the lock of the one before.
+            let mut words = Vec::new();
+            {
+                let mut tx = app.db.write().await.unwrap();
+                words.push(word(org.hold(&mut tx).await));
+            }
+            {
+                let mut tx = app.db.write().await.unwrap();
+                words.push(word(org.hold_whole(&mut tx).await));
+            }
+            {
+                let mut tx = app.db.write().await.unwrap();
+                words.push(word(member.hold(&mut tx).await));
+            }
+            {
+                let mut tx = app.db.write().await.unwrap();
+                words.push(word(leaving.hold(&mut tx).await));
+            }
+            {
+                let mut tx = app.db.write().await.unwrap();
+                words.push(word(project.hold(&mut tx).await.map(role)));
+            }
+            {
+                let mut tx = app.db.write().await.unwrap();
+                words.push(word(key.hold(&mut tx).await.map(role)));
+            }
+            {
+                let mut tx = app.db.write().await.unwrap();
+                words.push(word(project_member.hold(&mut tx).await));
+            }
+            {
+                let mut tx = app.db.write().await.unwrap();
+                words.push(word(leaving_project.hold(&mut tx).await));
+            }
+            words
+        };
+        let (low, gone) = ("insufficient_role", "organization_not_found");
+        let admin = ["Admin", "Admin", "Admin", "Admin", "Owner", "Owner", "Owner", "Owner"];
+        assert_eq!(holds().await, admin);
+        change(&world, "UPDATE organization_members SET role = 'member' WHERE user_id = $1", bob.id).await;
+        // Whoever leaves may, whatever they are.
+        assert_eq!(holds().await, [low, low, low, "Member", low, low, low, "Developer"]);
+        change(&world, "DELETE FROM organization_members WHERE user_id = $1", bob.id).await;
+        change(&world, "DELETE FROM project_members WHERE user_id = $1", bob.id).await;
+        assert_eq!(holds().await, [low, low, low, "member_not_found", low, low, low, "member_not_found"]);
+        change(&world, "DELETE FROM projects WHERE id = $1", &place.project).await;
+        let no_project = "project_not_found";
+        assert_eq!(holds().await[4..], [no_project; 4]);
+        change(&world, "DELETE FROM organizations WHERE id = $1", &place.organization).await;
+        assert_eq!(holds().await, [gone; 8]);
+    });
+}
+
+#[test]
+fn scopes_say_who_and_where() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let bob = world.somebody("bob").await;
+        let place = world.place(&ada, "Acme").await;
+        world.join_organization(&place, &bob, OrganizationRole::Member).await;
+        world.join_project(&place, &bob, ProjectRole::Viewer).await;
+        let (key_id, secret) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let invoice_id = billed::invoice(&world, &place.organization).await;
+        let bob_id = bob.id.to_string();
+        let path = [
+            ("organization_id", place.organization.as_str()),
+            ("project_id", &place.project),
+            ("key_id", &key_id),
+            ("member_id", &bob_id),
+            ("invoice_id", &invoice_id),
+        ];
+        let app = &world.app;
+        let organization_id = OrganizationId::parse(&place.organization).unwrap();
+        let project_id = ProjectId::parse(&place.project).unwrap();
+        for (bearer, actor) in [(&ada.access_token, ada.id.to_string()), (&secret, key_id.clone())] {
+            let mut call = call(&world, bearer, &path);
+            let trail = Trail {
+                actor: actor.clone(),
+                address: Some(call.address),
+                request_id: Some(call.request_id),
+            };
+            let is_key = actor == key_id;
+            let anyone = Anyone.admit(app, &mut call).await.unwrap();
+            let only = is_key.then_some(organization_id);
+            assert_eq!((anyone.user_id(), anyone.only_organization()), (ada.id, only));
+            assert_eq!(call.who, actor);
+            let org = Org(OrganizationAction::View).admit(app, &mut call).await.unwrap();
+            assert_eq!(
+                (org.organization_id(), org.user_id(), org.trail()),
+                (organization_id, ada.id, &trail)
+            );
+            assert_eq!(
+                (org.role(), org.only_project()),
+                (OrganizationRole::Owner, is_key.then_some(project_id))
+            );
+            let invoice = OrgInvoice(OrganizationAction::ViewBilling).admit(app, &mut call).await.unwrap();
+            assert_eq!(invoice.organization_id(), organization_id);
+            assert_eq!(invoice.invoice().id.to_string(), invoice_id);
+            let member = OrgMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
+            assert_eq!((member.organization_id(), member.member_id()), (organization_id, bob.id));
+            assert_eq!((member.trail(), member.is_leaving()), (&trail, false));
+            let project = Project(ProjectAction::View).admit(app, &mut call).await.unwrap();
+            assert_eq!((project.organization_id(), project.project_id()), (organization_id, project_id));
+            assert_eq!((project.user_id(), project.role()), (ada.id, ProjectRole::Owner));
+            assert_eq!(project.trail(), &trail);
+            let member = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
+            assert_eq!((member.project_id(), member.member_id()), (project_id, bob.id));
+            assert_eq!((member.project().trail(), member.is_leaving()), (&trail, false));
+            let key = Key(ProjectAction::ManageApiKeys).admit(app, &mut call).await.unwrap();
+            assert_eq!((key.organization_id(), key.project_id()), (organization_id, project_id));
+            assert_eq!((key.api_key_id().to_string(), key.trail()), (key_id.clone(), &trail));
+            let person = Person.admit(app, &mut call).await;
+            assert_eq!(person.is_err(), is_key);
+            if let Ok(person) = person {
+                assert_eq!((person.user_id(), person.trail()), (ada.id, &trail));
+            }
+        }
+        let mut call = call(&world, &ada.access_token, &[]);
+        let session = Session::AccessToken.admit(app, &mut call).await.unwrap();
+        assert_eq!((session.user_id(), session.session_id()), (ada.id, ada.session_id));
+        assert_eq!((session.trail().actor.clone(), call.path("no such thing")), (ada.id.to_string(), ""));
+        let visitor = Public::Login.admit(app, &mut self::call(&world, "", &[])).await.unwrap();
+        assert_eq!(visitor.trail().actor, "anonymous");
+        assert_eq!(visitor.trail().by(bob.id).actor, bob.id.to_string());
+        assert_eq!(visitor.trail().by(bob.id).address, visitor.trail().address);
+    });
+}
+
+#[test]
+fn the_service_is_named_in_the_log() {
+    on_each_database(async |world| {
+        let token = world.app.service_token.expose().to_owned();
+        let mut by_bearer = call(&world, &token, &[]);
+        Service.admit(&world.app, &mut by_bearer).await.unwrap();
+        let mut by_header = call(&world, "", &[]);
+        by_header.headers.insert("x-tollkeeper-service-token", token.parse().unwrap());
+        Proxy.admit(&world.app, &mut by_header).await.unwrap();
+        assert_eq!([by_bearer.who, by_header.who], ["service", "service"]);
+    });
+}
+
+#[test]
+fn addresses_are_limited_unless_nothing_is() {
+    for enabled in ["true", "false"] {
+        let settings = [
+            ("TOLLKEEPER_LIMITS__ENABLED", enabled),
+            ("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "2"),
+            ("TOLLKEEPER_LIMITS__REGISTRATIONS_PER_MINUTE", "1"),
+        ];
+        on_each_database_with(&settings, async |world| {
+            let mut admitted = [0; 3];
+            let kinds = [Public::Login, Public::Register, Public::Unlimited];
+            for (count, kind) in admitted.iter_mut().zip(kinds) {
+                for _ in 0..5 {
+                    let visitor = kind.admit(&world.app, &mut call(&world, "", &[])).await;
+                    *count += usize::from(visitor.is_ok());
+                }
+            }
+            assert_eq!(admitted, if enabled == "true" { [2, 1, 5] } else { [5, 5, 5] });
+        });
+    }
+}
+
+/// Waits until this statement, in a transaction of its own, waits for a lock that `first` holds; then lets it through.
+async fn must_wait(world: &World, first: Tx, statement: &'static str, id: OrganizationId) {
+    let app = world.app.clone();
+    let second = tokio::spawn(async move {
+        let mut tx = app.db.write().await.unwrap();
+        sql(statement).bind(id).execute(&mut tx).await.unwrap();
+    });
+    loop {
+        assert!(!second.is_finished(), "nothing was locked");
+        let waiting = "SELECT COUNT(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let mut tx = world.app.db.read().await.unwrap();
+        let (waiting,): (i64,) = sql(waiting).one(&mut tx).await.unwrap();
+        if waiting > 0 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    drop(first);
+    second.await.unwrap();
+}
+
+#[test]
+fn whoever_holds_a_scope_holds_the_organization() {
+    on_each_database(async |world| {
+        // SQLite has one writer, and no lock that could be left out.
+        if !world.app.db.is_postgres() {
+            return;
+        }
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let ada_id = ada.id.to_string();
+        let path = [
+            ("organization_id", place.organization.as_str()),
+            ("project_id", &place.project),
+            ("key_id", &key_id),
+            ("member_id", &ada_id),
+        ];
+        let app = &world.app;
+        let mut call = call(&world, &ada.access_token, &path);
+        let org = Org(OrganizationAction::Delete).admit(app, &mut call).await.unwrap();
+        let member = OrgMember::Managed.admit(app, &mut call).await.unwrap();
+        let project = Project(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
+        let key = Key(ProjectAction::ManageApiKeys).admit(app, &mut call).await.unwrap();
+        let id = org.organization_id();
+        let lock = "UPDATE organizations SET updated_at = updated_at WHERE id = $1";
+        let write = async || app.db.write().await.unwrap();
+        let mut tx = write().await;
+        org.hold(&mut tx).await.unwrap();
+        must_wait(&world, tx, lock, id).await;
+        let mut tx = write().await;
+        member.hold(&mut tx).await.unwrap();
+        must_wait(&world, tx, lock, id).await;
+        let mut tx = write().await;
+        project.hold(&mut tx).await.unwrap();
+        must_wait(&world, tx, lock, id).await;
+        let mut tx = write().await;
+        key.hold(&mut tx).await.unwrap();
+        must_wait(&world, tx, lock, id).await;
+        // As whoever adds what refers to the organization does; the other locks let them.
+        let mut tx = write().await;
+        org.hold_whole(&mut tx).await.unwrap();
+        must_wait(&world, tx, "SELECT id FROM organizations WHERE id = $1 FOR KEY SHARE", id).await;
+    });
+}
