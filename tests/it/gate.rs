@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
 use tollkeeper::access::{
-    self, Access, Anyone, Held, Key, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy,
-    Public, Service, Session, Trail,
+    self, Access, Anyone, Key, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public,
+    Service, Session, Trail,
 };
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Error;
@@ -115,7 +115,6 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         let key = Key(ProjectAction::ManageApiKeys).admit(app, &mut call).await.unwrap();
         assert!(leaving.is_leaving() && leaving_project.is_leaving());
         assert!(!member.is_leaving() && !project_member.is_leaving());
-        let role = |held: Held| held.role;
         let holds = async || {
             // One after the other: the next waits for the lock of the one before.
             let mut words = Vec::new();
@@ -137,11 +136,11 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
             }
             {
                 let mut tx = app.db.write().await.unwrap();
-                words.push(word(project.hold(&mut tx).await.map(role)));
+                words.push(word(project.hold(&mut tx).await.map(|held| held.role)));
             }
             {
                 let mut tx = app.db.write().await.unwrap();
-                words.push(word(key.hold(&mut tx).await.map(role)));
+                words.push(word(key.hold(&mut tx).await.map(|held| held.role)));
             }
             {
                 let mut tx = app.db.write().await.unwrap();
