@@ -92,16 +92,38 @@ impl Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
+    }
+}
+
+impl Time {
+    /// As it is written, without the formatter's detour: most answers have some times, and each log line has one.
+    fn text(self) -> [u8; 24] {
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let (year, month, day) = self.day().civil();
         let ms_of_day = self.0.rem_euclid(DAY_MS);
         let (hour, minute) = (ms_of_day / HOUR_MS, ms_of_day / MINUTE_MS % 60);
         let (second, ms) = (ms_of_day / SECOND_MS % 60, ms_of_day % SECOND_MS);
-        write!(f, "{}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z", self.day())
+        // Where each number ends.
+        for (end, number) in
+            [(4, year), (7, month), (10, day), (13, hour), (16, minute), (19, second), (23, ms)]
+        {
+            let mut rest = number.unsigned_abs();
+            for slot in text.iter_mut().take(end).rev() {
+                if rest == 0 {
+                    break;
+                }
+                *slot = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+                rest /= 10;
+            }
+        }
+        text
     }
 }
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(std::str::from_utf8(&self.text()).unwrap_or_default())
     }
 }
 
@@ -331,6 +353,22 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(Time::parse(text).map(|t| t.to_string()).as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn times_are_written_as_jiff_writes_them() {
+        let mut ms = EARLIEST_MS;
+        let mut seen = 0;
+        // Steps without a common divisor with anything, so that every part of a time takes every value.
+        while ms < LATEST_MS {
+            let expected = jiff::Timestamp::from_millisecond(ms).unwrap();
+            assert_eq!(Time(ms).to_string(), expected.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string());
+            (ms, seen) = (ms + 31_556_952_007, seen + 1);
+        }
+        assert!(seen > 9_000);
+        assert_eq!(Time(LATEST_MS).to_string(), "9999-12-31T23:59:59.999Z");
+        assert_eq!(Time(EARLIEST_MS).to_string(), "0001-01-01T00:00:00.000Z");
+        assert_eq!(serde_json::to_string(&Time(0)).unwrap(), "\"1970-01-01T00:00:00.000Z\"");
     }
 
     #[test]
