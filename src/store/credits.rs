@@ -1,5 +1,7 @@
 //! Credits: grants and purchases with what is left of them.
 
+use std::sync::LazyLock;
+
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{CreditId, OrganizationId};
@@ -25,13 +27,14 @@ impl FromRow for Credit {
 
 const COLUMNS: &str = "id, kind, reference, amount_nano, remaining_nano, created_at, expires_at";
 
+static LEFT: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND remaining_nano > 0")
+});
+
 /// The credits of an organization of which something is left, also those whose time is over but that no job has ended yet.
 /// The wallet must be locked when they are about to change.
 pub async fn left(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Credit>, db::Error> {
-    sql(format!("SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND remaining_nano > 0"))
-        .bind(organization_id)
-        .all(tx)
-        .await
+    sql(LEFT.as_str()).bind(organization_id).all(tx).await
 }
 
 /// The credit with this reference.
@@ -72,9 +75,8 @@ pub async fn set_remaining(tx: &mut Tx, id: CreditId, remaining: Nano) -> Result
     sql("UPDATE credits SET remaining_nano = $2 WHERE id = $1")
         .bind(id)
         .bind(nano(remaining)?)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Ends a credit: nothing is left of it.

@@ -104,7 +104,7 @@ pub struct Transfer {
 /// Records a movement. The wallet's row is the caller's to change, in the same transaction.
 ///
 /// # Errors
-/// `Unique` with `LedgerKey` when a movement of this key was made already.
+/// `Unique` with `LedgerKey` when a movement of this key was made already; of the next statement or the commit, on PostgreSQL.
 pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO ledger_transactions (id, organization_id, kind, idempotency_key, happened_at)
          VALUES ($1, $2, $3, $4, $5)")
@@ -113,7 +113,7 @@ pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), d
     .bind(transfer.movement.as_str())
     .bind(transfer.idempotency_key.as_str())
     .bind(now)
-    .execute(tx)
+    .defer(tx)
     .await?;
     let to_wallet = nano(transfer.to_wallet)?;
     let from_other = to_wallet.checked_neg().ok_or_else(|| db::Error::Internal("amount".to_owned()))?;
@@ -124,9 +124,8 @@ pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), d
     .bind(to_wallet)
     .bind(transfer.account.as_str())
     .bind(from_other)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .defer(tx)
+    .await
 }
 
 /// What the entries of a wallet sum to, and how many movements there are: for checks, it reads them all.

@@ -78,7 +78,7 @@ pub async fn insert(
                 .bind(now)
                 .bind(expires_at);
         }
-        statement.execute(tx).await?;
+        statement.defer(tx).await?;
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// How many rows a statement takes.
-const SIZES: [usize; 3] = [64, 8, 1];
+/// How many rows a statement takes: any number below 128 is made of at most seven of them.
+const SIZES: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
 
 /// One statement in each size.
 #[derive(Debug)]

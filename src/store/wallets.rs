@@ -104,6 +104,10 @@ pub async fn account(tx: &mut Tx, organization_id: OrganizationId) -> Result<Opt
     sql(ACCOUNT.as_str()).bind(organization_id).optional(tx).await
 }
 
+static LOCK: LazyLock<String> = LazyLock::new(|| {
+    format!("UPDATE wallets SET updated_at = $2 WHERE organization_id = $1 RETURNING {COLUMNS}")
+});
+
 /// The wallet, which nobody else changes until this transaction ends. Whoever needs several locks them in the order of
 /// their organizations' ids, after every other row that it writes except credits, reservations and the ledger.
 pub async fn lock(
@@ -111,25 +115,18 @@ pub async fn lock(
     organization_id: OrganizationId,
     now: Time,
 ) -> Result<Option<Wallet>, db::Error> {
-    sql(format!("UPDATE wallets SET updated_at = $2 WHERE organization_id = $1 RETURNING {COLUMNS}"))
-        .bind(organization_id)
-        .bind(now)
-        .optional(tx)
-        .await
+    sql(LOCK.as_str()).bind(organization_id).bind(now).optional(tx).await
 }
 
 /// Writes what a locked wallet is to be: what is posted, what is reserved, and the first open month.
 pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
-    let changed = sql(
-        "UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4 WHERE organization_id = $1",
-    )
-    .bind(wallet.organization_id)
-    .bind(nano(wallet.posted)?)
-    .bind(nano(wallet.reserved)?)
-    .bind(wallet.open_month)
-    .execute(tx)
-    .await?;
-    if changed == 1 { Ok(()) } else { Err(db::Error::Internal("a locked wallet is gone".to_owned())) }
+    sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4 WHERE organization_id = $1")
+        .bind(wallet.organization_id)
+        .bind(nano(wallet.posted)?)
+        .bind(nano(wallet.reserved)?)
+        .bind(wallet.open_month)
+        .defer(tx)
+        .await
 }
 
 /// Keeps the name of an organization that goes, for the invoices that are still to come.
