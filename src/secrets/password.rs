@@ -339,6 +339,9 @@ mod tests {
             ("t=2", "t=99"),
             ("p=1", "p=0"),
             ("p=1", "p=-1"),
+            // Seven bytes of salt, and a hash of three.
+            ("c29tZXNhbHQ", "c29tZXNhbA"),
+            ("CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc", "CTFh"),
             ("p=1", "p=1,x=2"),
             ("m=19456,t=2", "t=2,m=19456"),
             ("c29tZXNhbHQ", "c2"),

@@ -1,0 +1,98 @@
+"""What tests reach of each part: `report.py ROOT JSON LCOV`, two exports of llvm-cov.
+
+A table of lines and regions first, then each run of lines, and each region within a line, that nothing reaches. Tests that
+stand beside the code are left out: they reach themselves.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+PARTS = [
+    ("src/rules", r"src/rules(\.rs|/)"),
+    ("src/live", r"src/live(\.rs|/)"),
+    ("src/secrets", r"src/secrets(\.rs|/)"),
+    ("the gate: src/access, src/roles.rs", r"src/(access(\.rs|/)|roles\.rs)"),
+    ("the entrance: src/server/entrance.rs", r"src/server/entrance\.rs"),
+    ("src/api, src/service, src/input", r"src/(api|service|input)(\.rs|/)"),
+    ("src/store, src/db", r"src/(store|db)(\.rs|/)"),
+    ("everything", r"src/"),
+]
+
+
+def tests_from(path):
+    """The first line of the tests in a file; they stand at its end."""
+    if path.name == "tests.rs":
+        return 0
+    source = path.read_text()
+    found = re.search(r"^#\[cfg\(test\)\]\n(#\[.*\]\n)*mod tests \{", source, re.M)
+    return source.count("\n", 0, found.start() if found else None) + 1
+
+
+def read_lines(root, lcov, ends):
+    lines, file = {}, None
+    for line in pathlib.Path(lcov).read_text().splitlines():
+        if line.startswith("SF:"):
+            file = name_of(root, line[3:])
+        elif line.startswith("DA:") and file in ends:
+            number, count = map(int, line[3:].split(",")[:2])
+            if number < ends[file]:
+                lines[file, number] = max(count, lines.get((file, number), 0))
+    return lines
+
+
+def read_regions(root, text, ends):
+    """The same code in several binaries, and a generic function for several types, count as one."""
+    regions = {}
+    for function in json.loads(pathlib.Path(text).read_text())["data"][0]["functions"]:
+        names = [name_of(root, name) for name in function["filenames"]]
+        for first, column, last, end, count, file, _, kind in function["regions"]:
+            name = names[file]
+            if kind == 0 and name in ends and first < ends[name]:
+                key = name, first, column, last, end
+                regions[key] = max(count, regions.get(key, 0))
+    return regions
+
+
+def name_of(root, path):
+    return path.removeprefix(root + "/")
+
+
+def share(counts):
+    counts = list(counts)
+    reached = sum(count > 0 for count in counts)
+    return f"{reached} of {len(counts)}, {100 * reached / max(1, len(counts)):.1f} %"
+
+
+def ranges(numbers):
+    found = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+def main(root, text, lcov):
+    files = sorted(pathlib.Path(root, "src").rglob("*.rs"))
+    ends = {name_of(root, str(path)): tests_from(path) for path in files}
+    lines, regions = read_lines(root, lcov, ends), read_regions(root, text, ends)
+    print("| part | lines | regions |\n|---|---|---|")
+    for name, pattern in PARTS:
+        within = re.compile(pattern).match
+        some = share(count for (file, _), count in lines.items() if within(file))
+        print(f"| {name} | {some} | {share(count for key, count in regions.items() if within(key[0]))} |")
+    print()
+    for file in ends:
+        source = pathlib.Path(root, file).read_text().splitlines()
+        missed = {number for (name, number), count in lines.items() if name == file and count == 0}
+        for first, last in ranges(missed):
+            print(f"{file}:{first}-{last}: {source[first - 1].strip()}")
+        for name, first, column, last, end in sorted(key for key, count in regions.items() if count == 0):
+            if name == file and first not in missed and first == last:
+                print(f"{file}:{first}:{column}: `{source[first - 1][column - 1:end - 1]}` in `{source[first - 1].strip()}`")
+
+
+main(*sys.argv[1:])
