@@ -120,11 +120,11 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
             let mut words = Vec::new();
             {
                 let mut tx = app.db.write().await.unwrap();
-                words.push(word(org.hold(&mut tx).await));
+                words.push(word(org.hold(&mut tx).await.map(|held| held.role)));
             }
             {
                 let mut tx = app.db.write().await.unwrap();
-                words.push(word(org.hold_whole(&mut tx).await));
+                words.push(word(org.hold_whole(&mut tx).await.map(|held| held.role)));
             }
             {
                 let mut tx = app.db.write().await.unwrap();
