@@ -24,6 +24,8 @@ pub struct Arguments {
     /// A file, or the URL of a PostgreSQL database
     database: String,
     at_once: u64,
+    /// Series of ids that take turns, a transaction each: as many as there are connections at the service
+    series: usize,
     milliseconds: u64,
 }
 
@@ -66,7 +68,7 @@ const AMOUNT: i64 = 1_680_000_000;
 pub fn in_process_of_its_own(
     program: &Path,
     settings: &Settings,
-    at_once: u64,
+    (at_once, series): (u64, u16),
     length: Duration,
     pinned: bool,
 ) -> Result<f64, String> {
@@ -78,7 +80,8 @@ pub fn in_process_of_its_own(
         Settings::Sqlite { path } => path.display().to_string(),
         Settings::Postgres { url } => url.clone(),
     };
-    command.args(["bare-rows", &database, &at_once.to_string(), &length.as_millis().to_string()]);
+    let (at_once, series, length) = (at_once.to_string(), series.to_string(), length.as_millis().to_string());
+    command.args(["bare-rows", &database, &at_once, &series, &length]);
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim().parse().map_err(|_| format!("the bare rows say {text:?}"))
@@ -87,36 +90,44 @@ pub fn in_process_of_its_own(
 /// Measures, and prints the rate.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let length = Duration::from_millis(arguments.milliseconds);
+    let rows = Rows::new(arguments.at_once, arguments.series);
     let rate = if arguments.database.contains("://") {
-        crate::block_on(postgres(&arguments.database, arguments.at_once, length))
+        crate::block_on(postgres(&arguments.database, rows, length))
     } else {
-        sqlite(&arguments.database, arguments.at_once, length).map_err(|error| error.to_string())
+        sqlite(&arguments.database, rows, length).map_err(|error| error.to_string())
     }?;
     report::print(format_args!("{rate}"));
     Ok(())
 }
 
-/// What one transaction writes.
+/// What transactions write: rows with the ids that the service is sent, so that they lie in the same places.
 struct Rows {
     next: u64,
-    prefix: u128,
+    run: u128,
     at_once: u64,
+    /// The last number of each series.
+    series: Vec<u64>,
+    turn: usize,
 }
 
 impl Rows {
-    fn new(at_once: u64) -> Self {
+    fn new(at_once: u64, series: usize) -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Self { next: 0, prefix: since.unwrap_or_default().as_micros(), at_once }
+        let run = since.unwrap_or_default().as_millis();
+        Self { next: 0, run, at_once, series: vec![0; series.max(1)], turn: 0 }
     }
 
     /// Ids of events and the keys that they are of.
     fn events(&mut self) -> Vec<(String, String)> {
-        let mut events = Vec::new();
+        self.turn = (self.turn + 1) % self.series.len();
+        let (run, turn, mut events) = (self.run, self.turn, Vec::new());
+        let Some(last) = self.series.get_mut(turn) else { return events };
         for _ in 0..self.at_once {
             self.next += 1;
+            *last += 1;
             let mut id = String::new();
             // A string takes whatever is written to it.
-            write!(id, "{}-{:012}", self.prefix, self.next).ok();
+            write!(id, "{run}-Batches-0-{turn}-{last}").ok();
             events.push((id, key(self.next)));
         }
         events
@@ -160,7 +171,7 @@ impl Watch {
     }
 }
 
-fn sqlite(path: &str, at_once: u64, length: Duration) -> rusqlite::Result<f64> {
+fn sqlite(path: &str, mut rows: Rows, length: Duration) -> rusqlite::Result<f64> {
     let connection = Connection::open(path)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -171,7 +182,7 @@ fn sqlite(path: &str, at_once: u64, length: Duration) -> rusqlite::Result<f64> {
     let (numbered, hash) = (|text: &str| text.replace('$', "?"), [7_u8; 32]);
     let mut insert = connection.prepare(&numbered(INSERT_ALL))?;
     let mut upsert = connection.prepare(&numbered(UPSERT_ALL))?;
-    let (mut rows, mut watch) = (Rows::new(at_once), Watch::new(length));
+    let (at_once, mut watch) = (rows.at_once, Watch::new(length));
     loop {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         for (id, key) in rows.events() {
@@ -258,7 +269,7 @@ fn day_row<'a>((key, each, prompt, completion): &'a (&'a String, i64, i64, i64))
     ]
 }
 
-async fn postgres(url: &str, at_once: u64, length: Duration) -> Result<f64, String> {
+async fn postgres(url: &str, mut rows: Rows, length: Duration) -> Result<f64, String> {
     let fail = |error: tokio_postgres::Error| error.to_string();
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.map_err(fail)?;
     tokio::spawn(connection);
@@ -269,7 +280,7 @@ async fn postgres(url: &str, at_once: u64, length: Duration) -> Result<f64, Stri
     }
     let insert = client.prepare(INSERT_ALL).await.map_err(fail)?;
     let upsert = client.prepare(UPSERT_ALL).await.map_err(fail)?;
-    let (mut rows, mut watch, hash) = (Rows::new(at_once), Watch::new(length), vec![7_u8; 32]);
+    let (at_once, mut watch, hash) = (rows.at_once, Watch::new(length), vec![7_u8; 32]);
     loop {
         let (events, days) = (rows.events(), rows.days());
         let events: Vec<Parameters<'_, 14>> =

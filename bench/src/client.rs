@@ -4,11 +4,11 @@
 //! Where it has a core of its own it never sleeps: waking a sleeping client is work for the server on the same machine, the
 //! more of it the slower the server answers, and none at all when clients are elsewhere.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -59,7 +59,14 @@ impl Target {
         Self { address, request: request.into_bytes(), expected: expected.to_owned(), texts: None }
     }
 
-    pub fn post(address: SocketAddr, path: &str, bearer: Option<&str>, body: &Value, expected: &str) -> Self {
+    /// The body is JSON, or its text.
+    pub fn post(
+        address: SocketAddr,
+        path: &str,
+        bearer: Option<&str>,
+        body: &impl Display,
+        expected: &str,
+    ) -> Self {
         let (authorization, body) = (authorization(bearer), body.to_string());
         let request = format!(
             "POST {path} HTTP/1.1\r\nhost: {address}\r\n{authorization}content-type: application/json\r\n\

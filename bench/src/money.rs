@@ -98,8 +98,8 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
                 Job::Pairs => pairs = rate,
             }
         }
-        let bare_batches = bare.rate(BATCH, round)?;
-        let bare_singles = bare.rate(1, round)?;
+        let bare_batches = bare.rate(BATCH, arguments.batch_connections, round)?;
+        let bare_singles = bare.rate(1, arguments.connections, round)?;
         rounds.push([bare_batches, batches, bare_singles, singles, pairs]);
     }
     print(arguments, &rounds);
@@ -116,7 +116,7 @@ struct Bare<'a> {
 
 impl Bare<'_> {
     /// Rows a second by the driver alone, so many in a transaction.
-    fn rate(&self, at_once: u64, round: u32) -> Result<f64, String> {
+    fn rate(&self, at_once: u64, series: u16, round: u32) -> Result<f64, String> {
         let settings = match self.database {
             "sqlite" => {
                 let place = self
@@ -126,7 +126,8 @@ impl Bare<'_> {
             }
             url => Settings::Postgres { url: url.to_owned() },
         };
-        bare_rows::in_process_of_its_own(self.program, &settings, at_once, self.length, self.cores.pinned)
+        let (rows, pinned) = ((at_once, series), self.cores.pinned);
+        bare_rows::in_process_of_its_own(self.program, &settings, rows, self.length, pinned)
     }
 }
 
