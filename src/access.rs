@@ -84,6 +84,7 @@ impl Call {
                 Error::new(Code::MissingCredentials).message("Send one `Authorization` header, not several.")
             );
         }
+        // What isn't ASCII is no scheme and no token: refused like an empty one.
         let text = value.to_str().unwrap_or_default();
         match text.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {

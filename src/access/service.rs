@@ -90,6 +90,7 @@ impl Access for Proxy {
             let message = "Send the service token in one header `X-Tollkeeper-Service-Token`.";
             return Err(Error::new(Code::MissingCredentials).message(message));
         };
+        // An empty text, which stands for one that isn't ASCII, is nobody's token.
         if !app.service_token.matches(token.to_str().unwrap_or_default()) {
             return Err(Code::InvalidServiceToken.into());
         }

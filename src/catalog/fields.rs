@@ -105,6 +105,7 @@ impl<'a, 'p> Fields<'a, 'p> {
     ) -> Option<Decimal<SCALE>> {
         self.read(key, |value| {
             let number: Decimal<SCALE> = readers::decimal(value, what)?;
+            // A most that doesn't fit would refuse every number but nought, which the built-in catalog's tests would show.
             let max = Decimal::from_units(10_i128.pow(SCALE)).checked_mul(max).unwrap_or_default();
             if (Decimal::ZERO..=max).contains(&number) { Ok(number) } else { Err(format!("expected {what}")) }
         })

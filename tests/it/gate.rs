@@ -115,42 +115,24 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         let key = Key(ProjectAction::ManageApiKeys).admit(app, &mut call).await.unwrap();
         assert!(leaving.is_leaving() && leaving_project.is_leaving());
         assert!(!member.is_leaving() && !project_member.is_leaving());
+        // Each in a transaction of its own, one after the other: the next waits for the lock of the one before.
+        macro_rules! hold {
+            ($scope:ident.$hold:ident, $role:expr) => {{
+                let mut tx = app.db.write().await.unwrap();
+                word($scope.$hold(&mut tx).await.map($role))
+            }};
+        }
         let holds = async || {
-            // One after the other: the next waits for the lock of the one before.
-            let mut words = Vec::new();
-            {
-                let mut tx = app.db.write().await.unwrap();
-                words.push(word(org.hold(&mut tx).await.map(|held| held.role)));
-            }
-            {
-                let mut tx = app.db.write().await.unwrap();
-                words.push(word(org.hold_whole(&mut tx).await.map(|held| held.role)));
-            }
-            {
-                let mut tx = app.db.write().await.unwrap();
-                words.push(word(member.hold(&mut tx).await));
-            }
-            {
-                let mut tx = app.db.write().await.unwrap();
-                words.push(word(leaving.hold(&mut tx).await));
-            }
-            {
-                let mut tx = app.db.write().await.unwrap();
-                words.push(word(project.hold(&mut tx).await.map(|held| held.role)));
-            }
-            {
-                let mut tx = app.db.write().await.unwrap();
-                words.push(word(key.hold(&mut tx).await.map(|held| held.role)));
-            }
-            {
-                let mut tx = app.db.write().await.unwrap();
-                words.push(word(project_member.hold(&mut tx).await));
-            }
-            {
-                let mut tx = app.db.write().await.unwrap();
-                words.push(word(leaving_project.hold(&mut tx).await));
-            }
-            words
+            [
+                hold!(org.hold, |held| held.role),
+                hold!(org.hold_whole, |held| held.role),
+                hold!(member.hold, |role| role),
+                hold!(leaving.hold, |role| role),
+                hold!(project.hold, |held| held.role),
+                hold!(key.hold, |held| held.role),
+                hold!(project_member.hold, |role| role),
+                hold!(leaving_project.hold, |role| role),
+            ]
         };
         let (low, gone) = ("insufficient_role", "organization_not_found");
         let admin = ["Admin", "Admin", "Admin", "Admin", "Owner", "Owner", "Owner", "Owner"];

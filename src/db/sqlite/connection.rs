@@ -18,8 +18,8 @@ use crate::db::statement::{Answer, Statement, Want, for_sqlite};
 use crate::db::value::Columns;
 use crate::db::{Error, Row, Value};
 
-/// Statements that a connection keeps prepared.
-const PREPARED: usize = 256;
+/// Statements that a connection keeps prepared: more than there are texts, each size of those over many rows counted.
+const PREPARED: usize = 512;
 /// The journal is cut to this size after a burst, in bytes.
 const JOURNAL_LIMIT: i64 = 64 << 20;
 /// How long a reader waits when the journal is being recovered or restarted, which takes milliseconds.
