@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::client::{Load, Sample};
+use crate::client::{Load, Sample, give_way};
 use crate::process;
 use crate::wire::Wire;
 
@@ -28,6 +28,11 @@ impl Pool {
     /// Holds these instead of what it held.
     pub fn fill(&self, texts: impl IntoIterator<Item = String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = texts.into_iter().collect();
+    }
+
+    /// Takes all that are left.
+    pub fn empty(&self) -> VecDeque<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Half of them, in a pool of its own.
@@ -187,7 +192,7 @@ pub async fn load(call: &Call, server: u32, load: Load) -> Result<Sample, String
         let done = Arc::clone(&done);
         async move {
             while load.never_sleep && !done.load(Ordering::Relaxed) {
-                tokio::task::yield_now().await;
+                give_way().await;
             }
         }
     });

@@ -141,6 +141,9 @@ impl World {
         self.pools.unverified.fill(self.tokens(&users, "verify_email").await?);
         let forgetful: Vec<_> = users.iter().take(HASHED).cloned().collect();
         self.pools.forgotten.fill(self.tokens(&forgetful, "reset_password").await?);
+        // Who didn't have their turn in the round before still has the password from before it.
+        let left = self.pools.changing.empty();
+        self.changing.retain(|token| !left.contains(token));
         self.pools.changing.fill(self.changing.clone());
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
