@@ -207,9 +207,15 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_written_to_is_named() {
         let folder = Folder::new();
-        let file = folder.with("secret", b"x").join("below/a/file");
-        let error = read_or_create(&file, "service token", b"new", &Random::system()).unwrap_err();
-        assert!(error.starts_with("service token file ") && error.contains("below/a/file: "), "{error}");
+        let file = folder.with("secret", b"x");
+        let nowhere = folder.file("link");
+        std::os::unix::fs::symlink(folder.file("nowhere"), &nowhere).unwrap();
+        // No folder is there, nor can one be made.
+        for place in [file, nowhere] {
+            let below = place.join("below/a/file");
+            let error = read_or_create(&below, "service token", b"new", &Random::system()).unwrap_err();
+            assert!(error.starts_with(&format!("service token file {}: ", below.display())), "{error}");
+        }
     }
 
     #[test]

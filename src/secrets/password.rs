@@ -330,6 +330,7 @@ mod tests {
     async fn a_damaged_hash_is_our_mistake() {
         let good = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
         assert!(Stored::parse(good).is_some());
+        let long = STANDARD_NO_PAD.encode([7; 65]);
         for (from, to) in [
             ("argon2id", "argon2i"),
             ("v=19", "v=16"),
@@ -339,9 +340,11 @@ mod tests {
             ("t=2", "t=99"),
             ("p=1", "p=0"),
             ("p=1", "p=-1"),
-            // Seven bytes of salt, and a hash of three.
+            // Seven bytes of salt, and 65; a hash of 15, and of 65.
             ("c29tZXNhbHQ", "c29tZXNhbA"),
-            ("CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc", "CTFh"),
+            ("c29tZXNhbHQ", &long),
+            ("CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc", "CTFhFdXPJO1aFaMaO6Mm"),
+            ("CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc", &long),
             ("p=1", "p=1,x=2"),
             ("m=19456,t=2", "t=2,m=19456"),
             ("c29tZXNhbHQ", "c2"),
@@ -351,6 +354,7 @@ mod tests {
             ("$argon2id", ""),
         ] {
             let bad = good.replacen(from, to, 1);
+            assert!(Stored::parse(&bad).is_none(), "{bad}");
             let error = hasher().verify("password", Some(&bad)).await.unwrap_err();
             assert_eq!(error.code, Code::Internal, "{bad}");
             assert!(!error.to_string().contains("CTFh"), "{error}");
