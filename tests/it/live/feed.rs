@@ -3,15 +3,18 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::{Change, sql};
 use tollkeeper::ids::{ApiKeyId, ProjectId};
+use tollkeeper::jobs;
 use tollkeeper::live::feed::{self, TRUST_MS};
 use tollkeeper::store::changes;
 
+use crate::support::http::Call;
 use crate::support::postgres::Cluster;
 use crate::support::process::{Start, on_each_database_url, until};
 use crate::support::twin::{Twin, settle};
@@ -363,5 +366,38 @@ fn two_processes_follow_each_other() {
         assert_eq!(statuses(), (200, 200));
         one.post("/v1/auth/logout", &json!({})).bearer(&session.access_token).data();
         assert!(until(|| statuses() == (401, 200)), "{:?}\n{}", statuses(), other.log());
+    });
+}
+
+/// How often the job has read the feed.
+async fn turns(world: &World) -> u64 {
+    let call = Call::new(&world.service, Method::GET, "/metrics");
+    let metrics = call.bearer(world.app.service_token.expose()).send().await.text;
+    let row =
+        metrics.lines().find_map(|line| line.strip_prefix("tollkeeper_job_runs_total{job=\"changes\"} "));
+    row.expect("the job has a row").parse().unwrap()
+}
+
+#[test]
+fn change_upon_change_is_not_a_reading_each() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let project = ProjectId::parse(&place.project).unwrap();
+        let jobs = tokio::spawn(jobs::run(world.app.clone()));
+        let began = Instant::now();
+        for _ in 0..300 {
+            let mut tx = world.app.db.write().await.unwrap();
+            changes::record(&mut tx, Change::Project(project), world.clock.now()).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        // The last one is read as well, however soon it came after another.
+        let newest = changes::newest(&mut world.app.db.read().await.unwrap()).await.unwrap();
+        assert!(until(|| world.app.feed.position() == newest));
+        let turns = turns(&world).await;
+        jobs.abort();
+        // However slow this machine is: the more time passes, the more turns there may be.
+        let most = began.elapsed().as_millis() / 5 + 2;
+        assert!(turns >= 1 && u128::from(turns) <= most, "{turns} turns, at most {most}");
     });
 }
