@@ -46,7 +46,8 @@ impl Access for Session {
             Self::RefreshToken => TokenKind::Refresh,
             Self::AccessToken => TokenKind::Access,
         };
-        let (user_id, session_id) = live_session(app, call.bearer()?, kind).await?;
+        // Boxed, as where any caller is let in: what a database needs is nested deeply, and rarely needed here.
+        let (user_id, session_id) = Box::pin(live_session(app, call.bearer()?, kind)).await?;
         call.who = user_id.to_string();
         Ok(SessionScope { user_id, session_id, trail: Trail::of(call) })
     }
