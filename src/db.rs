@@ -271,7 +271,15 @@ impl Db {
         }
     }
 
-    /// How many statements have run so far through this database and its clones; tests count the queries of
+    /// How many reads were answered by a statement that they shared with others; on SQLite none are.
+    pub fn batched_reads(&self) -> u64 {
+        match &self.driver {
+            Driver::Sqlite(_) => 0,
+            Driver::Postgres(postgres) => postgres.batched(),
+        }
+    }
+
+    /// How many statements were asked for so far through this database and its clones; tests count the queries of
     /// a request with it.
     pub fn statement_count(&self) -> u64 {
         self.shared.statements.load(Ordering::Relaxed)
@@ -364,6 +372,14 @@ impl Tx {
         self.announced.push(change);
     }
 
+    async fn lock(&mut self, statement: Statement) -> Result<(), Error> {
+        match &self.inner {
+            Inner::SqliteWrite(_) if self.failed => Err(already_failed()),
+            Inner::SqliteWrite(_) => Ok(()),
+            _ => self.defer(statement).await,
+        }
+    }
+
     async fn defer(&mut self, statement: Statement) -> Result<(), Error> {
         if !matches!(self.inner, Inner::PostgresWrite(_)) {
             self.run(statement, Want::Count).await?;
@@ -398,7 +414,7 @@ impl Tx {
         match &mut self.inner {
             Inner::SqliteRead(sqlite) => sqlite::read(sqlite, statement, want).await,
             Inner::SqliteSnapshot(snapshot) => snapshot.run(statement, want).await,
-            Inner::PostgresRead(postgres) => postgres.read(&statement, want).await,
+            Inner::PostgresRead(postgres) => postgres.read(statement, want).await,
             Inner::PostgresReports(primary, replica) => {
                 if let Some(standby) = replica {
                     if let Some(answer) = standby.read(&statement, want).await {
@@ -407,7 +423,7 @@ impl Tx {
                     // One report doesn't go back and forth between two ages.
                     *replica = None;
                 }
-                primary.read(&statement, want).await
+                primary.read(statement, want).await
             }
             Inner::SqliteWrite(transaction) => {
                 // Set before and cleared after: a statement that is cancelled half way counts as failed too.

@@ -5,6 +5,7 @@
 //! statement after 10 s; a server that doesn't even answer is given up on after 15 s, at the start of a
 //! transaction after 5 s.
 
+mod batch;
 mod connect;
 mod listen;
 mod replica;
@@ -18,7 +19,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    ClientWrapper, Manager, ManagerConfig, Pool, PoolError, QueueMode, RecyclingMethod, Runtime,
+};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_postgres::Config;
@@ -74,6 +77,8 @@ impl Postgres {
         let manager = Manager::from_connect(Config::new(), limited.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(POOL_SIZE)
+            // The one that was used last: its server process has the statements and the pages at hand.
+            .queue_mode(QueueMode::Lifo)
             .wait_timeout(Some(PATIENCE))
             .create_timeout(Some(PATIENCE))
             .recycle_timeout(Some(PATIENCE))
@@ -112,13 +117,18 @@ impl Postgres {
         ]
     }
 
+    /// Reads that shared a statement with others.
+    pub(super) fn batched(&self) -> u64 {
+        self.point_reads.batched()
+    }
+
     /// Wakes when a transaction with announced changes is committed, until it is dropped.
     pub(super) fn listen(&self, woken: Arc<Notify>) -> impl Future<Output = ()> + Send + 'static {
         listen::listen(self.connector.clone(), woken)
     }
 
     /// Runs a statement outside of any transaction; the server refuses one that would write.
-    pub(super) async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Error> {
+    pub(super) async fn read(&self, statement: Statement, want: Want) -> Result<Answer, Error> {
         let shared = if statement.heavy { &self.heavy_reads } else { &self.point_reads };
         shared.read(statement, want).await.map_err(Failure::into_error)
     }
@@ -163,8 +173,12 @@ async fn within<T>(
         Ok(Err(error)) if is_gone(&error) => Err(Failure::Gone(map_error(&error))),
         Ok(Err(error)) if is_stale(&error) => Err(Failure::Stale(map_error(&error))),
         Ok(Err(error)) => Err(Failure::Refused(map_error(&error))),
-        Err(_) => Err(Failure::Silent(Error::Unavailable("the server doesn't answer".to_owned()))),
+        Err(_) => Err(Failure::Silent(silent())),
     }
+}
+
+fn silent() -> Error {
+    Error::Unavailable("the server doesn't answer".to_owned())
 }
 
 fn gone() -> Error {

@@ -34,8 +34,15 @@ pub(super) struct Sqlite {
     generation: AtomicU64,
     writer: Arc<AsyncMutex<Option<Connection>>>,
     readers: Vec<Mutex<Option<Connection>>>,
-    next_reader: AtomicUsize,
     heavy_reads: Semaphore,
+}
+
+thread_local! {
+    /// The reader that this thread takes if it is free: what it read last is in this core's caches then.
+    static USUAL_READER: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    };
 }
 
 impl Sqlite {
@@ -47,7 +54,6 @@ impl Sqlite {
             generation: AtomicU64::new(0),
             writer: Arc::default(),
             readers: (0..threads + HEAVY_READS).map(|_| Mutex::new(None)).collect(),
-            next_reader: AtomicUsize::new(0),
             heavy_reads: Semaphore::new(HEAVY_READS),
         }
     }
@@ -153,7 +159,7 @@ impl Sqlite {
 
     /// A reader that is free, without waiting.
     fn free_reader(&self) -> Option<MutexGuard<'_, Option<Connection>>> {
-        let start = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len().max(1);
+        let start = USUAL_READER.with(|usual| usual % self.readers.len().max(1));
         let (before, from_start) = self.readers.split_at_checked(start)?;
         from_start.iter().chain(before).find_map(|slot| match slot.try_lock() {
             Ok(guard) => Some(guard),
@@ -176,12 +182,15 @@ pub(super) async fn read(sqlite: &Arc<Sqlite>, statement: Statement, want: Want)
     }
     // SQLite never waits, so a loop of reads has to give way of its own accord.
     tokio::task::coop::consume_budget().await;
+    if let Some(answer) = sqlite.try_read(&statement, want) {
+        return answer;
+    }
     let attempts = async {
         loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
             if let Some(answer) = sqlite.try_read(&statement, want) {
                 return answer;
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     timeout(PATIENCE, attempts).await.unwrap_or_else(|_| Err(busy("all readers are in use")))

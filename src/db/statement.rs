@@ -10,12 +10,26 @@ pub struct Statement {
     pub(super) text: Cow<'static, str>,
     pub(super) values: Vec<Value>,
     pub(super) heavy: bool,
+    pub(super) batched: bool,
+}
+
+/// Where a text of the program is: a text is always in the same place, and no other ever is there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Place {
+    start: usize,
+    length: usize,
+}
+
+impl Place {
+    pub(super) fn of(text: &'static str) -> Self {
+        Self { start: text.as_ptr().addr(), length: text.len() }
+    }
 }
 
 /// The statement with this text. Every connection keeps what it prepared, so the texts must be few: values
 /// are bound, never written into the text.
 pub fn sql(text: impl Into<Cow<'static, str>>) -> Statement {
-    Statement { text: text.into(), values: Vec::new(), heavy: false }
+    Statement { text: text.into(), values: Vec::new(), heavy: false, batched: false }
 }
 
 /// How much of the answer the caller wants.
@@ -61,6 +75,23 @@ impl Statement {
         self
     }
 
+    /// Says that it finds at most one row, by keys: read outside of a transaction it may then share a round trip with others of
+    /// the same text. It must end where `LIMIT` may follow, and use its parameters where a column could stand.
+    pub fn batched(mut self) -> Self {
+        self.batched = true;
+        self
+    }
+
+    /// Where its text is, if it may share a round trip.
+    pub(super) fn place_in_batch(&self, want: Want) -> Option<Place> {
+        match self.text {
+            Cow::Borrowed(text) if self.batched && !self.heavy && want == Want::First => {
+                Some(Place::of(text))
+            }
+            _ => None,
+        }
+    }
+
     /// Runs it; how many rows it changed.
     pub async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
         Ok(tx.run(self, Want::Count).await?.changed)
@@ -70,6 +101,12 @@ impl Statement {
     /// its error comes there: for what nobody looks at the outcome of. Nothing is committed after an error of it.
     pub async fn defer(self, tx: &mut Tx) -> Result<(), Error> {
         tx.defer(self).await
+    }
+
+    /// Takes the lock of a row, like [`Statement::defer`], by an update that changes nothing. Where one transaction at a time writes,
+    /// as on SQLite, it holds that lock from its beginning, and nothing is run.
+    pub async fn lock(self, tx: &mut Tx) -> Result<(), Error> {
+        tx.lock(self).await
     }
 
     /// The first row, if there is one.
@@ -103,9 +140,14 @@ pub(super) fn for_sqlite(text: &str) -> String {
 /// The text with SQLite's numbered parameters `?1` for `$1`. SQLite reads `$1` as a name and numbers names by
 /// their first appearance, which is another order. Literals, quoted names and comments stay as they are.
 fn numbered_parameters(text: &str) -> String {
+    parameters(text, "?")
+}
+
+/// The text with this in place of the dollar sign of each parameter.
+pub(super) fn parameters(text: &str, sign: &str) -> String {
     if !text.contains(['\'', '"']) && !text.contains("--") {
         // Nothing to keep apart: every dollar sign begins a parameter.
-        return text.replace('$', "?");
+        return text.replace('$', sign);
     }
     let mut out = String::with_capacity(text.len());
     let mut inside: Option<char> = None;
@@ -128,7 +170,7 @@ fn numbered_parameters(text: &str) -> String {
                     inside = Some('\n');
                     out.push(character);
                 }
-                '$' if characters.peek().is_some_and(char::is_ascii_digit) => out.push('?'),
+                '$' if characters.peek().is_some_and(char::is_ascii_digit) => out.push_str(sign),
                 _ => out.push(character),
             },
         }

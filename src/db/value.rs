@@ -1,5 +1,6 @@
 //! Values and rows between our types and either driver.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -150,8 +151,10 @@ impl<T: FromValue> FromValue for Option<T> {
 #[derive(Clone)]
 pub struct Row {
     /// Shared by all rows of one answer.
-    pub(super) columns: Columns,
-    pub(super) values: Vec<Value>,
+    columns: Columns,
+    values: Vec<Value>,
+    /// Behind the column that was read last: most are read in their order.
+    next: Cell<usize>,
 }
 
 /// The names of an answer's columns.
@@ -163,10 +166,17 @@ pub(super) enum Columns {
 }
 
 impl Columns {
-    fn position(&self, name: &str) -> Option<usize> {
+    /// Where this column is; it is looked for at `likely` first.
+    fn position(&self, name: &str, likely: usize) -> Option<usize> {
         match self {
-            Self::Named(names) => names.iter().position(|column| column == name),
-            Self::Prepared(statement) => statement.columns().iter().position(|column| column.name() == name),
+            Self::Named(names) => match names.get(likely) {
+                Some(column) if column == name => Some(likely),
+                _ => names.iter().position(|column| column == name),
+            },
+            Self::Prepared(statement) => match statement.columns().get(likely) {
+                Some(column) if column.name() == name => Some(likely),
+                _ => statement.columns().iter().position(|column| column.name() == name),
+            },
         }
     }
 }
@@ -190,10 +200,17 @@ impl fmt::Debug for Row {
 }
 
 impl Row {
+    pub(super) fn new(columns: Columns, values: Vec<Value>) -> Self {
+        Self { columns, values, next: Cell::new(0) }
+    }
+
     /// The value in this column. A missing column or one of another type is a mistake of ours.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T, Error> {
-        let position = self.columns.position(column);
-        let value = position.and_then(|position| self.values.get(position));
+        let position = self.columns.position(column, self.next.get());
+        let value = position.and_then(|position| {
+            self.next.set(position + 1);
+            self.values.get(position)
+        });
         let value = value.ok_or_else(|| Error::Internal(format!("the answer has no column {column}")))?;
         T::from_value(value).ok_or_else(|| unreadable::<T>(column))
     }
@@ -250,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_row_says_which_column_is_wrong() {
-        let row = Row { columns: Columns::Named(Arc::from(["a".to_owned()])), values: vec![Value::Int(1)] };
+        let row = Row::new(Columns::Named(Arc::from(["a".to_owned()])), vec![Value::Int(1)]);
         assert_eq!(row.get::<i64>("a"), Ok(1));
         assert!(row.get::<i64>("b").unwrap_err().to_string().contains('b'));
         assert!(row.get::<String>("a").unwrap_err().to_string().contains("String"));

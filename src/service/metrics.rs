@@ -183,8 +183,13 @@ fn connections(app: &App, text: &mut Text) {
     }
     text.counter(
         "tollkeeper_db_statements_total",
-        "Statements sent to the database.",
+        "Statements asked of the database.",
         app.db.statement_count(),
+    );
+    text.counter(
+        "tollkeeper_db_batched_reads_total",
+        "Those that were answered together with others, by one statement.",
+        app.db.batched_reads(),
     );
 }
 

@@ -77,7 +77,7 @@ impl Replica {
     ) -> Option<Result<Answer, Error>> {
         let mut good_until = self.good_until.subscribe();
         let answer = tokio::select! {
-            answer = self.reads.read(statement, want) => answer,
+            answer = self.reads.read_alone(statement, want) => answer,
             // Nobody waits for a standby of which the look has found that it doesn't answer.
             _ = good_until.wait_for(Option::is_none) => return None,
         };
@@ -121,11 +121,11 @@ impl Replica {
         let now = Instant::now();
         // Without the primary nothing new is known, and what is known grows old.
         if let Ok(Some(written)) =
-            position(timeout(LOOK_PATIENCE / 2, primary.read(&sql(WRITTEN), Want::First)).await)
+            position(timeout(LOOK_PATIENCE / 2, primary.read(sql(WRITTEN), Want::First)).await)
         {
             self.seen().primary_is_at(now, written);
         }
-        let answer = self.reads.read(&sql(REPLAYED), Want::First).await.map_err(Failure::into_error);
+        let answer = self.reads.read(sql(REPLAYED), Want::First).await.map_err(Failure::into_error);
         let replayed = position(Ok(answer)).map_err(|error| error.to_string())?;
         let replayed = replayed.ok_or("the replica is no standby")?;
         let reached = self.seen().standby_is_at(replayed);

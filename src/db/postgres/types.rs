@@ -54,13 +54,42 @@ pub(super) async fn run_prepared(
         let rows = client.query(prepared, &parameters).await;
         rows.and_then(|rows| read_rows(prepared, &rows, want))
     };
-    if let Err(error) = &answer
-        && matches!(error.code().map(tokio_postgres::error::SqlState::code), Some("0A000" | "26000"))
-    {
-        // A migration changed what the statement answers: it has to be prepared anew.
-        client.statement_cache.remove(&statement.text, &[]);
+    answer.inspect_err(|error| forget_stale(client, &statement.text, error))
+}
+
+/// Runs a statement for many, whose parameters are the columns of all their values; who waits at which place finds its row there.
+pub(super) async fn run_many(
+    client: &ClientWrapper,
+    text: &str,
+    statements: &[&Statement],
+) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
+    let prepared = client.prepare_cached(text).await?;
+    let columns: Vec<Vec<&Value>> = (0..prepared.params().len())
+        .map(|index| {
+            statements.iter().map(|statement| statement.values.get(index).unwrap_or(&Value::Null)).collect()
+        })
+        .collect();
+    let parameters: Vec<&(dyn ToSql + Sync)> =
+        columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect();
+    let rows = client.query(&prepared, &parameters).await;
+    let rows = rows.inspect_err(|error| forget_stale(client, text, error))?;
+    let mut found = vec![None; statements.len()];
+    let columns = Columns::Prepared(prepared.clone());
+    for row in &rows {
+        let place: i64 = row.try_get(row.len().saturating_sub(1))?;
+        let place = usize::try_from(place - 1).ok().and_then(|place| found.get_mut(place));
+        if let Some(place) = place {
+            *place = Some(read_row(row, &columns)?);
+        }
     }
-    answer
+    Ok(found)
+}
+
+/// A migration changed what the statement answers: it has to be prepared anew.
+fn forget_stale(client: &ClientWrapper, text: &str, error: &tokio_postgres::Error) {
+    if matches!(error.code().map(tokio_postgres::error::SqlState::code), Some("0A000" | "26000")) {
+        client.statement_cache.remove(text, &[]);
+    }
 }
 
 fn read_rows(
@@ -70,14 +99,16 @@ fn read_rows(
 ) -> Result<Answer, tokio_postgres::Error> {
     let columns = Columns::Prepared(prepared.clone());
     let wanted = if want == Want::First { 1 } else { rows.len() };
-    let rows = rows.iter().take(wanted).map(|row| {
-        let mut values = Vec::with_capacity(row.len());
-        for index in 0..row.len() {
-            values.push(row.try_get::<_, Value>(index)?);
-        }
-        Ok(Row { columns: columns.clone(), values })
-    });
+    let rows = rows.iter().take(wanted).map(|row| read_row(row, &columns));
     Ok(Answer { changed: 0, rows: rows.collect::<Result<_, tokio_postgres::Error>>()? })
+}
+
+fn read_row(row: &tokio_postgres::Row, columns: &Columns) -> Result<Row, tokio_postgres::Error> {
+    let mut values = Vec::with_capacity(row.len());
+    for index in 0..row.len() {
+        values.push(row.try_get::<_, Value>(index)?);
+    }
+    Ok(Row::new(columns.clone(), values))
 }
 
 impl<'a> FromSql<'a> for Value {

@@ -11,10 +11,10 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::ffi::{self, ErrorCode};
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{OpenFlags, ToSql};
+use rusqlite::{OpenFlags, StatementStatus, ToSql};
 
 use crate::db::constraint::Constraint;
-use crate::db::statement::{Answer, Statement, Want, for_sqlite};
+use crate::db::statement::{Answer, Place, Statement, Want, for_sqlite};
 use crate::db::value::Columns;
 use crate::db::{Error, Row, Value};
 
@@ -114,9 +114,7 @@ impl Connection {
     pub(super) fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
         let done = match &statement.text {
             Cow::Borrowed(text) => {
-                // A text of the program is always in the same place, and no other ever is.
-                let place = Place { start: text.as_ptr().addr(), length: text.len() };
-                let known = self.known.entry(place).or_insert_with(|| Known::new(text));
+                let known = self.known.entry(Place::of(text)).or_insert_with(|| Known::new(text));
                 run(&self.driver, self.access, known, statement, want)
             }
             Cow::Owned(text) => run(&self.driver, self.access, &mut Known::new(text), statement, want),
@@ -201,19 +199,12 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-/// Where a text of the program is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
-    start: usize,
-    length: usize,
-}
-
 /// What is known of a statement.
 struct Known {
     /// As SQLite is to have it.
     text: Box<str>,
-    /// The columns of its last answer.
-    columns: Option<Arc<[String]>>,
+    /// The columns of its last answer, and how often SQLite had prepared it anew by then.
+    columns: Option<(Arc<[String]>, i32)>,
 }
 
 impl Known {
@@ -222,14 +213,15 @@ impl Known {
     }
 
     /// The columns of this answer. Not asked for before the first row: SQLite prepares a statement anew there when another
-    /// process has changed the schema, and then `t.*` has other columns.
+    /// process has changed the schema, and counts that. A statement names its columns, so they would be the same ones; but to
+    /// read a neighbour's value would be worse than to look.
     fn columns(&mut self, row: &rusqlite::Row<'_>) -> Columns {
-        let names = row.as_ref();
-        let columns = match self.columns.take() {
-            Some(columns) if names.column_names().eq(columns.iter().map(String::as_str)) => columns,
-            _ => names.column_names().map(str::to_owned).collect(),
-        };
-        Columns::Named(Arc::clone(self.columns.insert(columns)))
+        let statement = row.as_ref();
+        let prepared = statement.get_status(StatementStatus::RePrepare);
+        let known = self.columns.take().filter(|(_, then)| *then == prepared);
+        let columns =
+            known.unwrap_or_else(|| (statement.column_names().map(str::to_owned).collect(), prepared));
+        Columns::Named(Arc::clone(&self.columns.insert(columns).0))
     }
 }
 
@@ -289,7 +281,7 @@ fn read_row(row: &rusqlite::Row<'_>, columns: &Columns) -> Result<Row, Failure> 
             ValueRef::Real(_) => return Err(Failure::Ours(format!("column {index} is a float"))),
         });
     }
-    Ok(Row { columns: columns.clone(), values })
+    Ok(Row::new(columns.clone(), values))
 }
 
 impl ToSql for Value {
@@ -352,8 +344,6 @@ impl FileId {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::StatementStatus;
-
     use super::*;
     use crate::db::sql;
 

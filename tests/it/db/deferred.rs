@@ -54,6 +54,24 @@ async fn they_run_in_their_order() {
 }
 
 #[tokio::test]
+async fn a_lock_costs_nothing_where_one_writes_at_a_time() {
+    each_db(async |db| {
+        let mut tx = db.write().await.unwrap();
+        user("user_1", "a").defer(&mut tx).await.unwrap();
+        let before = db.statement_count();
+        // It would be noticed if it were run.
+        rename("a", "b").lock(&mut tx).await.unwrap();
+        assert_eq!(db.statement_count() - before, u64::from(db.is_postgres()));
+        assert_eq!(names(&mut tx).await, [if db.is_postgres() { "b" } else { "a" }]);
+        // None is taken in a transaction that has failed.
+        assert!(user("user_1", "a").execute(&mut tx).await.is_err());
+        assert!(rename("a", "b").lock(&mut tx).await.is_err());
+        assert!(tx.commit().await.is_err());
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_error_comes_no_later_than_with_the_next_statement() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
