@@ -15,6 +15,7 @@ mod public;
 mod service;
 mod sessions;
 mod tenants;
+mod used;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -34,6 +35,7 @@ pub use public::{Open, Public, Visitor};
 pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope, Watching};
 pub use sessions::{Session, SessionScope};
 pub use tenants::{HeldOrganization, Org, OrgScope};
+pub use used::{UsedKey, UsedProject, UsedScope};
 
 use crate::app::App;
 use crate::config::Management;

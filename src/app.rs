@@ -23,6 +23,7 @@ use crate::live::limiter::Limiter;
 use crate::live::rates::Rates;
 use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
+use crate::live::totals::UsageTotals;
 use crate::mail::Mailer;
 use crate::metrics::Metrics;
 use crate::random::Random;
@@ -66,6 +67,8 @@ pub struct Parts {
     pub last_uses: LastUses,
     /// Sessions in memory.
     pub sessions: Sessions,
+    /// What was used in closed months.
+    pub usage_totals: UsageTotals,
     /// Request rates of this replica's own.
     pub limiter: Limiter,
     /// The queue to the books.
@@ -146,6 +149,7 @@ impl App {
             keyring: Keyring::new(),
             last_uses: LastUses::default(),
             sessions: Sessions::new(),
+            usage_totals: UsageTotals::new(),
             limiter: Limiter::new(),
             books: Books::new(),
             outbox: Notify::new(),

@@ -9,3 +9,4 @@ pub mod limiter;
 pub mod rates;
 pub mod sessions;
 pub mod signing_keys;
+pub mod totals;

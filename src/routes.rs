@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::access::{
     Access, AccessDoc, Anyone, Call, Key, Models, OneModel, OneReservation, Open, Org, OrgInvoice, OrgMember,
-    Person, Project, ProjectMember, Proxy, Public, Service, Session, Watching, WholeProject,
+    Person, Project, ProjectMember, Proxy, Public, Service, Session, UsedKey, UsedProject, Watching,
+    WholeProject,
 };
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
@@ -108,7 +109,7 @@ fn public_routes() -> Vec<Route> {
         post("/v1/organizations/{organization_id}/projects", Org(ManageProjects), organizations::projects::create),
         get ("/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),
         get ("/v1/organizations/{organization_id}/projects/{project_id}",
-             WholeProject(ProjectAction::View), organizations::projects::read),
+             UsedProject(ProjectAction::View), organizations::projects::read),
         put ("/v1/organizations/{organization_id}/projects/{project_id}",
              Project(ProjectAction::Modify), organizations::projects::update),
         delete("/v1/organizations/{organization_id}/projects/{project_id}",
@@ -127,7 +128,7 @@ fn public_routes() -> Vec<Route> {
         get ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
              Project(ManageApiKeys), organizations::projects::api_keys::list),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
-             Key(ManageApiKeys), organizations::projects::api_keys::read),
+             UsedKey(ManageApiKeys), organizations::projects::api_keys::read),
         put ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
              Key(ManageApiKeys), organizations::projects::api_keys::update),
         delete("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",

@@ -31,10 +31,6 @@ impl KeyScope {
     pub fn api_key_id(&self) -> ApiKeyId {
         self.api_key.id
     }
-    /// The key as it was at the gate.
-    pub fn into_api_key(self) -> ApiKey {
-        self.api_key
-    }
     /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
         self.project.organization_id()

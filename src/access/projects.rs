@@ -22,7 +22,6 @@ pub struct ProjectScope {
     organization_id: OrganizationId,
     project_id: ProjectId,
     action: ProjectAction,
-    role: ProjectRole,
     trail: Trail,
 }
 
@@ -42,10 +41,6 @@ impl ProjectScope {
     /// The project.
     pub fn project_id(&self) -> ProjectId {
         self.project_id
-    }
-    /// The caller's effective role in it.
-    pub fn role(&self) -> ProjectRole {
-        self.role
     }
 
     /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since.
@@ -191,9 +186,11 @@ impl<T> Found<T> {
         allowed: impl FnOnce(ProjectRole) -> bool,
         trail: Trail,
     ) -> Result<ProjectScope, Error> {
-        let role = self.role.filter(|role| allowed(*role)).ok_or(Code::InsufficientRole)?;
-        let Self { caller, organization_id, project_id, .. } = self;
-        Ok(ProjectScope { caller, organization_id, project_id, action, role, trail })
+        let Self { caller, organization_id, project_id, role, .. } = self;
+        if !role.is_some_and(allowed) {
+            return Err(Code::InsufficientRole.into());
+        }
+        Ok(ProjectScope { caller, organization_id, project_id, action, trail })
     }
 }
 

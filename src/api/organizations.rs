@@ -138,11 +138,11 @@ pub async fn list(
     let total = store::organizations::count(&mut tx, &filter).await?;
     let rows = store::organizations::list(&mut tx, &filter, query.page).await?;
     let organizations = rows.into_iter().map(|row| ListedOrganization {
-        id: row.organization.id,
-        name: row.organization.name,
-        description: row.organization.description,
-        created_at: row.organization.created_at,
-        updated_at: row.organization.updated_at,
+        id: row.id,
+        name: row.name,
+        description: row.description,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
         role: row.role,
     });
     Ok(ok(OrganizationPage {

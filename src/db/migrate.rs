@@ -40,6 +40,7 @@ const STEPS: &[Step] = &[
     step!(5, "money", "0005_money.sql"),
     step!(6, "last_uses", "0006_last_uses.sql"),
     step!(7, "audit_state", "0007_audit_state.sql"),
+    step!(8, "usage_by_month", "0008_usage_by_month.sql"),
 ];
 
 /// The schema version that this binary makes.

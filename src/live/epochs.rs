@@ -53,7 +53,8 @@ impl Epochs {
         (stamp, read.await)
     }
 
-    fn stamp(&self) -> Stamp {
+    /// The stamp of what is read from now on.
+    pub fn stamp(&self) -> Stamp {
         Stamp(self.count.load(Ordering::SeqCst))
     }
 
@@ -95,7 +96,8 @@ impl Epochs {
             && self.organizations.holds(stamp, organization_id)
     }
 
-    fn holds_all(&self, stamp: Stamp) -> bool {
+    /// Whether the database is still the one that was read from at this stamp, as far as is known: enough for what never changes.
+    pub fn holds_all(&self, stamp: Stamp) -> bool {
         self.everything.load(Ordering::SeqCst) <= stamp.0
     }
 

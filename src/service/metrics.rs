@@ -154,6 +154,7 @@ fn memory(app: &App, text: &mut Text) {
         ("shared_rate_meters", app.rates.len()),
         ("payers", payers),
         ("open_months", months),
+        ("usage_totals", app.usage_totals.len()),
     ];
     let help = "What is held in memory, so that it isn't read again.";
     text.each(("tollkeeper_cache_entries", Kind::Gauge, help), "cache", rows);

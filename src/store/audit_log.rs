@@ -241,7 +241,7 @@ pub struct Filter {
 
 /// The newest entries that fit, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter) -> Result<Vec<AuditEntry>, db::Error> {
-    sql("SELECT * FROM audit_log
+    sql("SELECT id, happened_at, actor, action, target, organization_id, address, request_id FROM audit_log
          WHERE ($1 = '' OR actor = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR target = $3)
            AND ($4 = '' OR organization_id = $4) AND happened_at >= $5 AND happened_at < $6
          ORDER BY id DESC LIMIT $7")

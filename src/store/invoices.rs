@@ -1,5 +1,7 @@
 //! Invoices: what was billed in a month, once an organization.
 
+use std::sync::LazyLock;
+
 use crate::clock::{Month, Time};
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{InvoiceId, OrganizationId};
@@ -57,6 +59,11 @@ impl FromRow for Invoice {
         })
     }
 }
+
+/// What an [`Invoice`] is read from.
+const COLUMNS: &str =
+    "id, number, organization_id, organization_name, month, currency, amount_nano, due_nano, status,
+     finalized_at, paid_at, voided_at";
 
 /// A line of an invoice, and of which.
 struct ItemRow {
@@ -139,17 +146,20 @@ pub async fn set_status(tx: &mut Tx, invoice: &Invoice) -> Result<(), db::Error>
     Ok(())
 }
 
+static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM invoices WHERE id = $1"));
+
 /// One invoice.
 pub async fn get(tx: &mut Tx, id: InvoiceId) -> Result<Option<Invoice>, db::Error> {
-    sql("SELECT * FROM invoices WHERE id = $1").bind(id).optional(tx).await
+    sql(ONE.as_str()).bind(id).optional(tx).await
 }
+
+static OPEN: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND status = 'open' ORDER BY month")
+});
 
 /// The invoices of an organization that wait for money, the oldest first.
 pub async fn open(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Invoice>, db::Error> {
-    sql("SELECT * FROM invoices WHERE organization_id = $1 AND status = 'open' ORDER BY month")
-        .bind(organization_id)
-        .all(tx)
-        .await
+    sql(OPEN.as_str()).bind(organization_id).all(tx).await
 }
 
 /// How many invoices of an organization wait for money.
@@ -163,9 +173,12 @@ pub async fn open_count(tx: &mut Tx, organization_id: OrganizationId) -> Result<
 }
 
 /// The invoices of an organization, the newest month first.
-pub const LIST: &str =
-    "SELECT * FROM invoices WHERE organization_id = $1 AND ($2 = '' OR status = $2) AND status <> 'draft'
-     ORDER BY month DESC LIMIT $3 OFFSET $4";
+pub static LIST: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND ($2 = '' OR status = $2) AND status <> 'draft'
+         ORDER BY month DESC LIMIT $3 OFFSET $4"
+    )
+});
 
 /// One page of them, only those that stand at `status`, when one is given.
 pub async fn list(
@@ -174,7 +187,7 @@ pub async fn list(
     status: Option<Status>,
     page: Page,
 ) -> Result<Vec<Invoice>, db::Error> {
-    sql(LIST)
+    sql(LIST.as_str())
         .bind(organization_id)
         .bind(status.map_or("", Status::as_str))
         .bind(page.page_size)
@@ -209,13 +222,15 @@ pub async fn items(
         return Ok(Vec::new());
     };
     // A page is a run of months: one range of the index, in which a filter by status leaves a few out.
-    let rows: Vec<ItemRow> = sql("SELECT i.* FROM invoices v JOIN invoice_items i ON i.invoice_id = v.id
+    let rows: Vec<ItemRow> =
+        sql("SELECT i.invoice_id, i.kind, i.description, i.quantity, i.unit_price, i.amount
+         FROM invoices v JOIN invoice_items i ON i.invoice_id = v.id
          WHERE v.organization_id = $1 AND v.month >= $2 AND v.month <= $3 ORDER BY i.invoice_id, i.position")
-    .bind(organization_id)
-    .bind(first)
-    .bind(last)
-    .all(tx)
-    .await?;
+        .bind(organization_id)
+        .bind(first)
+        .bind(last)
+        .all(tx)
+        .await?;
     let of = |invoice: &Invoice| {
         let mine = rows.iter().filter(|row| row.invoice_id == invoice.id);
         mine.map(|row| row.item.clone()).collect()

@@ -124,13 +124,11 @@ pub async fn remove(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), 
 }
 
 /// Takes the organization's lock: from here to the end of the transaction nobody else changes it, its members or its
-/// invitations. It is held once the transaction's next statement is answered. Without effect when there is no such organization;
+/// invitations. It is held once the transaction's next statement is answered; on SQLite a transaction
+/// that writes holds all locks from its beginning. Without effect when there is no such organization;
 /// what is read next tells.
 pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
-    sql("UPDATE organizations SET updated_at = updated_at WHERE id = $1")
-        .bind(organization_id)
-        .defer(tx)
-        .await
+    sql("UPDATE organizations SET updated_at = updated_at WHERE id = $1").bind(organization_id).lock(tx).await
 }
 
 /// Takes the lock that a removal or another name needs. On PostgreSQL whoever adds a row that refers to the organization
@@ -139,11 +137,11 @@ pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db
 pub async fn lock_whole(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql("UPDATE organizations SET name_folded = name_folded || ' ' WHERE id = $1")
         .bind(organization_id)
-        .defer(tx)
+        .lock(tx)
         .await?;
     sql("UPDATE organizations SET name_folded = substr(name_folded, 1, length(name_folded) - 1) WHERE id = $1")
         .bind(organization_id)
-        .defer(tx)
+        .lock(tx)
         .await
 }
 
@@ -181,18 +179,33 @@ pub async fn detail(
     .await
 }
 
-/// An organization and the caller's role in it.
+/// An organization as a list shows it, and the caller's role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListedOrganization {
-    /// The row.
-    pub organization: Organization,
+    /// Primary key.
+    pub id: OrganizationId,
+    /// As given.
+    pub name: String,
+    /// As given.
+    pub description: Option<String>,
+    /// Creation.
+    pub created_at: Time,
+    /// Last change.
+    pub updated_at: Time,
     /// The caller's role.
     pub role: OrganizationRole,
 }
 
 impl FromRow for ListedOrganization {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { organization: Organization::from_row(row)?, role: role(row, "role")? })
+        Ok(Self {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            description: row.get("description")?,
+            created_at: row.get("created_at")?,
+            updated_at: row.get("updated_at")?,
+            role: role(row, "role")?,
+        })
     }
 }
 
@@ -210,7 +223,7 @@ pub struct Filter {
 }
 
 /// Somebody's organizations, newest first: as many rows are read as they belong to.
-pub const LIST: &str = "SELECT o.*, m.role AS role
+pub const LIST: &str = "SELECT o.id, o.name, o.description, o.created_at, o.updated_at, m.role AS role
      FROM organization_members m JOIN organizations o ON o.id = m.organization_id
      WHERE m.user_id = $1 AND ($2 = '' OR o.id = $2) AND o.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR m.role = $4)
      ORDER BY o.created_at DESC, o.id LIMIT $5 OFFSET $6";

@@ -35,7 +35,6 @@ pub struct Project {
 
 impl FromRow for Project {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let visibility: String = row.get("visibility")?;
         let temperature_ppm: Option<i64> = row.get("temperature_ppm")?;
         Ok(Self {
             id: row.get("id")?,
@@ -45,12 +44,16 @@ impl FromRow for Project {
             model: row.get("model")?,
             max_tokens: row.get("max_tokens")?,
             temperature: temperature_ppm.map(|ppm| Ppm::from_units(i128::from(ppm))),
-            visibility: Visibility::parse(&visibility)
-                .ok_or_else(|| db::Error::Internal(format!("visibility is {visibility:?}")))?,
+            visibility: visibility(row)?,
             created_at: row.get("created_at")?,
             updated_at: row.get("updated_at")?,
         })
     }
+}
+
+fn visibility(row: &Row) -> Result<Visibility, db::Error> {
+    let word: String = row.get("visibility")?;
+    Visibility::parse(&word).ok_or_else(|| db::Error::Internal(format!("visibility is {word:?}")))
 }
 
 /// What a [`ProjectDetail`] is read from, of the table `p`.

@@ -9,6 +9,7 @@ use crate::roles::{OrganizationRole, ProjectRole};
 use crate::store::api_keys::{self, ApiKey};
 use crate::store::organizations::OrganizationDetail;
 use crate::store::projects::{self, ProjectDetail};
+use crate::store::usage::totals::{self, Added, Limited, Part};
 
 /// An organization, and somebody's role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +43,7 @@ pub async fn in_organization(
          WHERE o.id = $1")
     .bind(organization_id)
     .bind(user_id)
+    .batched()
     .optional(tx)
     .await
 }
@@ -125,6 +127,22 @@ impl Found for ApiKey {
     }
 }
 
+/// Something, and what a part of its usage comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WithUse<T> {
+    /// The project or the key.
+    pub found: T,
+    /// What was added up.
+    pub added: Added,
+}
+
+impl<T: Found> Found for WithUse<T> {
+    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
+        let Some(found) = T::find(row)? else { return Ok(None) };
+        Ok(Some(Self { found, added: Added::from_row(row)? }))
+    }
+}
+
 const STANDING: &str = "om.role AS organization_role, p.id AS found_project_id, pm.role AS project_role,
      CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization";
 
@@ -135,23 +153,46 @@ const PLACES: &str = "organizations o
 
 static ROLES: LazyLock<String> = LazyLock::new(|| format!("SELECT {STANDING} FROM {PLACES} WHERE o.id = $1"));
 
-static PROJECT: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "SELECT {STANDING}, o.name AS organization_name, o.allow_public_projects, {} FROM {PLACES} WHERE o.id = $1",
-        projects::COLUMNS
-    )
+static PROJECT: LazyLock<String> = LazyLock::new(|| project_text("", ""));
+
+static API_KEY: LazyLock<String> = LazyLock::new(|| key_text("", ""));
+
+/// The statements of [`project_with_use`].
+pub static PROJECT_WITH_USE: LazyLock<Limited> = LazyLock::new(|| {
+    Limited::new(|most| {
+        let used = format!("CROSS JOIN ({}) used", totals::of_project(4, Some(most)));
+        project_text(&format!(", {}", totals::COLUMNS), &used)
+    })
 });
 
-static API_KEY: LazyLock<String> = LazyLock::new(|| {
+/// The statements of [`key_with_use`].
+pub static KEY_WITH_USE: LazyLock<Limited> = LazyLock::new(|| {
+    Limited::new(|most| {
+        let used = format!("CROSS JOIN ({}) used", totals::of_key(4, 5, Some(most)));
+        key_text(&format!(", {}", totals::COLUMNS), &used)
+    })
+});
+
+/// The statement of [`in_project`], with further columns from another table.
+fn project_text(columns: &str, table: &str) -> String {
     format!(
-        "SELECT {STANDING}, {} FROM {PLACES}
+        "SELECT {STANDING}, o.name AS organization_name, o.allow_public_projects, {}{columns}
+         FROM {PLACES} {table} WHERE o.id = $1",
+        projects::COLUMNS
+    )
+}
+
+/// The statement of [`of_key`], with further columns from another table.
+fn key_text(columns: &str, table: &str) -> String {
+    format!(
+        "SELECT {STANDING}, {}{columns} FROM {PLACES}
          LEFT JOIN api_keys k ON k.id = $4 AND k.project_id = p.id
          LEFT JOIN users u ON u.id = k.created_by
          LEFT JOIN api_key_last_uses l ON l.api_key_id = k.id
-         WHERE o.id = $1",
+         {table} WHERE o.id = $1",
         api_keys::COLUMNS
     )
-});
+}
 
 /// Somebody's standing and no more; `None` when there is no such organization.
 pub async fn roles(
@@ -160,7 +201,7 @@ pub async fn roles(
     project_id: Option<ProjectId>,
     user_id: UserId,
 ) -> Result<Option<InProject<()>>, db::Error> {
-    sql(ROLES.as_str()).bind(organization_id).bind(project_id).bind(user_id).optional(tx).await
+    sql(ROLES.as_str()).bind(organization_id).bind(project_id).bind(user_id).batched().optional(tx).await
 }
 
 /// The same with the project.
@@ -170,7 +211,7 @@ pub async fn in_project(
     project_id: Option<ProjectId>,
     user_id: UserId,
 ) -> Result<Option<InProject<FoundProject>>, db::Error> {
-    sql(PROJECT.as_str()).bind(organization_id).bind(project_id).bind(user_id).optional(tx).await
+    sql(PROJECT.as_str()).bind(organization_id).bind(project_id).bind(user_id).batched().optional(tx).await
 }
 
 /// The same with an API key of the project, if it has such a one.
@@ -182,5 +223,31 @@ pub async fn of_key(
     api_key_id: Option<ApiKeyId>,
 ) -> Result<Option<InProject<ApiKey>>, db::Error> {
     let statement = sql(API_KEY.as_str()).bind(organization_id).bind(project_id).bind(user_id);
-    statement.bind(api_key_id).optional(tx).await
+    statement.bind(api_key_id).batched().optional(tx).await
+}
+
+/// As [`in_project`], and what a part of the project's usage comes to. It is added up before anybody knows who may see it, so a
+/// part should be small.
+pub async fn project_with_use(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: Option<ProjectId>,
+    user_id: UserId,
+    part: Part,
+) -> Result<Option<InProject<WithUse<FoundProject>>>, db::Error> {
+    let text = PROJECT_WITH_USE.text(part.most);
+    let statement = sql(text).bind(organization_id).bind(project_id).bind(user_id);
+    statement.bind(part.from).bind(totals::LAST).batched().optional(tx).await
+}
+
+/// As [`of_key`], and what a part of the key's usage comes to.
+pub async fn key_with_use(
+    tx: &mut Tx,
+    (organization_id, project_id, api_key_id): (OrganizationId, Option<ProjectId>, Option<ApiKeyId>),
+    user_id: UserId,
+    part: Part,
+) -> Result<Option<InProject<WithUse<ApiKey>>>, db::Error> {
+    let text = KEY_WITH_USE.text(part.most);
+    let statement = sql(text).bind(organization_id).bind(project_id).bind(user_id);
+    statement.bind(api_key_id).bind(part.from).bind(totals::LAST).batched().optional(tx).await
 }

@@ -1,11 +1,13 @@
 //! Accounts.
 
+use std::sync::LazyLock;
+
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::UserId;
 
-/// A row of `users`.
-#[derive(Clone, PartialEq, Eq)]
+/// A row of `users`, without the password's hash: only who checks a password reads that.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
     /// Primary key.
     pub id: UserId,
@@ -19,8 +21,6 @@ pub struct User {
     pub full_name: Option<String>,
     /// E.164.
     pub phone: Option<String>,
-    /// PHC string.
-    pub password_hash: String,
     /// Registration.
     pub created_at: Time,
     /// When the address was verified.
@@ -40,7 +40,6 @@ impl FromRow for User {
             username: row.get("username")?,
             full_name: row.get("full_name")?,
             phone: row.get("phone")?,
-            password_hash: row.get("password_hash")?,
             created_at: row.get("created_at")?,
             email_verified_at: row.get("email_verified_at")?,
             phone_verified_at: row.get("phone_verified_at")?,
@@ -48,6 +47,26 @@ impl FromRow for User {
         })
     }
 }
+
+/// An account with what its password is checked against; never shown.
+#[derive(Clone)]
+pub struct Credentials {
+    /// Whose.
+    pub user: User,
+    /// PHC string.
+    pub password_hash: String,
+}
+
+impl FromRow for Credentials {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { user: User::from_row(row)?, password_hash: row.get("password_hash")? })
+    }
+}
+
+/// What a [`User`] is read from.
+const COLUMNS: &str =
+    "id, email, email_folded, username, full_name, phone, created_at, email_verified_at, phone_verified_at,
+     last_login_at";
 
 /// What a registration writes.
 pub struct NewUser<'a> {
@@ -89,22 +108,35 @@ pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Time) -> Result<(), db
     .await
 }
 
-/// The account with this address, compared without regard to case.
-pub async fn by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<User>, db::Error> {
-    sql("SELECT id, email, email_folded, username, full_name, phone, password_hash, created_at, email_verified_at,
-                phone_verified_at, last_login_at FROM users WHERE email_folded = $1")
-        .bind(email_folded)
-        .optional(tx)
-        .await
-}
+static BY_ID: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM users WHERE id = $1"));
+
+static BY_EMAIL: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM users WHERE email_folded = $1"));
+
+static CREDENTIALS_BY_ID: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS}, password_hash FROM users WHERE id = $1"));
+
+static CREDENTIALS_BY_EMAIL: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS}, password_hash FROM users WHERE email_folded = $1"));
 
 /// The account with this id.
 pub async fn by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<User>, db::Error> {
-    sql("SELECT id, email, email_folded, username, full_name, phone, password_hash, created_at, email_verified_at,
-                phone_verified_at, last_login_at FROM users WHERE id = $1")
-        .bind(user_id)
-        .optional(tx)
-        .await
+    sql(BY_ID.as_str()).bind(user_id).batched().optional(tx).await
+}
+
+/// The account with this address, compared without regard to case.
+pub async fn by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<User>, db::Error> {
+    sql(BY_EMAIL.as_str()).bind(email_folded).optional(tx).await
+}
+
+/// As [`by_id`], for a check of the password.
+pub async fn credentials_by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<Credentials>, db::Error> {
+    sql(CREDENTIALS_BY_ID.as_str()).bind(user_id).optional(tx).await
+}
+
+/// As [`by_email`], for a check of the password.
+pub async fn credentials_by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<Credentials>, db::Error> {
+    sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).optional(tx).await
 }
 
 /// Notes a login.

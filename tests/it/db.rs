@@ -1,5 +1,6 @@
 //! The database layer, the same tests on both databases.
 
+mod batched;
 mod deferred;
 mod faults;
 mod schema;

@@ -138,3 +138,64 @@ fn the_table_has_the_rows_of_the_contract_in_its_order() {
         .collect();
     assert_eq!(rows, SECTION_4.trim().lines().collect::<Vec<_>>());
 }
+
+/// Every `.rs` file below this folder, with its text.
+fn sources(folder: &std::path::Path, found: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+/// Whether the `*` between these two texts stands for every column there is: `SELECT *`, `t.*`, `RETURNING *`, `a, *`. A count's
+/// doesn't, nor a product's, nor what Rust dereferences.
+fn is_every_column(before: &str, after: &str) -> bool {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '}');
+    if let Some(table) = before.strip_suffix('.') {
+        return table.ends_with(is_word);
+    }
+    let last = before.trim_end();
+    let ends_there = after.starts_with([' ', '\n', '"', ',', ')']);
+    ["SELECT", "DISTINCT", "RETURNING", "ALL"].iter().any(|word| last.ends_with(word))
+        || last.ends_with(',') && ends_there
+}
+
+/// A statement is prepared once. When a migration has added a column since, PostgreSQL refuses to answer one that asked for
+/// every column, and the transaction around it ends: a server that runs on through the upgrade would answer with 503.
+#[test]
+fn no_statement_asks_for_every_column() {
+    for (text, is_found) in [
+        ("SELECT * FROM t", true),
+        ("SELECT DISTINCT\n    * FROM t", true),
+        ("SELECT t.a, u.* FROM t", true),
+        ("SELECT a, * FROM t", true),
+        ("UPDATE t SET a = 1 RETURNING *", true),
+        ("{t}.*", true),
+        ("SELECT COUNT(*), SUM(a * b), a.b FROM t", false),
+        ("between(a, *b, 0..*c)", false),
+    ] {
+        let mut stars = text.match_indices('*');
+        let found = stars.any(|(at, _)| is_every_column(&text[..at], &text[at + 1..]));
+        assert_eq!(found, is_found, "{text}");
+    }
+    let mut files = Vec::new();
+    sources(std::path::Path::new("src"), &mut files);
+    assert!(files.iter().any(|(file, _)| file.ends_with("store/projects/listing.rs")), "{}", files.len());
+    for (file, text) in files {
+        // What a comment stresses isn't asked for.
+        let blanked =
+            |line: &str| if line.trim_start().starts_with("//") { String::new() } else { line.to_owned() };
+        let text = text.lines().map(blanked).collect::<Vec<_>>().join("\n");
+        for (at, _) in text.match_indices('*') {
+            let line = text[..at].lines().count();
+            assert!(
+                !is_every_column(&text[..at], &text[at + 1..]),
+                "{file}:{line}: name the columns that are read"
+            );
+        }
+    }
+}

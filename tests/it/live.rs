@@ -5,3 +5,4 @@ mod feed;
 mod keyring;
 mod rates;
 mod sessions;
+mod totals;

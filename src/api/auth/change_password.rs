@@ -15,6 +15,7 @@ use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
 use crate::store::outbox::Template;
+use crate::store::users::Credentials;
 
 use super::{attempts, check_new_password, check_repeated};
 
@@ -49,11 +50,12 @@ pub async fn change_password(
     Body(body): Body<ChangePassword>,
 ) -> Result<Enveloped<PasswordChanged>, Error> {
     let mut tx = app.db.read().await?;
-    let user = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
+    let found = store::users::credentials_by_id(&mut tx, scope.user_id()).await?;
+    let Credentials { user, password_hash: stored } = found.ok_or(Code::InvalidAccessToken)?;
     drop(tx);
     check_new_password("new_password", &body.new_password.0, &user)?;
     attempts::count_login(&app, &user.email_folded, app.clock.now()).await?;
-    let verdict = app.hasher.verify(&body.current_password.0, Some(&user.password_hash)).await?;
+    let verdict = app.hasher.verify(&body.current_password.0, Some(&stored)).await?;
     if !verdict.matches {
         return Err(Error::new(Code::WrongPassword).param("current_password"));
     }
@@ -61,8 +63,7 @@ pub async fn change_password(
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     // Somebody else may have changed it, or ended this session, while we hashed: then what was checked no longer holds.
-    let replaced =
-        store::users::replace_password_hash(&mut tx, user.id, &user.password_hash, &password_hash).await?;
+    let replaced = store::users::replace_password_hash(&mut tx, user.id, &stored, &password_hash).await?;
     if !replaced || store::sessions::live(&mut tx, scope.session_id(), now).await?.is_none() {
         return Err(Code::InvalidAccessToken.into());
     }

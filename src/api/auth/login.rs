@@ -60,11 +60,11 @@ pub async fn login(app: App, scope: Visitor, Body(body): Body<Login>) -> Result<
     let email_folded = naming::fold(&body.email.0);
     attempts::count_login(&app, &email_folded, app.clock.now()).await?;
     let mut tx = app.db.read().await?;
-    let user = store::users::by_email(&mut tx, &email_folded).await?;
+    let found = store::users::credentials_by_email(&mut tx, &email_folded).await?;
     drop(tx);
-    let stored = user.as_ref().map(|user| user.password_hash.as_str());
+    let stored = found.as_ref().map(|found| found.password_hash.as_str());
     let verdict = app.hasher.verify(&body.password.0, stored).await?;
-    let user = user.filter(|_| verdict.matches).ok_or(Code::InvalidCredentials)?;
+    let user = found.filter(|_| verdict.matches).ok_or(Code::InvalidCredentials)?.user;
     if app.config.require_verified_email && user.email_verified_at.is_none() {
         // The password was right: that was no guess.
         let mut tx = app.db.write().await?;

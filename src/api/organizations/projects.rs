@@ -7,7 +7,7 @@ pub mod usage;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{OrgScope, ProjectScope, WholeProjectScope};
+use crate::access::{OrgScope, ProjectScope, UsedScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
@@ -27,7 +27,7 @@ use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
 use crate::store::outbox::{About, Template};
 use crate::store::projects::listing::{self, Filter};
-use crate::store::projects::{Changes, Project as ProjectRow};
+use crate::store::projects::{Changes, Project as ProjectRow, ProjectDetail};
 use crate::store::standings::FoundProject;
 
 /// A new project.
@@ -176,12 +176,12 @@ pub async fn list(
     let mut tx = app.db.read().await?;
     let (total, rows) = listing::list(&mut tx, &filter, query.page).await?;
     let projects = rows.into_iter().map(|row| ListedProject {
-        id: row.project.id,
-        name: row.project.name,
-        description: row.project.description,
-        created_at: row.project.created_at,
-        updated_at: row.project.updated_at,
-        visibility: row.project.visibility,
+        id: row.id,
+        name: row.name,
+        description: row.description,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        visibility: row.visibility,
         role: effective_project_role(Some(scope.role()), row.role, row.open_to_organization),
     });
     Ok(ok(ProjectPage {
@@ -217,11 +217,13 @@ pub struct UsageTotals {
 }
 
 /// GET /v1/organizations/{organization_id}/projects/{project_id}
-pub async fn read(app: App, scope: WholeProjectScope, _: Nothing) -> Result<Enveloped<Project>, Error> {
-    let mut tx = app.db.read().await?;
-    let detail = scope.into_project();
-    let (organization_id, project_id) = (detail.project.organization_id, detail.project.id);
-    let totals = store::usage::project_totals(&mut tx, organization_id, project_id).await?;
+pub async fn read(
+    app: App,
+    scope: UsedScope<ProjectDetail>,
+    _: Nothing,
+) -> Result<Enveloped<Project>, Error> {
+    let (detail, usage) = scope.into_parts();
+    let totals = usage.total(&app).await?;
     let row = detail.project;
     Ok(ok(Project {
         id: row.id,

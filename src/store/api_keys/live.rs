@@ -72,9 +72,12 @@ impl FromRow for LiveKey {
 
 /// The key that this secret belongs to, as the fast path holds it.
 pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option<LiveKey>, db::Error> {
-    sql("SELECT k.*, s.ends_at AS secret_ends_at FROM api_key_secrets s JOIN api_keys k ON k.id = s.api_key_id
+    sql("SELECT k.id, k.organization_id, k.project_id, k.created_by, k.permissions, k.allowed_ips, k.rate_limit,
+                k.max_tokens, k.models, k.expires_at, s.ends_at AS secret_ends_at
+         FROM api_key_secrets s JOIN api_keys k ON k.id = s.api_key_id
          WHERE s.secret_hash = $1")
     .bind(secret_hash)
+    .batched()
     .optional(tx)
     .await
 }

@@ -3,18 +3,32 @@
 //! What is asked depends on who asks, so that an index answers each: whoever manages the organization's projects sees
 //! all of them, a member sees their own and the public ones, an API key sees its own project at most.
 
+use std::sync::LazyLock;
+
+use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Statement, Tx, sql};
 use crate::ids::{OrganizationId, ProjectId, UserId};
-use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
-use crate::store::projects::Project;
+use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole, Visibility};
 use crate::store::window::Window;
 use crate::store::{Page, contains_pattern};
 
-/// A project and the caller's explicit role in it.
+use super::visibility;
+
+/// A project as a list shows it, and the caller's explicit role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListedProject {
-    /// The row.
-    pub project: Project,
+    /// Primary key.
+    pub id: ProjectId,
+    /// As given.
+    pub name: String,
+    /// As given.
+    pub description: Option<String>,
+    /// Who can see it.
+    pub visibility: Visibility,
+    /// Creation.
+    pub created_at: Time,
+    /// Last change.
+    pub updated_at: Time,
     /// The caller's explicit role; not asked for where they manage every project.
     pub role: Option<ProjectRole>,
     /// Whether every member of the organization may view it; not asked for where they manage every project.
@@ -25,7 +39,12 @@ impl FromRow for ListedProject {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let role: Option<String> = row.get("role")?;
         Ok(Self {
-            project: Project::from_row(row)?,
+            id: row.get("id")?,
+            name: row.get("name")?,
+            description: row.get("description")?,
+            visibility: visibility(row)?,
+            created_at: row.get("created_at")?,
+            updated_at: row.get("updated_at")?,
             role: role.as_deref().and_then(ProjectRole::parse),
             open_to_organization: row.get("open_to_organization")?,
         })
@@ -56,32 +75,46 @@ impl Filter {
     }
 }
 
+/// What a [`ListedProject`] is read from, of the table `p`; what is more stands beside it.
+const COLUMNS: &str = "p.id, p.name, p.description, p.visibility, p.created_at, p.updated_at";
+
 /// All projects, newest first: the index steps over what comes before the page, the table is asked for its rows only.
 /// `CROSS JOIN` keeps SQLite to this order.
-pub const FROM_START: &str = "SELECT p.*, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
-     FROM (SELECT id FROM projects WHERE organization_id = $1 ORDER BY created_at DESC, id LIMIT $2 OFFSET $3) page
-     CROSS JOIN projects p WHERE p.id = page.id ORDER BY p.created_at DESC, p.id";
+pub static FROM_START: LazyLock<String> = LazyLock::new(|| all_from("created_at DESC, id"));
 
 /// The same, stepping over what comes after the page.
-pub const FROM_END: &str = "SELECT p.*, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
-     FROM (SELECT id FROM projects WHERE organization_id = $1 ORDER BY created_at, id DESC LIMIT $2 OFFSET $3) page
-     CROSS JOIN projects p WHERE p.id = page.id ORDER BY p.created_at DESC, p.id";
+pub static FROM_END: LazyLock<String> = LazyLock::new(|| all_from("created_at, id DESC"));
+
+fn all_from(order: &str) -> String {
+    format!(
+        "SELECT {COLUMNS}, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
+         FROM (SELECT id FROM projects WHERE organization_id = $1 ORDER BY {order} LIMIT $2 OFFSET $3) page
+         CROSS JOIN projects p WHERE p.id = page.id ORDER BY p.created_at DESC, p.id"
+    )
+}
 
 /// All projects with such a name, newest first.
-pub const SEARCHED: &str = "SELECT p.*, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
-     FROM projects p WHERE p.organization_id = $1 AND p.name_folded LIKE $2 ESCAPE '\\'
-     ORDER BY p.created_at DESC, p.id LIMIT $3 OFFSET $4";
+pub static SEARCHED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS}, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
+         FROM projects p WHERE p.organization_id = $1 AND p.name_folded LIKE $2 ESCAPE '\\'
+         ORDER BY p.created_at DESC, p.id LIMIT $3 OFFSET $4"
+    )
+});
 
 /// How many there are.
 pub const SEARCHED_COUNT: &str =
     "SELECT COUNT(*) FROM projects p WHERE p.organization_id = $1 AND p.name_folded LIKE $2 ESCAPE '\\'";
 
 /// A member's own projects, and the public ones that they don't belong to while the organization allows such.
-const VISIBLE: &str = "FROM (SELECT a.*, m.role AS role, 0 AS open_to_organization
+const VISIBLE: &str =
+    "FROM (SELECT a.id, a.name, a.name_folded, a.description, a.visibility, a.created_at, a.updated_at,
+                  m.role AS role, 0 AS open_to_organization
            FROM project_members m CROSS JOIN projects a
            WHERE m.user_id = $2 AND a.id = m.project_id AND a.organization_id = $1
            UNION ALL
-           SELECT b.*, NULL AS role, 1 AS open_to_organization FROM projects b
+           SELECT b.id, b.name, b.name_folded, b.description, b.visibility, b.created_at, b.updated_at,
+                  NULL AS role, 1 AS open_to_organization FROM projects b
            WHERE b.organization_id = $1 AND b.visibility = 'public'
              AND EXISTS (SELECT 1 FROM organizations o WHERE o.id = $1 AND o.allow_public_projects = 1)
              AND NOT EXISTS (SELECT 1 FROM project_members n WHERE n.project_id = b.id AND n.user_id = $2)) p
@@ -99,13 +132,13 @@ pub const VISIBLE_TOTAL: &str = "SELECT
 pub fn visible_stretch(from_end: bool) -> String {
     let order = if from_end { "created_at, id DESC" } else { "created_at DESC, id" };
     format!(
-        "SELECT p.*, page.role AS role, page.is_open AS open_to_organization
-         FROM (SELECT * FROM
+        "SELECT {COLUMNS}, page.role AS role, page.is_open AS open_to_organization
+         FROM (SELECT id, created_at, role, is_open FROM
                    (SELECT a.id, a.created_at, m.role AS role, 0 AS is_open FROM project_members m CROSS JOIN projects a
                     WHERE m.user_id = $2 AND a.id = m.project_id AND a.organization_id = $1
                     ORDER BY {order} LIMIT $3) own
                UNION ALL
-               SELECT * FROM
+               SELECT id, created_at, role, is_open FROM
                    (SELECT b.id, b.created_at, CAST(NULL AS TEXT) AS role, 1 AS is_open FROM projects b
                     WHERE b.organization_id = $1 AND b.visibility = 'public'
                       AND (SELECT o.allow_public_projects FROM organizations o WHERE o.id = $1) = 1
@@ -153,7 +186,8 @@ async fn all(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<Liste
     let pattern = contains_pattern(&filter.search_folded);
     let count = sql(SEARCHED_COUNT).bind(organization_id).bind(pattern.as_str());
     let (total,): (i64,) = count.heavy().one(tx).await?;
-    let rows = sql(SEARCHED).bind(organization_id).bind(pattern).bind(page.page_size).bind(page.offset());
+    let rows =
+        sql(SEARCHED.as_str()).bind(organization_id).bind(pattern).bind(page.page_size).bind(page.offset());
     Ok((total, rows.heavy().all(tx).await?))
 }
 
@@ -162,13 +196,15 @@ async fn stretch(
     organization_id: OrganizationId,
     window: Window,
 ) -> Result<Vec<ListedProject>, db::Error> {
-    let text = if window.from_end { FROM_END } else { FROM_START };
-    sql(text).bind(organization_id).bind(window.limit).bind(window.offset).all(tx).await
+    let text = if window.from_end { &FROM_END } else { &FROM_START };
+    sql(text.as_str()).bind(organization_id).bind(window.limit).bind(window.offset).all(tx).await
 }
 
 /// The text of a member's page.
 pub fn visible_page() -> String {
-    format!("SELECT p.* {VISIBLE} ORDER BY p.created_at DESC, p.id LIMIT $5 OFFSET $6")
+    format!(
+        "SELECT {COLUMNS}, p.role, p.open_to_organization {VISIBLE} ORDER BY p.created_at DESC, p.id LIMIT $5 OFFSET $6"
+    )
 }
 
 async fn visible(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ListedProject>), db::Error> {
@@ -201,7 +237,7 @@ async fn one(
     page: Page,
 ) -> Result<(i64, Vec<ListedProject>), db::Error> {
     let text = format!(
-        "SELECT p.*, m.role AS role,
+        "SELECT {COLUMNS}, m.role AS role,
                 CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization
          {ONE}"
     );

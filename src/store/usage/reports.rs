@@ -1,11 +1,9 @@
 //! Reading usage back: everything is made from daily rows, nothing looks at events.
 
-use std::sync::LazyLock;
-
 use crate::catalog::Kind;
 use crate::clock::Day;
-use crate::db::{self, FromRow, Row, Statement, Tx, sql};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{OrganizationId, ProjectId};
 use crate::money::Pico;
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::Groups;
@@ -142,76 +140,4 @@ pub async fn of_project(
         .heavy()
         .all(tx)
         .await
-}
-
-/// Everything that was ever used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Totals {
-    /// Events.
-    pub requests: i64,
-    /// Tokens in and out.
-    pub tokens: i64,
-}
-
-impl FromRow for Totals {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { requests: row.get("requests")?, tokens: row.get("tokens")? })
-    }
-}
-
-/// Daily rows that are added up while others wait for it: a year of one key with one model and more. Beyond that the sum is made
-/// where it keeps nobody waiting, which costs more than to make so small a one.
-const ADDED_AT_ONCE: i64 = 1_000;
-
-const TOTALS: &str = "CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS requests,
-     CAST(COALESCE(SUM(tokens), 0) AS BIGINT) AS tokens, COUNT(*) AS days";
-
-/// What is added up of a project: its days.
-const PROJECT_DAYS: &str = "SELECT requests, prompt_tokens + completion_tokens AS tokens FROM usage_daily
-     WHERE organization_id = $1 AND project_id = $2";
-
-/// And of a key.
-const KEY_DAYS: &str =
-    "SELECT requests, prompt_tokens + completion_tokens AS tokens FROM usage_daily WHERE api_key_id = $1";
-
-/// Of a project, from its days, but no more than so many.
-pub static PROJECT_TOTALS: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {TOTALS} FROM ({PROJECT_DAYS} LIMIT $3) d"));
-
-static KEY_TOTALS: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {TOTALS} FROM ({KEY_DAYS} LIMIT $2) d"));
-
-/// Of a project.
-pub async fn project_totals(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    project_id: ProjectId,
-) -> Result<Totals, db::Error> {
-    totals(tx, || sql(PROJECT_TOTALS.as_str()).bind(organization_id).bind(project_id)).await
-}
-
-/// Of a key.
-pub async fn key_totals(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Totals, db::Error> {
-    totals(tx, || sql(KEY_TOTALS.as_str()).bind(api_key_id)).await
-}
-
-/// Runs a statement that lacks how many rows it may add up.
-async fn totals(tx: &mut Tx, statement: impl Fn() -> Statement) -> Result<Totals, db::Error> {
-    let few: Added = statement().bind(ADDED_AT_ONCE).one(tx).await?;
-    if few.days < ADDED_AT_ONCE {
-        return Ok(few.totals);
-    }
-    let all: Added = statement().bind(i64::MAX).heavy().one(tx).await?;
-    Ok(all.totals)
-}
-
-struct Added {
-    totals: Totals,
-    days: i64,
-}
-
-impl FromRow for Added {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { totals: Totals::from_row(row)?, days: row.get("days")? })
-    }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use http::Method;
 use serde_json::value::RawValue;
 use tollkeeper::access::Trail;
 use tollkeeper::clock::{DAY_MS, Day, Month, Time};
@@ -68,7 +67,11 @@ impl History<'_> {
     }
 
     async fn read(&self, path: &str) -> String {
-        let answer = self.call(Method::GET, path).await;
+        self.read_at(0, path).await
+    }
+
+    async fn read_at(&self, server: usize, path: &str) -> String {
+        let answer = self.get(server, path).await;
         if answer.status != 200 {
             self.fail(&format!("{path}: {}", answer.text));
         }
@@ -84,7 +87,9 @@ impl History<'_> {
         self.check_summary().await;
         self.check_invoices().await;
         self.check_usage().await;
-        self.check_totals().await;
+        for server in [0, 1] {
+            self.check_totals(server).await;
+        }
     }
 
     /// What the balance is, and what the month has cost so far.
@@ -162,18 +167,19 @@ impl History<'_> {
         self.must("usage by day and key", &said, &due);
     }
 
-    async fn check_totals(&self) {
+    /// What was ever used, as one of the servers says it.
+    pub async fn check_totals(&self, server: usize) {
         let mut all = (0, 0);
         for (at, (id, _)) in self.keys.iter().enumerate() {
             let events: Vec<&Event> = self.books.events.values().filter(|event| event.key == at).collect();
             let requests = events.iter().filter(|event| event.corrects.is_none()).count();
             let tokens: i128 = events.iter().map(|event| event.prompt + event.completion).sum();
-            let text = self.read(&format!("{}/api-keys/{id}", self.place.project_path())).await;
+            let text = self.read_at(server, &format!("{}/api-keys/{id}", self.place.project_path())).await;
             let said = ["total_requests", "total_tokens"].map(|name| number(&text, &["data", "usage", name]));
             self.must("a key's totals", &said, &[requests.to_string(), tokens.to_string()]);
             all = (all.0 + requests, all.1 + tokens);
         }
-        let text = self.read(&self.place.project_path()).await;
+        let text = self.read_at(server, &self.place.project_path()).await;
         let said = ["requests", "tokens"].map(|name| number(&text, &["data", "usage", name]));
         self.must("the project's totals", &said, &[all.0.to_string(), all.1.to_string()]);
     }

@@ -64,6 +64,10 @@ pub struct History<'w> {
     pub tally: BTreeMap<&'static str, u64>,
     chance: Chance,
     apps: Vec<(App, Entrance)>,
+    /// Where the two servers are read.
+    pub public: Vec<Entrance>,
+    /// How many steps were made.
+    pub steps: usize,
     catalog: PathBuf,
     prices: [Vec<Price>; 2],
     seed: u64,
@@ -75,6 +79,7 @@ impl<'w> History<'w> {
     pub async fn begin(world: &'w World, catalog: &Path, seed: u64) -> Self {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
+        let public = [&world.app, &other].map(|app| Entrance::new(app, Listener::Public));
         let apps =
             [world.app.clone(), other].map(|app| (app.clone(), Entrance::new(&app, Listener::Service)));
         let owner = world.somebody("owner").await;
@@ -95,6 +100,8 @@ impl<'w> History<'w> {
             tally: BTreeMap::new(),
             chance: Chance::new(seed),
             apps: apps.into(),
+            public: public.into(),
+            steps: 0,
             catalog: catalog.to_owned(),
             prices: [vec![talk], vec![vector]],
             seed,
@@ -141,9 +148,9 @@ impl<'w> History<'w> {
         self.apps[self.chance.below(2)].0.clone()
     }
 
-    /// Asked with a key: it lives longer than a session.
-    pub async fn call(&self, method: Method, path: &str) -> Answer {
-        self.world.call(method, path).bearer(&self.keys[0].1).send().await
+    /// Asked with a key, of one of the two servers: a key lives longer than a session.
+    pub async fn get(&self, server: usize, path: &str) -> Answer {
+        Call::new(&self.public[server], Method::GET, path).bearer(&self.keys[0].1).send().await
     }
 
     /// One of the two servers is asked.
@@ -174,6 +181,9 @@ impl<'w> History<'w> {
             _ => self.wait().await,
         }
         self.check_summary().await;
+        // By turns, so that each server remembers what the other one's closing has made old.
+        self.steps += 1;
+        self.check_totals(self.steps % 2).await;
     }
 
     fn price(&self, model: usize, at_ms: i64) -> Price {

@@ -6,7 +6,7 @@ pub mod rotate;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
-use crate::access::{KeyScope, ProjectScope};
+use crate::access::{KeyScope, ProjectScope, UsedScope};
 use crate::api::auth::Message;
 use crate::api::organizations::PersonBrief;
 use crate::api::paging::ListQuery;
@@ -212,10 +212,9 @@ pub struct Usage {
 }
 
 /// GET …/api-keys/{key_id}
-pub async fn read(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
-    let mut tx = app.db.read().await?;
-    let totals = store::usage::key_totals(&mut tx, scope.api_key_id()).await?;
-    let row = scope.into_api_key();
+pub async fn read(app: App, scope: UsedScope<ApiKeyRow>, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
+    let (row, usage) = scope.into_parts();
+    let totals = usage.total(&app).await?;
     let (restrictions, created_by) = (restrictions(&row), created_by(&row));
     Ok(ok(ApiKey {
         id: row.id,

@@ -1,0 +1,235 @@
+//! Reads that are answered together: each gets its own answer, whatever becomes of the others.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+use tollkeeper::clock::{Month, Time};
+use tollkeeper::db::{Db, Error, Settings, Tx, sql};
+use tollkeeper::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use tollkeeper::store::usage::totals::{Most, Part};
+use tollkeeper::store::{api_keys, standings, users};
+
+use super::{each_db, insert_user};
+use crate::support::postgres::Cluster;
+use crate::support::world::{World, on_each_database};
+
+const EMAIL: &str = "SELECT email FROM users WHERE id = $1";
+
+async fn email(db: Db, id: String) -> Result<Option<String>, Error> {
+    let found: Option<(String,)> = sql(EMAIL).bind(id).batched().optional(&mut db.read().await?).await?;
+    Ok(found.map(|(email,)| email))
+}
+
+/// Asks for all of them at the same time.
+async fn ask(db: &Db, ids: &[String]) -> HashMap<String, Result<Option<String>, Error>> {
+    let mut asking = JoinSet::new();
+    for id in ids {
+        let (db, id) = (db.clone(), id.clone());
+        asking.spawn(async move { (id.clone(), email(db, id).await) });
+    }
+    asking.join_all().await.into_iter().collect()
+}
+
+async fn add_users(db: &Db, count: usize) {
+    let mut tx = db.write().await.unwrap();
+    for number in 0..count {
+        let name = format!("{number}@a.test");
+        insert_user(&mut tx, &format!("user_{number}"), &name, &name).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn everybody_gets_an_own_answer() {
+    each_db(async |db| {
+        add_users(&db, 300).await;
+        // Every third doesn't exist; more than one statement takes.
+        let ids: Vec<String> = (0..1_500)
+            .map(|number| match number % 3 {
+                0 => format!("nobody_{number}"),
+                _ => format!("user_{}", number % 300),
+            })
+            .collect();
+        let answers = ask(&db, &ids).await;
+        for id in &ids {
+            let email = id.strip_prefix("user_").map(|number| format!("{number}@a.test"));
+            assert_eq!(answers[id], Ok(email), "{id}");
+        }
+        assert_eq!(db.batched_reads() > 1_000, db.is_postgres(), "{}", db.batched_reads());
+        // One after the other, each goes by itself.
+        let before = db.batched_reads();
+        for id in &ids[..20] {
+            assert_eq!(&email(db.clone(), id.clone()).await, &answers[id]);
+        }
+        assert_eq!(db.batched_reads(), before);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_is_refused_or_leaves_takes_nobody_along() {
+    each_db(async |db| {
+        add_users(&db, 40).await;
+        let mut ids: Vec<String> = (0..40).map(|number| format!("user_{number}")).collect();
+        // PostgreSQL has no text with this character.
+        ids.insert(20, "user_\0".to_owned());
+        let answers = ask(&db, &ids).await;
+        assert_eq!(answers["user_\0"].is_err(), db.is_postgres(), "{:?}", answers["user_\0"]);
+        for number in 0..40 {
+            assert_eq!(answers[&format!("user_{number}")], Ok(Some(format!("{number}@a.test"))));
+        }
+        for round in 0..20 {
+            let mut leaving: Vec<_> =
+                (0..40).map(|number| tokio::spawn(email(db.clone(), format!("user_{number}")))).collect();
+            for _ in 0..round {
+                tokio::task::yield_now().await;
+            }
+            let staying = leaving.split_off(20);
+            leaving.iter().for_each(tokio::task::JoinHandle::abort);
+            for (number, one) in staying.into_iter().enumerate() {
+                let answer = tokio::time::timeout(Duration::from_secs(20), one).await;
+                assert_eq!(
+                    answer.expect("it waits for ever").unwrap(),
+                    Ok(Some(format!("{}@a.test", number + 20)))
+                );
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_costs_no_answer() {
+    let Some(cluster) = Cluster::private() else { return };
+    let url = cluster.new_database().await;
+    let db = Db::open(&Settings::Postgres { url }).unwrap();
+    add_users(&db, 100).await;
+    let ids: Vec<String> = (0..100).map(|number| format!("user_{number}")).collect();
+    let end =
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tollkeeper'";
+    for _ in 0..10 {
+        let (answers, ended) = tokio::join!(ask(&db, &ids), cluster.ask(end));
+        // A connection may be ended twice under the same read; then it says so.
+        let wrong =
+            answers.values().filter(|answer| !matches!(answer, Ok(Some(_)) | Err(Error::Unavailable(_))));
+        assert_eq!(wrong.count(), 0, "{answers:?}");
+        assert!(ended >= 0);
+        assert!(ask(&db, &ids).await.values().all(|answer| matches!(answer, Ok(Some(_)))));
+    }
+}
+
+#[tokio::test]
+async fn only_so_many_wait() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let db = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
+    add_users(&db, 10).await;
+    // Nobody is answered until this ends.
+    let mut tx = db.write().await.unwrap();
+    sql("LOCK TABLE users IN ACCESS EXCLUSIVE MODE").execute(&mut tx).await.unwrap();
+    let mut asking = JoinSet::new();
+    for number in 0..66_000 {
+        asking.spawn(email(db.clone(), format!("user_{}", number % 10)));
+    }
+    // One is under way, 65,536 wait, and the others are told at once.
+    for _ in 0..66_000 - 65_537 {
+        match asking.join_next().await.unwrap().unwrap() {
+            Err(Error::Unavailable(what)) => assert_eq!(what, "too many reads wait"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Who leaves makes room.
+    asking.abort_all();
+    while asking.join_next().await.is_some() {}
+    let one_more = tokio::spawn(email(db.clone(), "user_1".to_owned()));
+    tokio::task::yield_now().await;
+    tx.commit().await.unwrap();
+    assert_eq!(one_more.await.unwrap(), Ok(Some("1@a.test".to_owned())));
+}
+
+/// Everything that the store asks for together, of one person.
+#[derive(PartialEq, Debug)]
+struct Asked {
+    account: Option<users::User>,
+    organization: Option<standings::InOrganization>,
+    roles: Option<standings::InProject<()>>,
+    project: Option<standings::InProject<standings::FoundProject>>,
+    key: Option<standings::InProject<api_keys::ApiKey>>,
+    used_project: Vec<Option<standings::InProject<standings::WithUse<standings::FoundProject>>>>,
+    used_key: Vec<Option<standings::InProject<standings::WithUse<api_keys::ApiKey>>>>,
+    live_key: Option<ApiKeyId>,
+}
+
+#[derive(Clone, Copy)]
+struct Place(OrganizationId, Option<ProjectId>, Option<ApiKeyId>, UserId, [u8; 32]);
+
+async fn asked(tx: &mut Tx, Place(organization, project, key, user, secret): Place) -> Result<Asked, Error> {
+    let (mut used_project, mut used_key) = (Vec::new(), Vec::new());
+    for most in [Most::Few, Most::One] {
+        let (part, place) = (Part { from: Month::from_unix_months(0), most }, (organization, project, key));
+        used_project.push(standings::project_with_use(tx, organization, project, user, part).await?);
+        used_key.push(standings::key_with_use(tx, place, user, part).await?);
+    }
+    Ok(Asked {
+        used_project,
+        used_key,
+        account: users::by_id(tx, user).await?,
+        organization: standings::in_organization(tx, organization, user).await?,
+        roles: standings::roles(tx, organization, project, user).await?,
+        project: standings::in_project(tx, organization, project, user).await?,
+        key: standings::of_key(tx, organization, project, user, key).await?,
+        live_key: api_keys::by_secret_hash(tx, secret).await?.map(|key| key.id),
+    })
+}
+
+#[test]
+fn what_the_store_asks_together_is_what_it_asks_alone() {
+    on_each_database(async |world| {
+        let mut places = vec![];
+        for name in ["ada", "bob", "eve"] {
+            let person = world.somebody(name).await;
+            let place = world.place(&person, name).await;
+            let (key, _) = world.key(&person, &place, &json!({"name": "k"})).await;
+            let (secret,) = sql("SELECT secret_hash FROM api_key_secrets WHERE api_key_id = $1")
+                .bind(key.as_str())
+                .one(&mut world.app.db.read().await.unwrap())
+                .await
+                .unwrap();
+            let organization = OrganizationId::parse(&place.organization).unwrap();
+            let project = ProjectId::parse(&place.project);
+            for other in places.iter().map(|&Place(.., user, _)| user).chain([person.id]).collect::<Vec<_>>()
+            {
+                places.push(Place(organization, project, ApiKeyId::parse(&key), other, secret));
+                places.push(Place(organization, project, None, other, [7; 32]));
+                places.push(Place(organization, None, None, other, [7; 32]));
+            }
+        }
+        places.push(Place(places[0].0, places[8].1, places[8].2, places[0].3, places[8].4));
+        let now = Time::from_unix_ms(0);
+        places.push(Place(OrganizationId::new(now, &world.app.random), None, None, places[0].3, places[0].4));
+        let before = world.app.db.batched_reads();
+        let mut asking = JoinSet::new();
+        for round in 0..8 {
+            for (index, &place) in places.iter().enumerate() {
+                let db = world.app.db.clone();
+                asking.spawn(async move {
+                    let together = asked(&mut db.read().await.unwrap(), place).await.unwrap();
+                    ((round, index), together)
+                });
+            }
+        }
+        for ((_, index), together) in asking.join_all().await {
+            let alone = alone(&world, places[index]).await;
+            assert_eq!(together, alone);
+        }
+        let shared = world.app.db.batched_reads() - before;
+        // Ten texts; on each of them nearly all come while another is under way.
+        assert_eq!(shared > 10 * 7 * places.len() as u64, world.app.db.is_postgres(), "{shared}");
+    });
+}
+
+/// In a transaction each statement is one.
+async fn alone(world: &World, place: Place) -> Asked {
+    asked(&mut world.app.db.write().await.unwrap(), place).await.unwrap()
+}

@@ -1,0 +1,328 @@
+//! What keys and projects ever used: of closed months from memory, and always what all of their daily rows come to.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use http::Method;
+use serde_json::{Value, json};
+use tollkeeper::access::Trail;
+use tollkeeper::clock::{DAY_MS, Time};
+use tollkeeper::db::sql;
+use tollkeeper::ids::ProjectId;
+use tollkeeper::jobs::billing::closing;
+use tollkeeper::live::totals::Subject;
+
+use crate::support::billed::fresh_token;
+use crate::support::books::change;
+use crate::support::twin::Twin;
+use crate::support::world::{Place, Somebody, World, on_each_database_with};
+
+/// Two servers, and one key of a project.
+struct Scene<'w> {
+    world: &'w World,
+    twins: [Twin; 2],
+    ada: Somebody,
+    place: Place,
+    key: (String, String),
+}
+
+impl<'w> Scene<'w> {
+    async fn new(world: &'w World) -> Self {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let key = world.key(&ada, &place, &json!({"name": "one"})).await;
+        Self { world, twins: Twin::both(world).await, ada, place, key }
+    }
+
+    fn paths(&self) -> [String; 2] {
+        let project = self.place.project_path();
+        [format!("{project}/api-keys/{}", self.key.0), project]
+    }
+
+    /// Requests and tokens of the key and of the project, as this server says them.
+    async fn read(&self, twin: &Twin) -> [(i64, i64); 2] {
+        let [key, project] = self.paths();
+        let key = twin.get(&key).bearer(&self.key.1).data().await;
+        let project = twin.get(&project).bearer(&self.key.1).data().await;
+        let at = |data: &Value, pointer: &str| data.pointer(pointer).unwrap().as_i64().unwrap();
+        [
+            (at(&key, "/usage/total_requests"), at(&key, "/usage/total_tokens")),
+            (at(&project, "/usage/requests"), at(&project, "/usage/tokens")),
+        ]
+    }
+
+    /// The same from all rows.
+    async fn in_rows(&self) -> [(i64, i64); 2] {
+        let mut sums = Vec::new();
+        for (column, id) in [("api_key_id", &self.key.0), ("project_id", &self.place.project)] {
+            let text = format!(
+                "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT),
+                        CAST(COALESCE(SUM(prompt_tokens + completion_tokens), 0) AS BIGINT)
+                 FROM usage_daily WHERE {column} = $1"
+            );
+            let mut tx = self.world.app.db.read().await.unwrap();
+            sums.push(sql(text).bind(id.as_str()).one(&mut tx).await.unwrap());
+        }
+        sums.try_into().unwrap()
+    }
+
+    /// Both servers say what all rows come to, and so they do when they are asked again.
+    async fn check(&self, due: (i64, i64)) {
+        assert_eq!(self.in_rows().await, [due; 2]);
+        for twin in [&self.twins[0], &self.twins[1], &self.twins[0], &self.twins[1]] {
+            assert_eq!(self.read(twin).await, [due; 2], "{}", self.world.backend);
+        }
+    }
+
+    fn event(&self, id: &str, day: &str, prompt: i64, completion: i64) -> Value {
+        json!({"id": id, "source": "s", "time": format!("{day}T10:00:00Z"), "api_key_id": self.key.0, "model": "svc-1",
+            "kind": "chat", "prompt_tokens": prompt, "completion_tokens": completion})
+    }
+
+    async fn report(&self, event: Value) {
+        let answer = self.world.ask("/service/v1/usage", &json!({"events": [event]})).send().await.json();
+        assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
+    }
+
+    /// The jobs' work at this time, done by the second server.
+    async fn close(&self, now: &str) -> usize {
+        let now = Time::parse(now).unwrap();
+        self.world.clock.advance_ms(now.unix_ms() - self.world.clock.now().unix_ms());
+        let closed = closing::close_due(&self.twins[1].app, now, &Trail::system(), None).await.unwrap();
+        assert!(closed.failed.is_empty(), "{:?}", closed.failed);
+        closed.closed.len()
+    }
+
+    /// Past the interface: rows of days before 2026 that are billed in the open month, moved by so many.
+    async fn rows(&self, count: i64, month_from_open: i64) {
+        let text = format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
+             INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+                      requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
+             SELECT organization_id, '{}', '{}', 'm', 0, 'chat', i, open_month + {month_from_open}, 2, 3, 4, 0, 0
+             FROM n, wallets WHERE organization_id = '{}'",
+            self.place.project, self.key.0, self.place.organization
+        );
+        change(self.world, &text).await;
+    }
+
+    /// How many statements the first server runs for each of the two.
+    async fn statements(&self) -> [u64; 2] {
+        let mut counts = Vec::new();
+        for path in self.paths() {
+            // Who calls is held by then.
+            self.twins[0].get("/v1/auth/me").bearer(&self.ada.access_token).data().await;
+            let before = self.twins[0].app.db.statement_count();
+            self.twins[0].get(&path).bearer(&self.ada.access_token).data().await;
+            counts.push(self.twins[0].app.db.statement_count() - before);
+        }
+        counts.try_into().unwrap()
+    }
+}
+
+fn on_each(test: impl AsyncFn(World)) {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], test);
+}
+
+#[test]
+fn ends_of_months_late_events_and_corrections_are_in_the_sums() {
+    on_each(async |world| {
+        let scene = Scene::new(&world).await;
+        scene.check((0, 0)).await;
+        scene.report(scene.event("a", "2026-02-27", 100, 10)).await;
+        scene.report(scene.event("b", "2026-03-09", 200, 20)).await;
+        scene.check((2, 330)).await;
+        // Both remember March as open; the second one closes it.
+        assert_eq!(scene.close("2026-04-02T01:00:00Z").await, 1);
+        scene.check((2, 330)).await;
+        let late = scene.event("c", "2026-03-08", 400, 40);
+        scene.report(late).await;
+        scene.check((3, 770)).await;
+        let mut correction = scene.event("d", "2026-04-01", -50, -20);
+        correction["corrects"] = json!("b");
+        scene.report(correction).await;
+        scene.check((3, 700)).await;
+        // Months end while the first server isn't asked, and with usage in some of them.
+        assert_eq!(scene.close("2026-05-03T01:00:00Z").await, 1);
+        scene.report(scene.event("e", "2026-05-02", 1, 0)).await;
+        scene.report(scene.event("f", "2026-04-20", 2, 0)).await;
+        assert_eq!(scene.close("2026-08-02T01:00:00Z").await, 3);
+        scene.report(scene.event("g", "2026-08-01", 4, 0)).await;
+        scene.report(scene.event("h", "2026-03-31", 8, 0)).await;
+        scene.check((7, 715)).await;
+        // A project's sum and its keys' are others.
+        let other = world.key(&scene.ada_now().await, &scene.place, &json!({"name": "two"})).await;
+        let mut event = scene.event("i", "2026-08-01", 1_000, 0);
+        event["api_key_id"] = json!(other.0);
+        scene.report(event).await;
+        for twin in &scene.twins {
+            assert_eq!(scene.read(twin).await, [(7, 715), (8, 1_715)]);
+        }
+    });
+}
+
+impl Scene<'_> {
+    /// Ada after her session's end.
+    async fn ada_now(&self) -> Somebody {
+        Somebody { access_token: fresh_token(self.world, &self.ada).await, ..self.ada.clone() }
+    }
+}
+
+#[test]
+fn closed_months_are_read_once() {
+    on_each(async |world| {
+        let scene = Scene::new(&world).await;
+        scene.rows(900, -1).await;
+        scene.rows(10, 0).await;
+        let due = (910 * 2, 910 * 7);
+        scene.check(due).await;
+        assert_eq!(scene.statements().await, [1, 1]);
+        // What nobody does: it would be seen if these rows were looked at.
+        change(&world, "UPDATE usage_daily SET requests = requests + 1000000 WHERE month < (SELECT open_month FROM wallets)").await;
+        for twin in &scene.twins {
+            assert_eq!(scene.read(twin).await, [due; 2], "{}", world.backend);
+        }
+        // And open ones are.
+        change(
+            &world,
+            "UPDATE usage_daily SET requests = requests + 1 WHERE month = (SELECT open_month FROM wallets)",
+        )
+        .await;
+        let due = (due.0 + 10, due.1);
+        for twin in &scene.twins {
+            assert_eq!(scene.read(twin).await, [due; 2], "{}", world.backend);
+        }
+        // Where the database may be another, everything is added up again.
+        scene.twins[0].app.feed.epochs.drop_everything();
+        assert_eq!(scene.read(&scene.twins[0]).await, [(due.0 + 900_000_000, due.1); 2]);
+        assert_eq!(scene.read(&scene.twins[1]).await, [due; 2]);
+    });
+}
+
+#[test]
+fn many_rows_are_added_up_as_few_are() {
+    on_each(async |world| {
+        let scene = Scene::new(&world).await;
+        let mut rows = 0;
+        for (to, statements) in [(0, 1), (1, 1), (999, 1), (1_000, 2), (1_001, 2), (2_500, 2)] {
+            if to > rows {
+                let text = format!("DELETE FROM usage_daily WHERE project_id = '{}'", scene.place.project);
+                change(&world, &text).await;
+                scene.rows(to, 0).await;
+                rows = to;
+            }
+            assert_eq!(scene.statements().await, [statements; 2], "{to} {}", world.backend);
+            scene.check((2 * to, 7 * to)).await;
+            // What is added up elsewhere in any case isn't begun here.
+            let subject = Subject::Project(ProjectId::parse(&scene.place.project).unwrap());
+            let known = world.app.usage_totals.known(&world.app.feed.epochs, Some(subject));
+            assert_eq!(known.part().most.rows(), if to < 1_000 { 1_000 } else { 1 });
+        }
+        // The month is over: the first to ask adds it up elsewhere once more, and that was it.
+        change(&world, "UPDATE wallets SET open_month = open_month + 1").await;
+        assert_eq!(scene.statements().await, [2, 2]);
+        assert_eq!(scene.statements().await, [1, 1]);
+        scene.check((5_000, 17_500)).await;
+        scene.rows(3, 0).await;
+        scene.check((5_006, 17_521)).await;
+        assert_eq!(scene.statements().await, [1, 1]);
+    });
+}
+
+/// As after the promotion of a standby that had not heard of the month's end, nor of what came last.
+#[test]
+fn a_month_that_is_open_again_is_added_up_again() {
+    on_each(async |world| {
+        let scene = Scene::new(&world).await;
+        scene.rows(10, -1).await;
+        scene.rows(10, 0).await;
+        change(&world, "UPDATE wallets SET open_month = open_month + 1").await;
+        scene.check((40, 140)).await;
+        change(&world, "UPDATE wallets SET open_month = open_month - 1").await;
+        change(&world, "DELETE FROM usage_daily WHERE day > 7 AND month = (SELECT open_month FROM wallets)")
+            .await;
+        scene.check((34, 119)).await;
+        change(&world, "DELETE FROM usage_daily WHERE day = 7 AND month = (SELECT open_month FROM wallets)")
+            .await;
+        scene.check((32, 112)).await;
+    });
+}
+
+/// Nobody reads less than what was answered before, nor more than what was sent, while months end under them.
+#[test]
+fn months_end_while_others_report_and_read() {
+    on_each(async |world| {
+        let scene = Scene::new(&world).await;
+        let (sent, answered, closed) = (AtomicI64::new(0), AtomicI64::new(0), AtomicI64::new(0));
+        let is_over = || closed.load(Ordering::SeqCst) == 12;
+        let reporter = async |name: &str| {
+            let mut number = 0;
+            while !is_over() {
+                number += 1;
+                // Sometimes late, sometimes on the day.
+                let back = if number % 3 == 0 { 40 } else { 0 };
+                let time = world.clock.now().plus_ms(-back * DAY_MS).to_string();
+                let mut event = scene.event(&format!("{name}{number}"), "2026-01-01", 3, 4);
+                event["time"] = json!(time);
+                sent.fetch_add(1, Ordering::SeqCst);
+                scene.report(event).await;
+                answered.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        let reader = async |twin: &Twin| {
+            while !is_over() {
+                let least = answered.load(Ordering::SeqCst);
+                let [key, project] = scene.read(twin).await;
+                let most = sent.load(Ordering::SeqCst);
+                for (requests, tokens) in [key, project] {
+                    assert!((least..=most).contains(&requests), "{least} {requests} {most}");
+                    assert_eq!(tokens, requests * 7);
+                }
+            }
+        };
+        let closer = async {
+            while !is_over() {
+                world.clock.advance_ms(31 * DAY_MS);
+                let now = world.clock.now();
+                let done =
+                    closing::close_due(&scene.twins[1].app, now, &Trail::system(), None).await.unwrap();
+                assert!(done.failed.is_empty(), "{:?}", done.failed);
+                let before = answered.load(Ordering::SeqCst);
+                while answered.load(Ordering::SeqCst) < before + 8 {
+                    tokio::task::yield_now().await;
+                }
+                closed.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        let [first, second] = &scene.twins;
+        tokio::join!(reporter("a"), reporter("b"), reporter("c"), reader(first), reader(second), closer);
+        let due = sent.load(Ordering::SeqCst);
+        scene.check((due, due * 7)).await;
+    });
+}
+
+/// Who may not see a project or a key is refused as ever, and nothing is remembered for them.
+#[test]
+fn nobody_else_fills_the_memory() {
+    on_each(async |world| {
+        let scene = Scene::new(&world).await;
+        scene.rows(5, 0).await;
+        let (eve, theirs) = (world.somebody("eve").await, world.somebody("bob").await);
+        let elsewhere = world.place(&theirs, "Elsewhere").await;
+        world.join_organization(&scene.place, &eve, tollkeeper::roles::OrganizationRole::Member).await;
+        let other_key = format!("{}/api-keys/{}", elsewhere.project_path(), scene.key.0);
+        let [key, project] = scene.paths();
+        for (path, who, status) in [
+            (&key, &eve, 403),
+            (&project, &eve, 403),
+            (&key, &theirs, 403),
+            (&project, &theirs, 403),
+            (&other_key, &theirs, 404),
+        ] {
+            let answer = world.call(Method::GET, path).bearer(&who.access_token).send().await;
+            assert_eq!(answer.status, status, "{path} {}", answer.text);
+        }
+        assert!(world.app.usage_totals.is_empty());
+        scene.check((10, 35)).await;
+        assert_eq!(world.app.usage_totals.len(), 2);
+    });
+}
