@@ -41,8 +41,8 @@ const CAPACITY_BYTES: usize = 64 << 20;
 const MOST_PIECES: usize = 1_000;
 /// Usage events of one transaction, unless a single piece has more.
 const MOST_EVENTS: usize = 2_000;
-/// How long a piece of work waits until a transaction takes it. What is in one is bounded by the database's own limits.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a piece of work waits.
+const PATIENCE: Patience = Patience { turn: Duration::from_secs(10), answer: Duration::from_secs(20) };
 /// Turns of the other tasks for which a transaction that could begin waits at most.
 const MOST_TURNS: usize = 128;
 /// How many of them in a row may bring nobody, after a transaction for [`MANY`].
@@ -71,6 +71,16 @@ struct Queue {
     led: bool,
 }
 
+/// How long a caller waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Until a transaction takes the work: after that it isn't done.
+    pub turn: Duration,
+    /// From then on: after that the caller is told that nobody knows, and the transaction goes on. The database bounds each of
+    /// its statements, not all of them together.
+    pub answer: Duration,
+}
+
 /// A piece of work, and who waits for it.
 struct Piece {
     number: u64,
@@ -90,17 +100,18 @@ impl Books {
     /// Does a piece of work; what came of it is durable when this returns.
     ///
     /// # Errors
-    /// 503 when too much waits already, when its turn doesn't come within ten seconds, or when the database is away; then the
-    /// work was not done, unless the database went away within its commit.
+    /// 503 `books_queue_full` when too much waits already, or its turn doesn't come within ten seconds: the work was not done.
+    /// 503 as well when the database is away, or too slow to answer within twenty seconds more: the work was not done unless
+    /// the database went away within its commit, or is done after all where it was slow. The same ids may be sent again.
     pub async fn submit(&self, app: &App, work: Work) -> Result<Answer, Error> {
         self.submit_within(app, work, PATIENCE).await
     }
 
-    /// The same, with so much time until its turn comes.
+    /// The same, with so much time.
     ///
     /// # Errors
     /// As of [`Books::submit`].
-    pub async fn submit_within(&self, app: &App, work: Work, patience: Duration) -> Result<Answer, Error> {
+    pub async fn submit_within(&self, app: &App, work: Work, patience: Patience) -> Result<Answer, Error> {
         let refused = |error: Error| {
             app.metrics.books.refused.fetch_add(1, Ordering::Relaxed);
             error
@@ -110,11 +121,11 @@ impl Books {
         if must_lead {
             drop(tokio::spawn(lead(app.clone())));
         }
-        let answered = match timeout(patience, &mut answered).await {
+        let answered = match timeout(patience.turn, &mut answered).await {
             Ok(answered) => answered,
             Err(_) if self.take_back(number) => return Err(refused(Code::BooksQueueFull.into())),
-            // A transaction has it: only that one can say what became of it.
-            Err(_) => answered.await,
+            // A transaction has it: only that one can say what becomes of it.
+            Err(_) => timeout(patience.answer, answered).await.map_err(|_| too_slow())?,
         };
         Ok(answered.map_err(|_| Error::internal("the task that writes the books ended"))??)
     }
@@ -293,6 +304,12 @@ async fn measured(app: &App, works: &[&Work]) -> Result<Vec<Answer>, db::Error> 
         rounds.failed.fetch_add(1, Ordering::Relaxed);
     }
     answers
+}
+
+fn too_slow() -> Error {
+    let message =
+        "The database takes too long, and this may still be booked: send it again, with the same ids.";
+    Error::new(Code::DatabaseUnavailable).message(message)
 }
 
 /// Whether every piece of work would meet this.

@@ -225,12 +225,12 @@ async fn pipeline(
     }
     let mut sent: Vec<_> =
         messages.iter().map(|message| Box::pin(maybe_done(message.send(client)))).collect();
+    // Once each, which sends it; the answers are waited for below.
     poll_fn(|context| {
-        let mut all_done = true;
         for one in &mut sent {
-            all_done &= one.as_mut().poll(context).is_ready();
+            let _answered = one.as_mut().poll(context);
         }
-        Poll::Ready(all_done)
+        Poll::Ready(())
     })
     .await;
     let mut answer = None;

@@ -8,7 +8,7 @@ use serde_json::json;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
 use tollkeeper::ids::{OrganizationId, ProjectId, ReservationId};
-use tollkeeper::live::books::{Answer, Work};
+use tollkeeper::live::books::{Answer, Patience, Work};
 use tollkeeper::money::Nano;
 use tollkeeper::store::reservations::NewReservation;
 
@@ -136,8 +136,8 @@ fn what_isnt_taken_in_time_is_sent_away_and_not_done() {
         let place = world.place(&ada, "Acme").await;
         let held = hold(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
-        // A transaction has it, so it waits for that however long its patience was.
-        let patience = Duration::from_millis(100);
+        // A transaction has it, so it waits for that one, and not for its turn.
+        let patience = Patience { turn: Duration::from_millis(100), answer: Duration::from_mins(1) };
         let first = tokio::spawn(async move { app.books.submit_within(&app, work, patience).await });
         tokio::time::sleep(Duration::from_millis(50)).await;
         until_taken(&world).await;
@@ -152,6 +152,28 @@ fn what_isnt_taken_in_time_is_sent_away_and_not_done() {
         assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
         let answer = world.app.books.submit(&world.app, reserve(&world, &place)).await;
         assert!(matches!(answer, Ok(Answer::Reserved(Ok(_)))), "the queue goes on");
+        assert_eq!(wallet(&world, &place.organization).await, (0, 2));
+        assert_books(&world).await;
+    });
+}
+
+#[test]
+fn who_waits_too_long_for_a_transaction_is_told_and_it_goes_on() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let held = hold(&world).await;
+        let patience = Patience { turn: Duration::from_millis(50), answer: Duration::from_millis(50) };
+        let (app, work) = (world.app.clone(), reserve(&world, &place));
+        let first = tokio::spawn(async move { app.books.submit_within(&app, work, patience).await });
+        until_taken(&world).await;
+        let refused = first.await.unwrap().unwrap_err();
+        assert_eq!(refused.code, Code::DatabaseUnavailable);
+        assert!(refused.public_message().contains("may still be booked"), "{refused}");
+        drop(held);
+        // The next one comes after it.
+        let answer = world.app.books.submit(&world.app, reserve(&world, &place)).await;
+        assert!(matches!(answer, Ok(Answer::Reserved(Ok(_)))));
         assert_eq!(wallet(&world, &place.organization).await, (0, 2));
         assert_books(&world).await;
     });
