@@ -26,7 +26,7 @@ use http::{HeaderMap, Method, Uri, header};
 pub use callers::{Anyone, CallerScope, Person, PersonScope};
 pub use invoices::{InvoiceScope, OrgInvoice};
 pub use keys::{Key, KeyScope};
-pub use members::{MemberScope, OrgMember};
+pub use members::{HeldMember, MemberScope, OrgMember};
 pub use model_calls::{Calling, calling};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use project_members::{ProjectMember, ProjectMemberScope};

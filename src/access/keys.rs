@@ -6,7 +6,7 @@ use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
 use crate::roles::ProjectAction;
 use crate::store::api_keys::ApiKey;
-use crate::store::standings;
+use crate::store::standings::{self, WithSecret};
 
 use super::projects::{Found, Held, Named, ProjectScope};
 use super::{Access, AccessDoc, Call, Trail, manager};
@@ -52,6 +52,20 @@ impl KeyScope {
         let standing =
             standings::of_key(tx, project.organization_id(), project_id, project.user_id(), api_key_id)
                 .await?;
+        project.held(standing)?.ok_or(Code::ApiKeyNotFound.into())
+    }
+
+    /// The same, with what was kept of the key's current secret.
+    ///
+    /// # Errors
+    /// As of [`KeyScope::hold`].
+    pub async fn hold_with_secret(&self, tx: &mut Tx) -> Result<Held<WithSecret>, Error> {
+        let project = &self.project;
+        project.lock(tx).await?;
+        let (project_id, api_key_id) = (Some(project.project_id()), Some(self.api_key_id()));
+        let (organization_id, user_id) = (project.organization_id(), project.user_id());
+        let standing =
+            standings::of_key_and_secret(tx, organization_id, project_id, user_id, api_key_id).await?;
         project.held(standing)?.ok_or(Code::ApiKeyNotFound.into())
     }
 }

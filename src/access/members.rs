@@ -6,6 +6,7 @@ use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, UserId};
 use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::store;
+use crate::store::organization_members::Member;
 
 use super::{Access, AccessDoc, Call, Caller, Trail, manager};
 
@@ -47,21 +48,34 @@ impl MemberScope {
     }
 
     /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since;
-    /// the caller's role now.
+    /// the caller's role now, and the member.
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<OrganizationRole, Error> {
+    pub async fn hold(&self, tx: &mut Tx) -> Result<HeldMember, Error> {
         store::organizations::lock(tx, self.organization_id).await?;
-        let role = store::organization_members::role(tx, self.organization_id, self.user_id)
+        let two = store::organization_members::two(tx, self.organization_id, self.user_id, self.member_id)
             .await?
             .ok_or(Code::OrganizationNotFound)?;
-        match role {
-            Some(role) if self.is_leaving || role.allows(OrganizationAction::ManageMembers) => Ok(role),
-            None if self.is_leaving => Err(Code::MemberNotFound.into()),
-            _ => Err(Code::InsufficientRole.into()),
-        }
+        let caller_role = match two.caller_role {
+            Some(role) if self.is_leaving || role.allows(OrganizationAction::ManageMembers) => role,
+            None if self.is_leaving => return Err(Code::MemberNotFound.into()),
+            _ => return Err(Code::InsufficientRole.into()),
+        };
+        let row = two.member.ok_or(Code::MemberNotFound)?;
+        Ok(HeldMember { caller_role, row, has_other_owner: two.has_other_owner })
     }
+}
+
+/// A member while the organization's lock is held.
+#[derive(Clone, Debug)]
+pub struct HeldMember {
+    /// The caller's role.
+    pub caller_role: OrganizationRole,
+    /// The member.
+    pub row: Member,
+    /// Whether anybody but the member owns the organization.
+    pub has_other_owner: bool,
 }
 
 impl Access for OrgMember {

@@ -5,9 +5,10 @@ use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{ProjectId, UserId};
 use crate::roles::{ProjectAction, ProjectRole};
-use crate::store;
+use crate::store::project_members::Member;
+use crate::store::standings;
 
-use super::projects::{Found, ProjectScope};
+use super::projects::{Found, Named, ProjectScope, Roles};
 use super::{Access, AccessDoc, Call, Caller, Trail, manager};
 
 /// What is done to the member in the path.
@@ -47,17 +48,23 @@ impl ProjectMemberScope {
     }
 
     /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since; the
-    /// caller's effective role now.
+    /// caller's effective role now, and the member.
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<ProjectRole, Error> {
-        let role = self.project.hold_roles(tx).await?.role;
-        match role {
-            Some(role) if self.is_leaving || role.allows(ProjectAction::ManageMembers) => Ok(role),
-            None if self.is_leaving => Err(Code::MemberNotFound.into()),
-            _ => Err(Code::InsufficientRole.into()),
-        }
+    pub async fn hold(&self, tx: &mut Tx) -> Result<(ProjectRole, Member), Error> {
+        let project = &self.project;
+        project.lock(tx).await?;
+        let (project_id, member_id) = (Some(project.project_id()), Some(self.member_id));
+        let (organization_id, user_id) = (project.organization_id(), project.user_id());
+        let standing = standings::of_member(tx, organization_id, project_id, user_id, member_id).await?;
+        let (Roles { role, .. }, member) = Roles::of(standing)?;
+        let role = match role {
+            Some(role) if self.is_leaving || role.allows(ProjectAction::ManageMembers) => role,
+            None if self.is_leaving => return Err(Code::MemberNotFound.into()),
+            _ => return Err(Code::InsufficientRole.into()),
+        };
+        Ok((role, member.ok_or(Code::MemberNotFound)?))
     }
 }
 
@@ -65,12 +72,12 @@ impl Access for ProjectMember {
     type Scope = ProjectMemberScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ProjectMemberScope, Error> {
         let caller = manager(app, call).await?;
-        let mut tx = app.db.read().await?;
-        let found = Found::find(&mut tx, call, caller).await?;
-        let member_id = UserId::parse(call.path("member_id")).ok_or(Code::MemberNotFound)?;
-        if store::project_members::member(&mut tx, found.project_id, member_id).await?.is_none() {
-            return Err(Code::MemberNotFound.into());
-        }
+        let Named { organization_id, project_id } = Named::of(call)?;
+        let member_id = UserId::parse(call.path("member_id"));
+        let (mut tx, user_id) = (app.db.read().await?, caller.user_id());
+        let standing = standings::of_member(&mut tx, organization_id, project_id, user_id, member_id).await?;
+        let found = Found::of(standing, organization_id, project_id, caller)?;
+        let member_id = found.found.as_ref().ok_or(Code::MemberNotFound)?.user_id;
         found.confine()?;
         found.caller.may_manage(app, call)?;
         let is_leaving = matches!((self, &found.caller),

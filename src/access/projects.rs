@@ -54,12 +54,6 @@ impl ProjectScope {
         self.held(standing)?.ok_or(Code::ProjectNotFound.into())
     }
 
-    /// The roles under the lock.
-    pub(super) async fn hold_roles(&self, tx: &mut Tx) -> Result<Roles, Error> {
-        self.lock(tx).await?;
-        roles(tx, self.organization_id, Some(self.project_id), self.user_id()).await
-    }
-
     /// The organization's lock and not the project's own: whoever adds an API key holds the project's row too, and on
     /// PostgreSQL a second, stronger lock of it for a new name or a removal would wait for them while they wait for the first.
     pub(super) async fn lock(&self, tx: &mut Tx) -> Result<(), Error> {
@@ -94,7 +88,7 @@ pub(super) struct Roles {
 
 impl Roles {
     /// 404 without the organization or the project.
-    fn of<T>(standing: Option<InProject<T>>) -> Result<(Self, Option<T>), Error> {
+    pub(super) fn of<T>(standing: Option<InProject<T>>) -> Result<(Self, Option<T>), Error> {
         let standing = standing.ok_or(Code::OrganizationNotFound)?;
         let (organization_role, project) =
             (standing.organization_role, standing.project.ok_or(Code::ProjectNotFound)?);

@@ -27,6 +27,7 @@ use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
 use crate::store::organizations::{Changes, Filter, NewOrganization};
 use crate::store::outbox::{About, Template};
+use crate::store::users::Audience;
 
 use bodies::{CreateOrganization, UpdateOrganization};
 
@@ -243,10 +244,10 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     let mut tx = app.db.write().await?;
     let row = scope.hold_whole(&mut tx).await?.row;
     settle(&mut tx, id, &row.name, now).await?;
-    let by = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
-    let about = About { organization: Some(row.name), by: Some(by.username), ..About::default() };
-    let addresses = store::organization_members::addresses(&mut tx, id, scope.user_id()).await?;
-    let mails: Vec<_> = addresses.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
+    let audience = store::organization_members::audience(&mut tx, id, scope.user_id()).await?;
+    let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
+    let about = About { organization: Some(row.name), by: Some(by), ..About::default() };
+    let mails: Vec<_> = others.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
     store::outbox::insert_all(&mut tx, Template::OrganizationDeleted, &mails, &about, now).await?;
     store::organizations::remove(&mut tx, id).await?;
     let event =

@@ -41,6 +41,7 @@ const STEPS: &[Step] = &[
     step!(6, "last_uses", "0006_last_uses.sql"),
     step!(7, "audit_state", "0007_audit_state.sql"),
     step!(8, "usage_by_month", "0008_usage_by_month.sql"),
+    step!(9, "members_and_invitations", "0009_members_and_invitations.sql"),
 ];
 
 /// The schema version that this binary makes.

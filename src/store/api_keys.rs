@@ -12,7 +12,7 @@ use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::store::{Page, contains_pattern};
 
 pub use live::{LastUse, LiveKey, Used, by_secret_hash, note_uses};
-pub use secrets::{current_secret, insert_secret, retire_secrets};
+pub use secrets::{insert_secret, retire_secrets};
 
 /// A row of `api_keys`, with who made it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -178,16 +178,30 @@ fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
     serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
 }
 
-static BY_ID: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS} FROM {SHOWN} WHERE k.id = $1 AND k.project_id = $2"));
+/// Who makes a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Maker {
+    /// Their address.
+    pub email: String,
+    /// Their name.
+    pub username: String,
+}
 
-/// The key with this id in this project.
-pub async fn by_id(
-    tx: &mut Tx,
-    project_id: ProjectId,
-    api_key_id: ApiKeyId,
-) -> Result<Option<ApiKey>, db::Error> {
-    sql(BY_ID.as_str()).bind(api_key_id).bind(project_id).optional(tx).await
+impl FromRow for Maker {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { email: row.get("email")?, username: row.get("username")? })
+    }
+}
+
+/// Who makes this key; `None` when the organization has no such project.
+pub async fn maker(tx: &mut Tx, new: &NewApiKey<'_>) -> Result<Option<Maker>, db::Error> {
+    sql("SELECT u.email, u.username FROM projects p JOIN users u ON u.id = $3
+         WHERE p.id = $2 AND p.organization_id = $1")
+    .bind(new.organization_id)
+    .bind(new.project_id)
+    .bind(new.created_by)
+    .optional(tx)
+    .await
 }
 
 /// Writes what an owner can change: name, description, permissions and restrictions, with `updated_at`. The caller
@@ -212,15 +226,14 @@ pub async fn update(tx: &mut Tx, key: &ApiKey) -> Result<(), db::Error> {
     .await
 }
 
-/// Removes a key with its secrets; whether it was there. Its name stays for reports (a trigger keeps it). The caller
-/// records the change.
-pub async fn delete(tx: &mut Tx, project_id: ProjectId, api_key_id: ApiKeyId) -> Result<bool, db::Error> {
-    let removed = sql("DELETE FROM api_keys WHERE id = $1 AND project_id = $2")
+/// Removes a key with its secrets. Its name stays for reports (a trigger keeps it). The caller has found it while holding the
+/// organization's lock, and records the change.
+pub async fn delete(tx: &mut Tx, project_id: ProjectId, api_key_id: ApiKeyId) -> Result<(), db::Error> {
+    sql("DELETE FROM api_keys WHERE id = $1 AND project_id = $2")
         .bind(api_key_id)
         .bind(project_id)
-        .execute(tx)
-        .await?;
-    Ok(removed > 0)
+        .defer(tx)
+        .await
 }
 
 /// A computed status: it never waits for a job (decisions, section 4).

@@ -70,15 +70,12 @@ pub async fn end_sent(
     role: OrganizationRole,
     now: Time,
 ) -> Result<(), db::Error> {
-    sql("UPDATE invitations SET ended_at = $4
-         WHERE organization_id = $1 AND invited_by = $2 AND role = $3 AND ended_at IS NULL")
-    .bind(organization_id)
-    .bind(invited_by)
-    .bind(role.as_str())
-    .bind(now)
-    .defer(tx)
-    .await
+    sql(END_SENT).bind(organization_id).bind(invited_by).bind(role.as_str()).bind(now).defer(tx).await
 }
+
+/// The statement of [`end_sent`].
+pub const END_SENT: &str = "UPDATE invitations SET ended_at = $4
+     WHERE organization_id = $1 AND invited_by = $2 AND role = $3 AND ended_at IS NULL";
 
 /// Ends all that a member has sent, and one that is still open for their own address: who is removed doesn't come back
 /// by it.
@@ -88,15 +85,20 @@ pub async fn end_with_member(
     member: &Member,
     now: Time,
 ) -> Result<(), db::Error> {
-    sql("UPDATE invitations SET ended_at = $4
-         WHERE organization_id = $1 AND (invited_by = $2 OR email_folded = $3) AND ended_at IS NULL")
-    .bind(organization_id)
-    .bind(member.user_id)
-    .bind(member.email_folded.as_str())
-    .bind(now)
-    .defer(tx)
-    .await
+    sql(END_WITH_MEMBER)
+        .bind(organization_id)
+        .bind(member.user_id)
+        .bind(member.email_folded.as_str())
+        .bind(now)
+        .defer(tx)
+        .await
 }
+
+/// The statement of [`end_with_member`]: by two indexes, however many are open.
+pub const END_WITH_MEMBER: &str = "UPDATE invitations SET ended_at = $4 WHERE ended_at IS NULL AND id IN
+     (SELECT id FROM invitations WHERE organization_id = $1 AND invited_by = $2 AND ended_at IS NULL
+      UNION ALL
+      SELECT id FROM invitations WHERE organization_id = $1 AND email_folded = $3 AND ended_at IS NULL)";
 
 /// Ends one that is open; `accepted_by`: whose membership it was good for.
 pub async fn end(

@@ -4,6 +4,7 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
 use crate::roles::OrganizationRole;
+use crate::store::users::Audience;
 use crate::store::window::Window;
 use crate::store::{Page, contains_pattern};
 
@@ -68,6 +69,7 @@ pub async fn roles(
     .bind(organization_id)
     .bind(one)
     .bind(other)
+    .batched()
     .optional(tx)
     .await
 }
@@ -125,20 +127,51 @@ impl FromRow for Member {
     }
 }
 
-/// One member.
-pub async fn member(
+/// A member, and who is about to do something to them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TwoMembers {
+    /// What the other one is here.
+    pub caller_role: Option<OrganizationRole>,
+    /// The member, if they are one.
+    pub member: Option<Member>,
+    /// Whether anybody but the member owns the organization.
+    pub has_other_owner: bool,
+}
+
+impl FromRow for TwoMembers {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let caller_role: Option<String> = row.get("caller_role")?;
+        let user_id: Option<String> = row.get("user_id")?;
+        Ok(Self {
+            caller_role: caller_role.as_deref().and_then(OrganizationRole::parse),
+            member: user_id.map(|_| Member::from_row(row)).transpose()?,
+            has_other_owner: row.get("has_other_owner")?,
+        })
+    }
+}
+
+/// How two people stand to each other in an organization; `None` when there is no such one. Only under its lock does the
+/// answer last.
+pub async fn two(
     tx: &mut Tx,
     organization_id: OrganizationId,
-    user_id: UserId,
-) -> Result<Option<Member>, db::Error> {
-    sql("SELECT m.user_id, u.email, u.email_folded, u.username, m.role, m.joined_at, m.updated_at
-         FROM organization_members m JOIN users u ON u.id = m.user_id
-         WHERE m.organization_id = $1 AND m.user_id = $2")
-    .bind(organization_id)
-    .bind(user_id)
-    .optional(tx)
-    .await
+    caller_id: UserId,
+    member_id: UserId,
+) -> Result<Option<TwoMembers>, db::Error> {
+    sql(TWO).bind(organization_id).bind(caller_id).bind(member_id).optional(tx).await
 }
+
+/// The statement of [`two`].
+pub const TWO: &str =
+    "SELECT c.role AS caller_role, m.user_id, u.email, u.email_folded, u.username, m.role, m.joined_at, m.updated_at,
+            CASE WHEN EXISTS (SELECT 1 FROM organization_members x
+                              WHERE x.organization_id = o.id AND x.role = 'owner' AND x.user_id <> $3)
+                 THEN 1 ELSE 0 END AS has_other_owner
+     FROM organizations o
+     LEFT JOIN organization_members c ON c.organization_id = o.id AND c.user_id = $2
+     LEFT JOIN organization_members m ON m.organization_id = o.id AND m.user_id = $3
+     LEFT JOIN users u ON u.id = m.user_id
+     WHERE o.id = $1";
 
 /// Whether somebody with this address is a member.
 pub async fn has_address(
@@ -156,36 +189,22 @@ pub async fn has_address(
     Ok(member.is_some())
 }
 
-/// The addresses of all members but one.
-pub async fn addresses(
+/// Whom to tell by mail of what somebody does to the organization; `None` without that person.
+pub async fn audience(
     tx: &mut Tx,
     organization_id: OrganizationId,
-    but: UserId,
-) -> Result<Vec<String>, db::Error> {
-    let rows: Vec<(String,)> =
-        sql("SELECT u.email FROM organization_members m JOIN users u ON u.id = m.user_id
-         WHERE m.organization_id = $1 AND m.user_id <> $2")
-        .bind(organization_id)
-        .bind(but)
-        .heavy()
-        .all(tx)
-        .await?;
-    Ok(rows.into_iter().map(|(email,)| email).collect())
-}
-
-/// Whether anybody but this person owns the organization. Only under its lock does the answer last.
-pub async fn has_other_owner(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    user_id: UserId,
-) -> Result<bool, db::Error> {
-    let other: Option<(UserId,)> = sql("SELECT user_id FROM organization_members
-         WHERE organization_id = $1 AND role = 'owner' AND user_id <> $2 LIMIT 1")
+    by: UserId,
+) -> Result<Option<Audience>, db::Error> {
+    let rows = sql(
+        "SELECT u.id, u.email, u.username FROM users u
+         WHERE u.id IN (SELECT user_id FROM organization_members WHERE organization_id = $1 UNION SELECT $2)",
+    )
     .bind(organization_id)
-    .bind(user_id)
-    .optional(tx)
+    .bind(by)
+    .heavy()
+    .all(tx)
     .await?;
-    Ok(other.is_some())
+    Ok(Audience::of(rows, by))
 }
 
 /// Gives a member another role.
@@ -207,18 +226,17 @@ pub async fn set_role(
 
 /// Takes somebody out of the organization and of all its projects.
 pub async fn remove(tx: &mut Tx, organization_id: OrganizationId, user_id: UserId) -> Result<(), db::Error> {
-    sql("DELETE FROM project_members
-         WHERE user_id = $2 AND project_id IN (SELECT id FROM projects WHERE organization_id = $1)")
-    .bind(organization_id)
-    .bind(user_id)
-    .defer(tx)
-    .await?;
+    sql(LEAVE_PROJECTS).bind(organization_id).bind(user_id).defer(tx).await?;
     sql("DELETE FROM organization_members WHERE organization_id = $1 AND user_id = $2")
         .bind(organization_id)
         .bind(user_id)
         .defer(tx)
         .await
 }
+
+/// By the person's own memberships: the organization may have many projects that they aren't in.
+pub const LEAVE_PROJECTS: &str = "DELETE FROM project_members WHERE user_id = $2
+     AND EXISTS (SELECT 1 FROM projects p WHERE p.id = project_members.project_id AND p.organization_id = $1)";
 
 /// Which members a list shows.
 #[derive(Clone, Debug)]

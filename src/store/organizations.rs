@@ -83,7 +83,7 @@ pub async fn insert(tx: &mut Tx, new: &NewOrganization<'_>, now: Time) -> Result
     .bind(new.allow_public_projects)
     .bind(new.created_by)
     .bind(now)
-    .execute(tx)
+    .defer(tx)
     .await?;
     store::wallets::insert(tx, new.id, new.currency, new.credit_limit, now).await
 }

@@ -4,6 +4,8 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ProjectId, UserId};
 use crate::roles::ProjectRole;
+use crate::store::standings::Found;
+use crate::store::users::Audience;
 use crate::store::window::Window;
 use crate::store::{Page, contains_pattern};
 
@@ -75,31 +77,26 @@ impl FromRow for Member {
     }
 }
 
-/// One member.
-pub async fn member(
-    tx: &mut Tx,
-    project_id: ProjectId,
-    user_id: UserId,
-) -> Result<Option<Member>, db::Error> {
-    sql("SELECT m.user_id, u.email, u.username, m.role, m.added_at, m.updated_at
-         FROM project_members m JOIN users u ON u.id = m.user_id
-         WHERE m.project_id = $1 AND m.user_id = $2")
-    .bind(project_id)
-    .bind(user_id)
-    .optional(tx)
-    .await
+/// What a [`Member`] is read from beside a standing, of the tables `pn` and `nu`.
+pub const BESIDE: &str = "pn.user_id, nu.email, nu.username, pn.role, pn.added_at, pn.updated_at";
+
+impl Found for Member {
+    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
+        let user_id: Option<String> = row.get("user_id")?;
+        user_id.map(|_| Self::from_row(row)).transpose()
+    }
 }
 
-/// The addresses of all members but one.
-pub async fn addresses(tx: &mut Tx, project_id: ProjectId, but: UserId) -> Result<Vec<String>, db::Error> {
-    let rows: Vec<(String,)> = sql("SELECT u.email FROM project_members m JOIN users u ON u.id = m.user_id
-         WHERE m.project_id = $1 AND m.user_id <> $2")
+/// Whom to tell by mail of what somebody does to the project; `None` without that person.
+pub async fn audience(tx: &mut Tx, project_id: ProjectId, by: UserId) -> Result<Option<Audience>, db::Error> {
+    let rows = sql("SELECT u.id, u.email, u.username FROM users u
+         WHERE u.id IN (SELECT user_id FROM project_members WHERE project_id = $1 UNION SELECT $2)")
     .bind(project_id)
-    .bind(but)
+    .bind(by)
     .heavy()
     .all(tx)
     .await?;
-    Ok(rows.into_iter().map(|(email,)| email).collect())
+    Ok(Audience::of(rows, by))
 }
 
 /// Gives a member another role.

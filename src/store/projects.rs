@@ -111,20 +111,6 @@ impl FromRow for ProjectDetail {
     }
 }
 
-/// Whether this organization has this project.
-pub async fn exists(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    project_id: ProjectId,
-) -> Result<bool, db::Error> {
-    let found: Option<(ProjectId,)> = sql("SELECT id FROM projects WHERE id = $2 AND organization_id = $1")
-        .bind(organization_id)
-        .bind(project_id)
-        .optional(tx)
-        .await?;
-    Ok(found.is_some())
-}
-
 /// What a change writes.
 pub struct Changes<'a> {
     /// The row as it will be.

@@ -8,6 +8,7 @@ use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationRole, ProjectRole};
 use crate::store::api_keys::{self, ApiKey};
 use crate::store::organizations::OrganizationDetail;
+use crate::store::project_members::{self, Member};
 use crate::store::projects::{self, ProjectDetail};
 use crate::store::usage::totals::{self, Added, Limited, Part};
 
@@ -127,6 +128,22 @@ impl Found for ApiKey {
     }
 }
 
+/// A key, and what was kept of its current secret: never shown.
+#[derive(Clone)]
+pub struct WithSecret {
+    /// The key.
+    pub key: ApiKey,
+    /// The secret, sealed, where a copy was kept.
+    pub sealed: Option<Vec<u8>>,
+}
+
+impl Found for WithSecret {
+    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
+        let Some(key) = ApiKey::find(row)? else { return Ok(None) };
+        Ok(Some(Self { key, sealed: row.get("sealed_secret")? }))
+    }
+}
+
 /// Something, and what a part of its usage comes to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WithUse<T> {
@@ -155,7 +172,22 @@ static ROLES: LazyLock<String> = LazyLock::new(|| format!("SELECT {STANDING} FRO
 
 static PROJECT: LazyLock<String> = LazyLock::new(|| project_text("", ""));
 
+static MEMBER: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {STANDING}, {} FROM {PLACES}
+         LEFT JOIN project_members pn ON pn.project_id = p.id AND pn.user_id = $4
+         LEFT JOIN users nu ON nu.id = pn.user_id
+         WHERE o.id = $1",
+        project_members::BESIDE
+    )
+});
+
 static API_KEY: LazyLock<String> = LazyLock::new(|| key_text("", ""));
+
+static KEY_AND_SECRET: LazyLock<String> = LazyLock::new(|| {
+    let secret = "LEFT JOIN api_key_secrets s ON s.api_key_id = k.id AND s.ends_at IS NULL";
+    key_text(", s.sealed_secret", secret)
+});
 
 /// The statements of [`project_with_use`].
 pub static PROJECT_WITH_USE: LazyLock<Limited> = LazyLock::new(|| {
@@ -214,6 +246,18 @@ pub async fn in_project(
     sql(PROJECT.as_str()).bind(organization_id).bind(project_id).bind(user_id).batched().optional(tx).await
 }
 
+/// The same with a member of the project, if it has such a one.
+pub async fn of_member(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: Option<ProjectId>,
+    user_id: UserId,
+    member_id: Option<UserId>,
+) -> Result<Option<InProject<Member>>, db::Error> {
+    let statement = sql(MEMBER.as_str()).bind(organization_id).bind(project_id).bind(user_id);
+    statement.bind(member_id).batched().optional(tx).await
+}
+
 /// The same with an API key of the project, if it has such a one.
 pub async fn of_key(
     tx: &mut Tx,
@@ -224,6 +268,18 @@ pub async fn of_key(
 ) -> Result<Option<InProject<ApiKey>>, db::Error> {
     let statement = sql(API_KEY.as_str()).bind(organization_id).bind(project_id).bind(user_id);
     statement.bind(api_key_id).batched().optional(tx).await
+}
+
+/// The same with what was kept of the key's current secret.
+pub async fn of_key_and_secret(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: Option<ProjectId>,
+    user_id: UserId,
+    api_key_id: Option<ApiKeyId>,
+) -> Result<Option<InProject<WithSecret>>, db::Error> {
+    let statement = sql(KEY_AND_SECRET.as_str()).bind(organization_id).bind(project_id).bind(user_id);
+    statement.bind(api_key_id).optional(tx).await
 }
 
 /// As [`in_project`], and what a part of the project's usage comes to. It is added up before anybody knows who may see it, so a

@@ -48,6 +48,31 @@ impl FromRow for User {
     }
 }
 
+/// Whom to tell by mail of what somebody does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Audience {
+    /// The username of whoever does it.
+    pub by: String,
+    /// The addresses of the others.
+    pub others: Vec<String>,
+}
+
+impl Audience {
+    /// From id, address and username of everybody; `None` when who does it isn't among them.
+    pub(super) fn of(everybody: Vec<(UserId, String, String)>, by: UserId) -> Option<Self> {
+        let mut name = None;
+        let mut others = Vec::with_capacity(everybody.len());
+        for (id, email, username) in everybody {
+            if id == by {
+                name = Some(username);
+            } else {
+                others.push(email);
+            }
+        }
+        name.map(|by| Self { by, others })
+    }
+}
+
 /// An account with what its password is checked against; never shown.
 #[derive(Clone)]
 pub struct Credentials {

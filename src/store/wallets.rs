@@ -66,12 +66,12 @@ pub async fn insert(
     .await
 }
 
+static GET: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM wallets WHERE organization_id = $1"));
+
 /// The wallet as it is.
 pub async fn get(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Wallet>, db::Error> {
-    sql(format!("SELECT {COLUMNS} FROM wallets WHERE organization_id = $1"))
-        .bind(organization_id)
-        .optional(tx)
-        .await
+    sql(GET.as_str()).bind(organization_id).batched().optional(tx).await
 }
 
 /// A wallet, and what else tells how its organization stands.

@@ -126,28 +126,32 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
             [
                 hold!(org.hold, |held| held.role),
                 hold!(org.hold_whole, |held| held.role),
-                hold!(member.hold, |role| role),
-                hold!(leaving.hold, |role| role),
+                hold!(member.hold, |held| held.caller_role),
+                hold!(leaving.hold, |held| held.caller_role),
                 hold!(project.hold, |held| held.role),
                 hold!(key.hold, |held| held.role),
-                hold!(project_member.hold, |role| role),
-                hold!(leaving_project.hold, |role| role),
+                hold!(key.hold_with_secret, |held| held.role),
+                hold!(project_member.hold, |(role, _)| role),
+                hold!(leaving_project.hold, |(role, _)| role),
             ]
         };
         let (low, gone) = ("insufficient_role", "organization_not_found");
-        let admin = ["Admin", "Admin", "Admin", "Admin", "Owner", "Owner", "Owner", "Owner"];
+        let admin = ["Admin", "Admin", "Admin", "Admin", "Owner", "Owner", "Owner", "Owner", "Owner"];
         assert_eq!(holds().await, admin);
         change(&world, "UPDATE organization_members SET role = 'member' WHERE user_id = $1", bob.id).await;
         // Whoever leaves may, whatever they are.
-        assert_eq!(holds().await, [low, low, low, "Member", low, low, low, "Developer"]);
+        assert_eq!(holds().await, [low, low, low, "Member", low, low, low, low, "Developer"]);
         change(&world, "DELETE FROM organization_members WHERE user_id = $1", bob.id).await;
         change(&world, "DELETE FROM project_members WHERE user_id = $1", bob.id).await;
-        assert_eq!(holds().await, [low, low, low, "member_not_found", low, low, low, "member_not_found"]);
+        assert_eq!(
+            holds().await,
+            [low, low, low, "member_not_found", low, low, low, low, "member_not_found"]
+        );
         change(&world, "DELETE FROM projects WHERE id = $1", &place.project).await;
         let no_project = "project_not_found";
-        assert_eq!(holds().await[4..], [no_project; 4]);
+        assert_eq!(holds().await[4..], [no_project; 5]);
         change(&world, "DELETE FROM organizations WHERE id = $1", &place.organization).await;
-        assert_eq!(holds().await, [gone; 8]);
+        assert_eq!(holds().await, [gone; 9]);
     });
 }
 

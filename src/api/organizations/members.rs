@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{MemberScope, OrgScope};
+use crate::access::{HeldMember, MemberScope, OrgScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
 use crate::clock::Time;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::ids::UserId;
 use crate::input::{Body, Fields, Nothing, Query, Record};
 use crate::reply::{Enveloped, ok};
@@ -97,13 +97,9 @@ pub async fn update(
     let now = app.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let mut tx = app.db.write().await?;
-    let caller = scope.hold(&mut tx).await?;
-    let mut member = store::organization_members::member(&mut tx, organization_id, member_id)
-        .await?
-        .ok_or(Code::MemberNotFound)?;
+    let HeldMember { caller_role, row: mut member, has_other_owner } = scope.hold(&mut tx).await?;
     if let Some(role) = body.role {
-        let other = store::organization_members::has_other_owner(&mut tx, organization_id, member_id).await?;
-        membership::change_role(caller, member.role, role, other)?;
+        membership::change_role(caller_role, member.role, role, has_other_owner)?;
         if role != member.role {
             store::organization_members::set_role(&mut tx, organization_id, member_id, role, now).await?;
             for beyond in membership::beyond(role) {
@@ -135,13 +131,9 @@ pub async fn delete(app: App, scope: MemberScope, _: Nothing) -> Result<Envelope
     let now = app.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let mut tx = app.db.write().await?;
-    let caller = scope.hold(&mut tx).await?;
-    let member = store::organization_members::member(&mut tx, organization_id, member_id)
-        .await?
-        .ok_or(Code::MemberNotFound)?;
-    let other = store::organization_members::has_other_owner(&mut tx, organization_id, member_id).await?;
-    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller) };
-    membership::remove(remover, member.role, other)?;
+    let HeldMember { caller_role, row: member, has_other_owner } = scope.hold(&mut tx).await?;
+    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller_role) };
+    membership::remove(remover, member.role, has_other_owner)?;
     store::invitations::end_with_member(&mut tx, organization_id, &member, now).await?;
     store::organization_members::remove(&mut tx, organization_id, member_id).await?;
     let event = Event {

@@ -12,7 +12,6 @@ use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
 use crate::clock::Time;
-use crate::db::Tx;
 use crate::error::{Code, Detail, Error};
 use crate::ids::{MailId, OrganizationId, ProjectId};
 use crate::input::types::{DescriptionText, Integer, Name, Temperature, Text};
@@ -29,6 +28,7 @@ use crate::store::outbox::{About, Template};
 use crate::store::projects::listing::{self, Filter};
 use crate::store::projects::{Changes, Project as ProjectRow, ProjectDetail};
 use crate::store::standings::FoundProject;
+use crate::store::users::Audience;
 
 /// A new project.
 #[derive(Debug)]
@@ -356,9 +356,10 @@ pub async fn delete(app: App, scope: ProjectScope, _: Nothing) -> Result<Envelop
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), app.clock.now());
     let mut tx = app.db.write().await?;
     let held = scope.hold(&mut tx).await?.found;
-    let about = about(&mut tx, &scope, &held).await?;
-    let addresses = store::project_members::addresses(&mut tx, id, scope.user_id()).await?;
-    let mails: Vec<_> = addresses.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
+    let audience = store::project_members::audience(&mut tx, id, scope.user_id()).await?;
+    let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
+    let about = about(&held, by);
+    let mails: Vec<_> = others.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
     store::outbox::insert_all(&mut tx, Template::ProjectDeleted, &mails, &about, now).await?;
     store::projects::remove(&mut tx, organization_id, id).await?;
     let (action, target) = (Action::ProjectDeleted, id.to_string());
@@ -371,12 +372,11 @@ pub async fn delete(app: App, scope: ProjectScope, _: Nothing) -> Result<Envelop
 }
 
 /// What a mail about this project says of it, and of who did it.
-async fn about(tx: &mut Tx, scope: &ProjectScope, project: &FoundProject) -> Result<About, Error> {
-    let by = store::users::by_id(tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
-    Ok(About {
+fn about(project: &FoundProject, by: String) -> About {
+    About {
         organization: Some(project.organization_name.clone()),
         project: Some(project.detail.project.name.clone()),
-        by: Some(by.username),
+        by: Some(by),
         ..About::default()
-    })
+    }
 }

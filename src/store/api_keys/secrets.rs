@@ -22,16 +22,6 @@ pub async fn insert_secret(
         .await
 }
 
-/// The sealed copy of the current secret, where one was kept.
-pub async fn current_secret(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Vec<u8>>, db::Error> {
-    let (sealed,): (Option<Vec<u8>>,) =
-        sql("SELECT sealed_secret FROM api_key_secrets WHERE api_key_id = $1 AND ends_at IS NULL")
-            .bind(api_key_id)
-            .one(tx)
-            .await?;
-    Ok(sealed)
-}
-
 /// Gives the current secret an end, and ends those from before at once. What was sealed of it is not needed any more.
 pub async fn retire_secrets(tx: &mut Tx, api_key_id: ApiKeyId, ends_at: Time) -> Result<(), db::Error> {
     sql("DELETE FROM api_key_secrets WHERE api_key_id = $1 AND ends_at IS NOT NULL")

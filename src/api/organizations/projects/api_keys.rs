@@ -17,7 +17,7 @@ use crate::error::{Code, Error};
 use crate::ids::ApiKeyId;
 use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok, private};
-use crate::rules::restrictions::Permissions;
+use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
 use crate::store::api_keys::{ApiKey as ApiKeyRow, Filter, NewApiKey, StatusFilter};
@@ -94,12 +94,9 @@ pub async fn create(
     };
     let mut tx = app.db.write().await?;
     // Since the gate has looked, the project may have gone.
-    if !store::projects::exists(&mut tx, scope.organization_id(), scope.project_id()).await? {
-        return Err(Code::ProjectNotFound.into());
-    }
+    let maker = store::api_keys::maker(&mut tx, &new).await?.ok_or(Code::ProjectNotFound)?;
     store::api_keys::insert(&mut tx, &new, now).await?;
     store::api_keys::insert_secret(&mut tx, id, secret.hash(), sealed.as_deref(), now).await?;
-    let row = store::api_keys::by_id(&mut tx, scope.project_id(), id).await?.ok_or(Code::ApiKeyNotFound)?;
     let event = Event {
         action: Action::ApiKeyCreated,
         target: id.to_string(),
@@ -107,17 +104,22 @@ pub async fn create(
     };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;
-    let (restrictions, created_by) = (restrictions(&row), created_by(&row));
+    let restrictions = Restrictions {
+        allowed_ips: body.restrictions.allowed_ips.as_ref().map(texts),
+        rate_limit: new.rate_limit,
+        max_tokens: new.max_tokens,
+        models,
+    };
     Ok(private(CreatedApiKey {
         id,
         key: secret.expose().to_owned(),
-        name: row.name,
-        description: row.description,
-        permissions: row.permissions,
-        created_at: row.created_at,
-        expires_at: row.expires_at,
+        name: body.name.display,
+        description: body.description.map(|text| text.0),
+        permissions: body.permissions,
+        created_at: now,
+        expires_at: body.expires_at,
         restrictions,
-        created_by,
+        created_by: PersonBrief { id: scope.user_id(), email: maker.email, username: maker.username },
     }))
 }
 
@@ -279,9 +281,7 @@ pub async fn delete(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<M
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     scope.hold(&mut tx).await?;
-    if !store::api_keys::delete(&mut tx, scope.project_id(), scope.api_key_id()).await? {
-        return Err(Code::ApiKeyNotFound.into());
-    }
+    store::api_keys::delete(&mut tx, scope.project_id(), scope.api_key_id()).await?;
     record(&app, &mut tx, &scope, Action::ApiKeyDeleted, now).await?;
     tx.commit().await?;
     Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))
@@ -313,11 +313,15 @@ fn status(row: &ApiKeyRow, now: Time) -> Status {
 
 fn restrictions(row: &ApiKeyRow) -> Restrictions {
     Restrictions {
-        allowed_ips: row.allowed_ips.as_ref().map(|list| list.texts().map(str::to_owned).collect()),
+        allowed_ips: row.allowed_ips.as_ref().map(texts),
         rate_limit: row.rate_limit,
         max_tokens: row.max_tokens,
         models: row.models.clone(),
     }
+}
+
+fn texts(list: &AllowedIps) -> Vec<String> {
+    list.texts().map(str::to_owned).collect()
 }
 
 fn created_by(row: &ApiKeyRow) -> PersonBrief {

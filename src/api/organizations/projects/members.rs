@@ -90,8 +90,8 @@ pub async fn create(
     }
     record(&app, &mut tx, &scope, Action::ProjectMemberAdded, target(&scope, user.id), now).await?;
     if user.id != scope.user_id() {
-        let about =
-            About { role: Some(role.as_str().to_owned()), ..about(&mut tx, &scope, &caller.found).await? };
+        let by = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
+        let about = About { role: Some(role.as_str().to_owned()), ..about(&caller.found, by.username) };
         let id = MailId::new(now, &app.random);
         store::outbox::insert_about(&mut tx, id, Template::AddedToProject, &user.email, &about, now).await?;
     }
@@ -204,9 +204,7 @@ pub async fn update(
     let now = app.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
     let mut tx = app.db.write().await?;
-    let caller = scope.hold(&mut tx).await?;
-    let mut member =
-        store::project_members::member(&mut tx, project_id, member_id).await?.ok_or(Code::MemberNotFound)?;
+    let (caller, mut member) = scope.hold(&mut tx).await?;
     if let Some(role) = body.role {
         project_membership::change_role(caller, member.role, role)?;
         if role != member.role {
@@ -231,9 +229,7 @@ pub async fn delete(app: App, scope: ProjectMemberScope, _: Nothing) -> Result<E
     let now = app.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
     let mut tx = app.db.write().await?;
-    let caller = scope.hold(&mut tx).await?;
-    let member =
-        store::project_members::member(&mut tx, project_id, member_id).await?.ok_or(Code::MemberNotFound)?;
+    let (caller, member) = scope.hold(&mut tx).await?;
     let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller) };
     project_membership::remove(remover, member.role)?;
     store::project_members::remove(&mut tx, project_id, member_id).await?;

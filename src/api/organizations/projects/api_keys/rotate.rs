@@ -38,14 +38,13 @@ pub async fn rotate(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<R
     let secret = ApiKeySecret::generate(prefix, &app.random);
     let sealed = sealed_copy(&app, &secret, id)?;
     let mut tx = app.db.write().await?;
-    let row = scope.hold(&mut tx).await?.found;
+    let held = scope.hold_with_secret(&mut tx).await?.found;
     let now = app.clock.now();
-    let grace_ends = grace_period_ends(now, app.config.api_keys.rotation_grace_hours, row.expires_at)?;
-    let previous = store::api_keys::current_secret(&mut tx, id).await?;
+    let grace_ends = grace_period_ends(now, app.config.api_keys.rotation_grace_hours, held.key.expires_at)?;
     store::api_keys::retire_secrets(&mut tx, id, grace_ends).await?;
     store::api_keys::insert_secret(&mut tx, id, secret.hash(), sealed.as_deref(), now).await?;
     record(&app, &mut tx, &scope, Action::ApiKeyRotated, now).await?;
-    let previous_key = match previous.filter(|_| app.config.api_keys.keep_sealed) {
+    let previous_key = match held.sealed.filter(|_| app.config.api_keys.keep_sealed) {
         Some(sealed) => opened(&app, &sealed, id)?,
         None => ApiKeySecret::masked(prefix),
     };
