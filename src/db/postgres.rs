@@ -5,6 +5,7 @@
 //! statement after 10 s; a server that doesn't even answer is given up on after 15 s, at the start of a
 //! transaction after 5 s.
 
+mod announcer;
 mod batch;
 mod connect;
 mod listen;
@@ -31,6 +32,7 @@ use tokio_postgres::error::SqlState;
 use super::constraint::{Constraint, Reference};
 use super::statement::{Answer, Statement, Want};
 use super::{Connections, Error};
+use announcer::Announcer;
 use connect::Connector;
 pub(super) use replica::Replica;
 use shared::Shared;
@@ -66,6 +68,7 @@ pub(super) struct Postgres {
     pool: Pool,
     point_reads: Shared,
     heavy_reads: Shared,
+    announcer: Arc<Announcer>,
 }
 
 impl Postgres {
@@ -87,7 +90,7 @@ impl Postgres {
             .map_err(|error| Error::Internal(format!("connection pool: {error}")))?;
         let point_reads = Shared::new(&limited, POINT_READS);
         let heavy_reads = Shared::new(&limited, HEAVY_READS);
-        Ok(Self { connector, pool, point_reads, heavy_reads })
+        Ok(Self { connector, pool, point_reads, heavy_reads, announcer: Arc::new(Announcer::new()) })
     }
 
     /// Connects without limits on how long a statement may run, for migrations; the connection ends when it is dropped.
@@ -122,9 +125,9 @@ impl Postgres {
         self.point_reads.batched()
     }
 
-    /// Wakes when a transaction with announced changes is committed, until it is dropped.
+    /// Wakes when somebody else commits a transaction with announced changes, until it is dropped.
     pub(super) fn listen(&self, woken: Arc<Notify>) -> impl Future<Output = ()> + Send + 'static {
-        listen::listen(self.connector.clone(), woken)
+        listen::listen(self.connector.clone(), Arc::clone(&self.announcer), woken)
     }
 
     /// Runs a statement outside of any transaction; the server refuses one that would write.
@@ -135,7 +138,7 @@ impl Postgres {
 
     /// Takes a connection of the pool for a transaction, which one of the texts above begins with its first statement.
     pub(super) async fn begin(&self, text: &'static str) -> Result<Transaction, Error> {
-        Transaction::on(&self.pool, text).await.map_err(Failure::into_error)
+        Transaction::on(&self.pool, &self.announcer, text).await.map_err(Failure::into_error)
     }
 }
 

@@ -5,6 +5,7 @@
 //! refuses the rest, and then even a commit that has been sent already undoes everything.
 
 use std::future::{Future, poll_fn};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use futures_util::future::maybe_done;
 use tokio::time::timeout;
 use tokio_postgres::Statement as Prepared;
 
-use super::{ANSWER_PATIENCE, Failure, PATIENCE, POOL_SIZE, gone, listen, map_pool_error, types, within};
+use super::announcer::Announcer;
+use super::{ANSWER_PATIENCE, Failure, PATIENCE, POOL_SIZE, gone, map_pool_error, types, within};
 use crate::db::Error;
 use crate::db::statement::{Answer, Statement, Want};
 
@@ -23,6 +25,7 @@ const MOST_WAITING: usize = 16;
 /// A write transaction.
 pub(in crate::db) struct Transaction {
     pool: Pool,
+    announcer: Arc<Announcer>,
     /// Away once the connection is known to be lost.
     client: Option<Object>,
     begun_by: &'static str,
@@ -36,10 +39,14 @@ pub(in crate::db) struct Transaction {
 
 impl Transaction {
     /// Takes a connection for it.
-    pub(super) async fn on(pool: &Pool, begun_by: &'static str) -> Result<Self, Failure> {
+    pub(super) async fn on(
+        pool: &Pool,
+        announcer: &Arc<Announcer>,
+        begun_by: &'static str,
+    ) -> Result<Self, Failure> {
         let client = Some(connection(pool).await?);
-        let pool = pool.clone();
-        Ok(Self { pool, client, begun_by, untouched: true, open: false, waiting: Vec::new() })
+        let (pool, announcer) = (pool.clone(), Arc::clone(announcer));
+        Ok(Self { pool, announcer, client, begun_by, untouched: true, open: false, waiting: Vec::new() })
     }
 
     /// Has a statement run with the next one, or with the commit, which report its error.
@@ -59,7 +66,7 @@ impl Transaction {
         self.send(&batch, want, Commit::No).await.map_err(Failure::into_error)
     }
 
-    /// Commits; with `announces`, whoever listens is woken by it.
+    /// Commits; with `announces`, whoever listens is woken by it or soon after.
     pub(in crate::db) async fn commit(mut self, announces: bool) -> Result<(), Error> {
         let mut batch = std::mem::take(&mut self.waiting);
         if self.untouched && !batch.is_empty() {
@@ -67,7 +74,9 @@ impl Transaction {
             self.send(&batch, Want::Count, Commit::No).await.map_err(Failure::into_error)?;
             batch.clear();
         }
-        let commit = if announces { Commit::Announcing } else { Commit::Quiet };
+        let announces_itself = announces && self.announcer.has_turn();
+        let _owing = (announces && !announces_itself).then(|| self.announcer.owe());
+        let commit = if announces_itself { Commit::Announcing } else { Commit::Quiet };
         self.send(&batch, Want::Count, commit).await.map_err(Failure::into_error)?;
         self.open = false;
         Ok(())
@@ -123,7 +132,7 @@ impl Transaction {
         let client = self.client.as_ref().ok_or_else(|| Failure::Gone(gone()))?;
         // Set first: a caller that is cancelled from here on leaves no open transaction behind.
         self.open = true;
-        let answer = pipeline(client, begin, batch, want, commit).await;
+        let answer = pipeline(client, begin, batch, want, commit.text(&self.announcer)).await;
         // Throws the connection away when it is lost, or leads to a server that takes no writes: it may have become a
         // standby, and the next connection finds the one that isn't.
         if matches!(answer, Err(Failure::Gone(_) | Failure::Silent(_) | Failure::Refused(Error::ReadOnly(_))))
@@ -162,11 +171,11 @@ enum Commit {
 }
 
 impl Commit {
-    fn text(self) -> Option<&'static str> {
+    fn text(self, announcer: &Announcer) -> Option<&str> {
         match self {
             Self::No => None,
             Self::Quiet => Some("COMMIT"),
-            Self::Announcing => Some(listen::ANNOUNCING_COMMIT),
+            Self::Announcing => Some(announcer.commit()),
         }
     }
 }
@@ -175,7 +184,7 @@ impl Commit {
 #[derive(Clone, Copy)]
 enum Message<'a> {
     /// A text without parameters or an answer.
-    Plain(&'static str),
+    Plain(&'a str),
     Statement(&'a Prepared, &'a Statement, Want),
 }
 
@@ -203,10 +212,10 @@ impl Message<'_> {
 /// Sends all of it at once and takes the answers in their order: the last statement's, or the first failure.
 async fn pipeline(
     client: &Object,
-    begin: Option<&'static str>,
+    begin: Option<&str>,
     batch: &[Statement],
     want: Want,
-    commit: Commit,
+    commit: Option<&str>,
 ) -> Result<Answer, Failure> {
     // Before anything is sent: to prepare one may take an answer, and what comes after it would overtake it.
     let mut prepared = Vec::with_capacity(batch.len());
@@ -219,7 +228,7 @@ async fn pipeline(
         let want = if place + 1 == batch.len() { want } else { Want::Count };
         messages.push(Message::Statement(prepared, statement, want));
     }
-    messages.extend(commit.text().map(Message::Plain));
+    messages.extend(commit.map(Message::Plain));
     if let [only] = messages[..] {
         return Ok(within(only.patience(), only.send(client)).await?.unwrap_or_default());
     }

@@ -348,6 +348,74 @@ fn a_commit_with_changes_wakes_who_listens() {
         next().await.expect("it says when it begins to listen");
         record(&world).await;
         next().await.expect("it heard nothing of the commit");
+        // As a server of an earlier version announces it.
+        let mut tx = world.app.db.write().await.unwrap();
+        sql("NOTIFY tollkeeper_changes").execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        next().await.expect("it heard nothing of the other's");
+    });
+}
+
+/// Messages of this database's servers, as they are heard outside of them.
+async fn messages(url: &str) -> tokio::sync::mpsc::UnboundedReceiver<String> {
+    let (client, mut connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+            if let Ok(tokio_postgres::AsyncMessage::Notification(heard)) = message {
+                // The test is over when nobody receives.
+                sender.send(heard.payload().to_owned()).ok();
+            }
+        }
+    });
+    client.batch_execute("LISTEN tollkeeper_changes").await.unwrap();
+    // Its end would end the connection.
+    std::mem::forget(client);
+    receiver
+}
+
+#[test]
+fn commit_upon_commit_is_announced_together_and_the_last_one_too() {
+    let Some(cluster) = Cluster::shared() else { return };
+    runtime().block_on(async {
+        let url = cluster.new_database().await;
+        let world = World::new("postgres", Some(url.clone()), &[]).await;
+        let [_, replica] = Twin::both(&world).await;
+        let (own, others) = (world.app.db.wakeups(), replica.app.db.wakeups());
+        let patiently = async |wakeups: &tollkeeper::db::Wakeups| {
+            tokio::time::timeout(Duration::from_secs(60), wakeups.next()).await.expect("it isn't woken");
+        };
+        // Both say when they begin to listen.
+        patiently(&own).await;
+        patiently(&others).await;
+        let mut heard = messages(&url).await;
+        let began = Instant::now();
+        for _ in 0..300 {
+            record(&world).await;
+        }
+        let newest = newest(&world).await;
+        // Each time when it is woken the other one reads: so it reads the last one too.
+        while replica.app.feed.position() < newest {
+            patiently(&others).await;
+            settle(&replica).await;
+        }
+        let most = began.elapsed().as_millis() / 5 + 2;
+        let mut messages = Vec::new();
+        while let Ok(message) = heard.try_recv() {
+            messages.push(message);
+        }
+        assert!(
+            (1..=most).contains(&(messages.len() as u128)),
+            "{} messages, at most {most}",
+            messages.len()
+        );
+        assert!(
+            messages.iter().all(|message| message == &messages[0] && message.len() == 16),
+            "{messages:?}"
+        );
+        // Who has made the changes isn't woken by what others are.
+        let woken = tokio::time::timeout(Duration::from_millis(50), own.next()).await;
+        assert!(woken.is_err(), "it was woken by itself");
     });
 }
 

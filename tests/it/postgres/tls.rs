@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use tollkeeper::db::{Change, Db, Error, MigrateError, Settings, Tx, sql};
+use tollkeeper::db::{Db, Error, MigrateError, Settings, Tx, sql};
 
 use super::database_of;
 use crate::support::postgres::Cluster;
@@ -53,7 +53,8 @@ async fn use_all_kinds(db: &Db) -> (i64, i64) {
     db.migrate().await.unwrap();
     woken.next().await;
     let mut tx: Tx = db.write().await.unwrap();
-    tx.announce(Change::Catalog);
+    // Its own announcements don't wake it; this is what another process sends.
+    sql("NOTIFY tollkeeper_changes").execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
     // From the connection that listens.
     woken.next().await;
