@@ -33,7 +33,7 @@ pub use change::Change;
 pub use constraint::{Constraint, Reference};
 pub use error::Error;
 pub use migrate::{MigrateError, Migrated, newest_schema};
-pub use statement::{Statement, sql};
+pub use statement::{Lock, Statement, sql};
 pub use value::{FromRow, FromValue, Row, Value};
 
 use crate::telemetry;

@@ -32,6 +32,25 @@ pub fn sql(text: impl Into<Cow<'static, str>>) -> Statement {
     Statement { text: text.into(), values: Vec::new(), heavy: false, batched: false }
 }
 
+/// How strong a row's lock is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lock {
+    /// Nobody else changes or locks the row.
+    Change,
+    /// The same, and nobody adds a row that refers to it.
+    Removal,
+}
+
+impl Lock {
+    /// How PostgreSQL is told.
+    fn clause(self) -> &'static str {
+        match self {
+            Self::Change => "FOR NO KEY UPDATE",
+            Self::Removal => "FOR UPDATE",
+        }
+    }
+}
+
 /// How much of the answer the caller wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
@@ -103,9 +122,10 @@ impl Statement {
         tx.defer(self).await
     }
 
-    /// Takes the lock of a row, like [`Statement::defer`], by an update that changes nothing. Where one transaction at a time writes,
-    /// as on SQLite, it holds that lock from its beginning, and nothing is run.
-    pub async fn lock(self, tx: &mut Tx) -> Result<(), Error> {
+    /// Takes the lock of the rows that this finds, like [`Statement::defer`]. Where one transaction at a time writes, as on SQLite, it
+    /// holds that lock from its beginning, and nothing is run.
+    pub async fn lock(mut self, tx: &mut Tx, lock: Lock) -> Result<(), Error> {
+        self.text = Cow::Owned(format!("{} {}", self.text, lock.clause()));
         tx.lock(self).await
     }
 

@@ -1,7 +1,7 @@
 //! Organizations: the tenants.
 
 use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::db::{self, FromRow, Lock, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
 use crate::money::Nano;
 use crate::roles::OrganizationRole;
@@ -128,21 +128,16 @@ pub async fn remove(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), 
 /// that writes holds all locks from its beginning. Without effect when there is no such organization;
 /// what is read next tells.
 pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
-    sql("UPDATE organizations SET updated_at = updated_at WHERE id = $1").bind(organization_id).lock(tx).await
+    sql(LOCKED).bind(organization_id).lock(tx, Lock::Change).await
 }
+
+const LOCKED: &str = "SELECT id FROM organizations WHERE id = $1";
 
 /// Takes the lock that a removal or another name needs. On PostgreSQL whoever adds a row that refers to the organization
 /// shares its key until they are through, and only a change of a unique column waits for them and makes others wait. To
-/// come to that later, with [`lock`] held already, would be a deadlock. Names end in no blank, so this one is free.
+/// come to that later, with [`lock`] held already, would be a deadlock.
 pub async fn lock_whole(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
-    sql("UPDATE organizations SET name_folded = name_folded || ' ' WHERE id = $1")
-        .bind(organization_id)
-        .lock(tx)
-        .await?;
-    sql("UPDATE organizations SET name_folded = substr(name_folded, 1, length(name_folded) - 1) WHERE id = $1")
-        .bind(organization_id)
-        .lock(tx)
-        .await
+    sql(LOCKED).bind(organization_id).lock(tx, Lock::Removal).await
 }
 
 /// One organization with its counts.

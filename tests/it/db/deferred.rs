@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollkeeper::db::{Constraint, Db, Error, Settings, Statement, Tx, sql};
+use tollkeeper::db::{Constraint, Db, Error, Lock, Settings, Statement, Tx, sql};
 
 use super::{count, each_db, insert_user};
 use crate::support::postgres::Cluster;
@@ -16,6 +16,11 @@ fn user(id: &str, name: &str) -> Statement {
 
 fn rename(from: &str, to: &str) -> Statement {
     sql("UPDATE users SET username = $2 WHERE username = $1").bind(from).bind(to)
+}
+
+fn session(user: &str) -> Statement {
+    sql("INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at) VALUES ('session_1', $1, 0, 1, 2)")
+        .bind(user)
 }
 
 async fn names(tx: &mut Tx) -> Vec<String> {
@@ -57,16 +62,30 @@ async fn they_run_in_their_order() {
 async fn a_lock_costs_nothing_where_one_writes_at_a_time() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
-        user("user_1", "a").defer(&mut tx).await.unwrap();
-        let before = db.statement_count();
-        // It would be noticed if it were run.
-        rename("a", "b").lock(&mut tx).await.unwrap();
-        assert_eq!(db.statement_count() - before, u64::from(db.is_postgres()));
-        assert_eq!(names(&mut tx).await, [if db.is_postgres() { "b" } else { "a" }]);
-        // None is taken in a transaction that has failed.
-        assert!(user("user_1", "a").execute(&mut tx).await.is_err());
-        assert!(rename("a", "b").lock(&mut tx).await.is_err());
-        assert!(tx.commit().await.is_err());
+        user("user_1", "a").execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        let locked = || sql("SELECT id FROM users WHERE id = $1").bind("user_1");
+        for lock in [Lock::Change, Lock::Removal] {
+            let mut tx = db.write().await.unwrap();
+            let before = db.statement_count();
+            locked().lock(&mut tx, lock).await.unwrap();
+            assert_eq!(db.statement_count() - before, u64::from(db.is_postgres()));
+            assert_eq!(names(&mut tx).await, ["a"]);
+            if db.is_postgres() {
+                // Who doesn't wait for long finds the row locked.
+                let mut other = db.write_behind().await.unwrap();
+                let refused = rename("a", "b").execute(&mut other).await;
+                assert!(matches!(refused, Err(Error::Unavailable(_))), "{lock:?}: {refused:?}");
+                // Who refers to it waits for its removal only.
+                let mut other = db.write_behind().await.unwrap();
+                let refers = session("user_1").execute(&mut other).await;
+                assert_eq!(refers.is_ok(), lock == Lock::Change, "{refers:?}");
+            }
+            // None is taken in a transaction that has failed.
+            assert!(user("user_1", "a").execute(&mut tx).await.is_err());
+            assert!(locked().lock(&mut tx, lock).await.is_err());
+            assert!(tx.commit().await.is_err());
+        }
     })
     .await;
 }
