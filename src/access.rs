@@ -3,7 +3,9 @@
 //! Every route names its access; only this module makes scopes (their fields are private to it), so a handler that takes
 //! one can't run unchecked. The order is that of decisions, section 3: 401, then 404, then 403; the body comes later.
 
+mod caller;
 mod callers;
+mod held;
 mod invoices;
 mod keys;
 mod members;
@@ -19,13 +21,14 @@ mod used;
 
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use http::{HeaderMap, Method, Uri, header};
 
-pub use callers::{Anyone, CallerScope, Person, PersonScope};
+pub use caller::{Credential, check_again};
+pub use callers::{Anyone, CallerScope, Manager, Person, PersonScope};
+pub use held::{HeldTx, hold_invitation};
 pub use invoices::{InvoiceScope, OrgInvoice};
-pub use keys::{Key, KeyScope};
+pub use keys::{Key, KeyScope, Rotation};
 pub use members::{HeldMember, MemberScope, OrgMember};
 pub use model_calls::{Calling, calling};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
@@ -37,16 +40,15 @@ pub use sessions::{Session, SessionScope};
 pub use tenants::{HeldOrganization, Org, OrgScope};
 pub use used::{UsedKey, UsedProject, UsedScope};
 
+use caller::{Caller, caller, manager};
+
 use crate::app::App;
-use crate::config::Management;
 use crate::error::{Code, Error};
-use crate::ids::{OrganizationId, ProjectId, RequestId, SessionId, UserId};
+use crate::ids::{RequestId, SessionId, UserId};
 use crate::input::RequestBody;
-use crate::live::limiter::{self, Who};
 use crate::rules::restrictions;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
-use crate::store::api_keys::LiveKey;
 
 /// One request on its way to a handler.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub struct Call {
     pub body: RequestBody,
     /// Who calls, once known: for the log.
     pub who: String,
+    /// What the caller was let in by, once known.
+    pub credential: Credential,
 }
 
 impl Call {
@@ -160,78 +164,6 @@ impl AccessDoc {
     fn new(scheme: Option<&'static str>, text: impl Into<String>) -> Self {
         Self { scheme, text: text.into(), before_ready: false }
     }
-}
-
-/// Who calls: a person with an access token, or an API key that acts for the person who made it.
-#[derive(Clone, Debug)]
-enum Caller {
-    Person(UserId),
-    Key(Arc<LiveKey>),
-}
-
-impl Caller {
-    /// Whose roles count.
-    fn user_id(&self) -> UserId {
-        match self {
-            Self::Person(user_id) => *user_id,
-            Self::Key(key) => key.created_by,
-        }
-    }
-
-    /// Refuses a key outside the one organization, and the one project in it, that it belongs to.
-    fn confine(&self, organization_id: OrganizationId, project_id: Option<ProjectId>) -> Result<(), Error> {
-        match self {
-            Self::Key(key)
-                if key.organization_id != organization_id
-                    || project_id.is_some_and(|id| id != key.project_id) =>
-            {
-                Err(Code::OutsideApiKeyScope.into())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Narrows what API keys may manage (configuration `api_keys.management`).
-    fn may_manage(&self, app: &App, call: &Call) -> Result<(), Error> {
-        match (self, app.config.api_keys.management) {
-            (Self::Person(_), _) | (Self::Key(_), Management::Full) => Ok(()),
-            (Self::Key(_), Management::Read) if call.is_read() => Ok(()),
-            (Self::Key(_), _) => Err(Code::ApiKeyManagementDisabled.into()),
-        }
-    }
-}
-
-/// An access token or an API key, its expiry, addresses and rate checked.
-async fn caller(app: &App, call: &mut Call) -> Result<Caller, Error> {
-    let bearer = call.bearer()?;
-    if !bearer.starts_with(&app.config.api_keys.prefix) {
-        // Boxed: an API key's call, the common one, is not made to carry what this needs.
-        let (user_id, _) = Box::pin(live_session(app, bearer, TokenKind::Access)).await?;
-        call.who = user_id.to_string();
-        return Ok(Caller::Person(user_id));
-    }
-    let now = app.clock.now();
-    let key = app.keyring.authenticate(app, bearer, now).await?;
-    call.who = key.id.to_string();
-    key.admit_address(Some(call.address))?;
-    key.admit_rate(app, now).await?;
-    Ok(Caller::Key(key))
-}
-
-/// A caller of a management endpoint: limited as such.
-async fn manager(app: &App, call: &mut Call) -> Result<Caller, Error> {
-    let caller = caller(app, call).await?;
-    let limits = &app.config.limits;
-    if limits.enabled {
-        let (scope, per_minute) = if call.is_read() {
-            ("read", limits.reads_per_minute)
-        } else {
-            ("write", limits.writes_per_minute)
-        };
-        let key = limiter::key_for(scope, Who::Text(&call.who));
-        app.limiter.check(key, per_minute, app.clock.now()).map_err(rate_limited)?;
-    }
-    Ok(caller)
 }
 
 fn rate_limited(limit: crate::error::RateLimit) -> Error {

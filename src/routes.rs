@@ -12,9 +12,9 @@ use schemars::SchemaGenerator;
 use serde_json::Value;
 
 use crate::access::{
-    Access, AccessDoc, Anyone, Call, Key, Models, OneModel, OneReservation, Open, Org, OrgInvoice, OrgMember,
-    Person, Project, ProjectMember, Proxy, Public, Service, Session, UsedKey, UsedProject, Watching,
-    WholeProject,
+    self, Access, AccessDoc, Anyone, Call, Key, Manager, Models, OneModel, OneReservation, Open, Org,
+    OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public, Service, Session, UsedKey,
+    UsedProject, Watching, WholeProject,
 };
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
@@ -94,7 +94,7 @@ fn public_routes() -> Vec<Route> {
         post("/v1/auth/logout",        Session::AccessToken,  auth::logout),
         // 4.2 Organizations
         post("/v1/organizations",                   Person,    organizations::create),
-        get ("/v1/organizations",                   Anyone,    organizations::list),
+        get ("/v1/organizations",                   Manager,   organizations::list),
         get ("/v1/organizations/{organization_id}", Org(View), organizations::read),
         put ("/v1/organizations/{organization_id}", Org(Modify), organizations::update),
         delete("/v1/organizations/{organization_id}", Org(Delete), organizations::delete),
@@ -130,11 +130,11 @@ fn public_routes() -> Vec<Route> {
         get ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
              UsedKey(ManageApiKeys), organizations::projects::api_keys::read),
         put ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
-             Key(ManageApiKeys), organizations::projects::api_keys::update),
+             Key::Update, organizations::projects::api_keys::update),
         delete("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
-             Key(ManageApiKeys), organizations::projects::api_keys::delete),
+             Key::Delete, organizations::projects::api_keys::delete),
         post("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
-             Key(ManageApiKeys), organizations::projects::api_keys::rotate),
+             Key::Rotate, organizations::projects::api_keys::rotate),
         // 4.5 Billing and usage
         get ("/v1/organizations/{organization_id}/billing/summary", Org(ViewBilling), organizations::billing::summary),
         get ("/v1/organizations/{organization_id}/billing/invoices",
@@ -324,6 +324,7 @@ where
 {
     let scope = access.admit(&app, call).await?;
     let input = I::read(&app, call).await?;
+    access::check_again(&app, call).await?;
     handler(app, scope, input).await?.into_response()
 }
 

@@ -1,12 +1,15 @@
 //! Access for whoever has a valid credential.
 
 use crate::app::App;
+use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, UserId};
+use crate::store;
+use crate::store::users::User;
 
-use super::{Access, AccessDoc, Call, Caller, Trail, manager};
+use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
 
-/// Anybody with a valid credential.
+/// An access token or an API key, whatever the key is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Anyone;
 
@@ -34,11 +37,27 @@ impl Access for Anyone {
     type Scope = CallerScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<CallerScope, Error> {
         let caller = manager(app, call).await?;
-        caller.may_manage(app, call)?;
+        caller.may_call(app, call)?;
         Ok(CallerScope { caller })
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), "access token or API key")
+    }
+}
+
+/// An access token, or an API key that was not narrowed to some model calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Manager;
+
+impl Access for Manager {
+    type Scope = CallerScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<CallerScope, Error> {
+        let caller = manager(app, call).await?;
+        caller.may_manage(app, call)?;
+        Ok(CallerScope { caller })
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), "access token, or API key without limits on models and tokens")
     }
 }
 
@@ -61,6 +80,16 @@ impl PersonScope {
     /// For the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
+    }
+
+    /// Locks the person's row, so that of two changes at once the second sees the first, and reads it.
+    ///
+    /// # Errors
+    /// 401 when the account is gone.
+    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, User), Error> {
+        store::users::lock(tx, self.user_id).await?;
+        let user = store::users::by_id(tx, self.user_id).await?.ok_or(Code::InvalidAccessToken)?;
+        Ok((HeldTx::new(tx), user))
     }
 }
 

@@ -46,6 +46,7 @@ impl Access for OrgInvoice {
         let invoice = invoice.ok_or(Code::InvoiceNotFound)?;
         caller.confine(organization_id, None)?;
         caller.may_manage(app, call)?;
+        let role = caller.organization_role(&mut tx, organization_id, role).await?;
         role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
         Ok(InvoiceScope { invoice })
     }

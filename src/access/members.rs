@@ -5,10 +5,11 @@ use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, UserId};
 use crate::roles::{OrganizationAction, OrganizationRole};
+use crate::rules::membership::Grantor;
 use crate::store;
 use crate::store::organization_members::Member;
 
-use super::{Access, AccessDoc, Call, Caller, Trail, manager};
+use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
 
 /// What is done to the member in the path.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +23,8 @@ pub enum OrgMember {
 /// The right to do it.
 #[derive(Clone, Debug)]
 pub struct MemberScope {
+    caller: Caller,
     organization_id: OrganizationId,
-    user_id: UserId,
     member_id: UserId,
     is_leaving: bool,
     trail: Trail,
@@ -52,26 +53,29 @@ impl MemberScope {
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<HeldMember, Error> {
+    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, HeldMember), Error> {
         store::organizations::lock(tx, self.organization_id).await?;
-        let two = store::organization_members::two(tx, self.organization_id, self.user_id, self.member_id)
-            .await?
-            .ok_or(Code::OrganizationNotFound)?;
-        let caller_role = match two.caller_role {
+        let two =
+            store::organization_members::two(tx, self.organization_id, self.caller.user_id(), self.member_id)
+                .await?
+                .ok_or(Code::OrganizationNotFound)?;
+        let role = self.caller.organization_role(tx, self.organization_id, two.caller_role).await?;
+        let role = match role {
             Some(role) if self.is_leaving || role.allows(OrganizationAction::ManageMembers) => role,
             None if self.is_leaving => return Err(Code::MemberNotFound.into()),
             _ => return Err(Code::InsufficientRole.into()),
         };
         let row = two.member.ok_or(Code::MemberNotFound)?;
-        Ok(HeldMember { caller_role, row, has_other_owner: two.has_other_owner })
+        let grantor = Grantor { role, is_key: self.caller.key().is_some() };
+        Ok((HeldTx::new(tx), HeldMember { grantor, row, has_other_owner: two.has_other_owner }))
     }
 }
 
 /// A member while the organization's lock is held.
 #[derive(Clone, Debug)]
 pub struct HeldMember {
-    /// The caller's role.
-    pub caller_role: OrganizationRole,
+    /// The caller, as far as it gives roles to others.
+    pub grantor: Grantor<OrganizationRole>,
     /// The member.
     pub row: Member,
     /// Whether anybody but the member owns the organization.
@@ -90,7 +94,7 @@ impl Access for OrgMember {
         let roles = store::organization_members::roles(&mut tx, organization_id, user_id, member_id)
             .await?
             .ok_or(Code::OrganizationNotFound)?;
-        let role = roles.one;
+        let role = caller.organization_role(&mut tx, organization_id, roles.one).await?;
         let member_id = member_id.filter(|_| roles.other.is_some()).ok_or(Code::MemberNotFound)?;
         caller.confine(organization_id, None)?;
         caller.may_manage(app, call)?;
@@ -101,7 +105,7 @@ impl Access for OrgMember {
         if !manages && !is_leaving {
             return Err(Code::InsufficientRole.into());
         }
-        Ok(MemberScope { organization_id, user_id, member_id, is_leaving, trail: Trail::of(call) })
+        Ok(MemberScope { caller, organization_id, member_id, is_leaving, trail: Trail::of(call) })
     }
     fn describe(&self) -> AccessDoc {
         let text = match self {

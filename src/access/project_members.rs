@@ -5,11 +5,12 @@ use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{ProjectId, UserId};
 use crate::roles::{ProjectAction, ProjectRole};
+use crate::rules::membership::Grantor;
 use crate::store::project_members::Member;
 use crate::store::standings;
 
 use super::projects::{Found, Named, ProjectScope, Roles};
-use super::{Access, AccessDoc, Call, Caller, Trail, manager};
+use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
 
 /// What is done to the member in the path.
 #[derive(Clone, Copy, Debug)]
@@ -52,19 +53,23 @@ impl ProjectMemberScope {
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<(ProjectRole, Member), Error> {
+    pub async fn hold<'t>(
+        &self,
+        tx: &'t mut Tx,
+    ) -> Result<(HeldTx<'t>, Grantor<ProjectRole>, Member), Error> {
         let project = &self.project;
         project.lock(tx).await?;
         let (project_id, member_id) = (Some(project.project_id()), Some(self.member_id));
         let (organization_id, user_id) = (project.organization_id(), project.user_id());
         let standing = standings::of_member(tx, organization_id, project_id, user_id, member_id).await?;
-        let (Roles { role, .. }, member) = Roles::of(standing)?;
-        let role = match role {
+        let (roles, member) = Roles::of(standing)?;
+        let role = match project.roles(tx, roles).await?.role {
             Some(role) if self.is_leaving || role.allows(ProjectAction::ManageMembers) => role,
             None if self.is_leaving => return Err(Code::MemberNotFound.into()),
             _ => return Err(Code::InsufficientRole.into()),
         };
-        Ok((role, member.ok_or(Code::MemberNotFound)?))
+        let grantor = Grantor { role, is_key: project.caller().key().is_some() };
+        Ok((HeldTx::new(tx), grantor, member.ok_or(Code::MemberNotFound)?))
     }
 }
 
@@ -76,7 +81,7 @@ impl Access for ProjectMember {
         let member_id = UserId::parse(call.path("member_id"));
         let (mut tx, user_id) = (app.db.read().await?, caller.user_id());
         let standing = standings::of_member(&mut tx, organization_id, project_id, user_id, member_id).await?;
-        let found = Found::of(standing, organization_id, project_id, caller)?;
+        let found = Found::of(&mut tx, standing, organization_id, project_id, caller).await?;
         let member_id = found.found.as_ref().ok_or(Code::MemberNotFound)?.user_id;
         found.confine()?;
         found.caller.may_manage(app, call)?;

@@ -5,11 +5,13 @@ use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationRole, ProjectAction, ProjectRole, effective_project_role};
+use crate::rules::api_keys::Bounds;
+use crate::rules::membership::Grantor;
 use crate::store;
 use crate::store::projects::ProjectDetail;
 use crate::store::standings::{self, FoundProject, InProject};
 
-use super::{Access, AccessDoc, Call, Caller, Trail, manager};
+use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
 
 /// An action on the project in the path.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +49,29 @@ impl ProjectScope {
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<Held<FoundProject>, Error> {
+    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, Held<FoundProject>), Error> {
         self.lock(tx).await?;
         let standing =
             standings::in_project(tx, self.organization_id, Some(self.project_id), self.user_id()).await?;
-        self.held(standing)?.ok_or(Code::ProjectNotFound.into())
+        let held = self.held(tx, standing).await?.ok_or(Code::ProjectNotFound)?;
+        Ok((HeldTx::new(tx), held))
+    }
+
+    /// Refuses an API key that would make a key with wider restrictions or a longer life than its own.
+    ///
+    /// # Errors
+    /// 403 `key_exceeds_caller`.
+    pub fn may_hand_out(&self, bounds: &Bounds<'_>) -> Result<(), Error> {
+        self.caller.may_hand_out(bounds)
+    }
+
+    /// The person who made the calling key's secret, where that isn't the key's maker: a new key is bound to both.
+    pub fn rotated_by(&self) -> Option<UserId> {
+        Some(self.caller.holder()).filter(|_| !self.caller.is_one_person())
+    }
+
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// The organization's lock and not the project's own: whoever adds an API key holds the project's row too, and on
@@ -61,10 +81,21 @@ impl ProjectScope {
     }
 
     /// 404 and 403; none where all is well but what else was asked for is missing.
-    pub(super) fn held<T>(&self, standing: Option<InProject<T>>) -> Result<Option<Held<T>>, Error> {
+    pub(super) async fn held<T>(
+        &self,
+        tx: &mut Tx,
+        standing: Option<InProject<T>>,
+    ) -> Result<Option<Held<T>>, Error> {
         let (roles, found) = Roles::of(standing)?;
+        let roles = self.roles(tx, roles).await?;
         let role = roles.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
-        Ok(found.map(|found| Held { organization_role: roles.organization_role, role, found }))
+        let grantor = Grantor { role, is_key: self.caller.key().is_some() };
+        Ok(found.map(|found| Held { organization_role: roles.organization_role, grantor, found }))
+    }
+
+    /// The caller's roles, from those of [`ProjectScope::user_id`].
+    pub(super) async fn roles(&self, tx: &mut Tx, roles: Roles) -> Result<Roles, Error> {
+        self.caller.project_roles(tx, self.organization_id, Some(self.project_id), roles).await
     }
 }
 
@@ -73,8 +104,8 @@ impl ProjectScope {
 pub struct Held<T> {
     /// Their role in the organization.
     pub organization_role: Option<OrganizationRole>,
-    /// Their effective role in the project.
-    pub role: ProjectRole,
+    /// Their effective role in the project, as far as they give roles to others.
+    pub grantor: Grantor<ProjectRole>,
     /// The project, or the key.
     pub found: T,
 }
@@ -87,6 +118,19 @@ pub(super) struct Roles {
 }
 
 impl Roles {
+    /// The lower of both in each.
+    pub(super) fn lower(self, other: Self) -> Self {
+        Self {
+            organization_role: self.organization_role.min(other.organization_role),
+            role: self.role.min(other.role),
+        }
+    }
+
+    /// Whether neither role is below the other's.
+    pub(super) fn reach(self, other: Self) -> bool {
+        self.organization_role >= other.organization_role && self.role >= other.role
+    }
+
     /// 404 without the organization or the project.
     pub(super) fn of<T>(standing: Option<InProject<T>>) -> Result<(Self, Option<T>), Error> {
         let standing = standing.ok_or(Code::OrganizationNotFound)?;
@@ -142,7 +186,7 @@ pub(super) struct Found<T> {
     pub(super) caller: Caller,
     pub(super) project_id: ProjectId,
     organization_id: OrganizationId,
-    role: Option<ProjectRole>,
+    pub(super) roles: Roles,
     /// What else was asked for, if it is there.
     pub(super) found: Option<T>,
 }
@@ -152,20 +196,22 @@ impl Found<()> {
     pub(super) async fn find(tx: &mut Tx, call: &Call, caller: Caller) -> Result<Self, Error> {
         let Named { organization_id, project_id } = Named::of(call)?;
         let standing = standings::roles(tx, organization_id, project_id, caller.user_id()).await?;
-        Self::of(standing, organization_id, project_id, caller)
+        Self::of(tx, standing, organization_id, project_id, caller).await
     }
 }
 
 impl<T> Found<T> {
-    pub(super) fn of(
+    pub(super) async fn of(
+        tx: &mut Tx,
         standing: Option<InProject<T>>,
         organization_id: OrganizationId,
         project_id: Option<ProjectId>,
         caller: Caller,
     ) -> Result<Self, Error> {
-        let (Roles { role, .. }, found) = Roles::of(standing)?;
+        let (roles, found) = Roles::of(standing)?;
+        let roles = caller.project_roles(tx, organization_id, project_id, roles).await?;
         let project_id = project_id.ok_or(Code::ProjectNotFound)?;
-        Ok(Self { caller, project_id, organization_id, role, found })
+        Ok(Self { caller, project_id, organization_id, roles, found })
     }
 
     /// 403 for an API key outside its own project.
@@ -180,15 +226,16 @@ impl<T> Found<T> {
         allowed: impl FnOnce(ProjectRole) -> bool,
         trail: Trail,
     ) -> Result<ProjectScope, Error> {
-        let Self { caller, organization_id, project_id, role, .. } = self;
-        if !role.is_some_and(allowed) {
+        let Self { caller, organization_id, project_id, roles, .. } = self;
+        if !roles.role.is_some_and(allowed) {
             return Err(Code::InsufficientRole.into());
         }
         Ok(ProjectScope { caller, organization_id, project_id, action, trail })
     }
 }
 
-/// An action on the project in the path, which is read at the gate.
+/// An action on the project in the path, which is read at the gate. API keys that were narrowed to some model calls have it
+/// too: it is how they see what they used.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeProject(pub ProjectAction);
 
@@ -212,9 +259,9 @@ impl Access for WholeProject {
         let Named { organization_id, project_id } = Named::of(call)?;
         let mut tx = app.db.read().await?;
         let standing = standings::in_project(&mut tx, organization_id, project_id, caller.user_id()).await?;
-        let mut found = Found::of(standing, organization_id, project_id, caller)?;
+        let mut found = Found::of(&mut tx, standing, organization_id, project_id, caller).await?;
         found.confine()?;
-        found.caller.may_manage(app, call)?;
+        found.caller.may_call(app, call)?;
         let project = found.found.take().ok_or(Code::ProjectNotFound)?.detail;
         found.admit(self.0, |role| role.allows(self.0), Trail::of(call))?;
         Ok(WholeProjectScope { project })

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::ids::{SessionId, UserId};
 use crate::secrets::jwt::TokenKind;
 
-use super::{Access, AccessDoc, Call, Trail, live_session};
+use super::{Access, AccessDoc, Call, Credential, Trail, live_session};
 
 /// The authentication endpoints after login: one kind of token, no API keys (decisions, section 3, "bearer").
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,9 @@ impl Access for Session {
             Self::AccessToken => TokenKind::Access,
         };
         // Boxed, as where any caller is let in: what a database needs is nested deeply, and rarely needed here.
+        let stamp = app.feed.epochs.stamp();
         let (user_id, session_id) = Box::pin(live_session(app, call.bearer()?, kind)).await?;
+        call.credential = Credential::session(session_id, user_id, kind, stamp);
         call.who = user_id.to_string();
         Ok(SessionScope { user_id, session_id, trail: Trail::of(call) })
     }

@@ -5,11 +5,12 @@ use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationAction, OrganizationRole};
+use crate::rules::membership::Grantor;
 use crate::store;
 use crate::store::organizations::{Organization, OrganizationDetail};
 use crate::store::standings;
 
-use super::{Access, AccessDoc, Call, Caller, Trail, manager};
+use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
 
 /// An action on the organization in the path.
 #[derive(Clone, Copy, Debug)]
@@ -48,17 +49,14 @@ impl OrgScope {
     }
     /// The one project that the caller is confined to, when it is an API key.
     pub fn only_project(&self) -> Option<ProjectId> {
-        match &self.caller {
-            Caller::Person(_) => None,
-            Caller::Key(key) => Some(key.project_id),
-        }
+        self.caller.only_project()
     }
 
     /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since.
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<HeldOrganization, Error> {
+    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, HeldOrganization), Error> {
         store::organizations::lock(tx, self.organization_id()).await?;
         self.ask_again(tx).await
     }
@@ -67,17 +65,19 @@ impl OrgScope {
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold_whole(&self, tx: &mut Tx) -> Result<HeldOrganization, Error> {
+    pub async fn hold_whole<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, HeldOrganization), Error> {
         store::organizations::lock_whole(tx, self.organization_id()).await?;
         self.ask_again(tx).await
     }
 
-    async fn ask_again(&self, tx: &mut Tx) -> Result<HeldOrganization, Error> {
+    async fn ask_again<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, HeldOrganization), Error> {
         let standing = standings::in_organization(tx, self.organization_id(), self.user_id())
             .await?
             .ok_or(Code::OrganizationNotFound)?;
-        let role = standing.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
-        Ok(HeldOrganization { row: standing.organization.organization, role })
+        let role = self.caller.organization_role(tx, self.organization_id(), standing.role).await?;
+        let role = role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
+        let grantor = Grantor { role, is_key: self.caller.key().is_some() };
+        Ok((HeldTx::new(tx), HeldOrganization { row: standing.organization.organization, grantor }))
     }
 }
 
@@ -86,8 +86,8 @@ impl OrgScope {
 pub struct HeldOrganization {
     /// The organization.
     pub row: Organization,
-    /// The caller's role in it.
-    pub role: OrganizationRole,
+    /// The caller, as far as it gives roles to others.
+    pub grantor: Grantor<OrganizationRole>,
 }
 
 impl Access for Org {
@@ -102,7 +102,8 @@ impl Access for Org {
             .ok_or(Code::OrganizationNotFound)?;
         caller.confine(organization_id, None)?;
         caller.may_manage(app, call)?;
-        let role = standing.role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
+        let role = caller.organization_role(&mut tx, organization_id, standing.role).await?;
+        let role = role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
         let (organization, trail) = (standing.organization, Trail::of(call));
         Ok(OrgScope { caller, organization, action: self.0, role, trail })
     }

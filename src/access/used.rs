@@ -43,7 +43,7 @@ impl Access for UsedProject {
         let (mut tx, user_id) = (app.db.read().await?, caller.user_id());
         let standing =
             standings::project_with_use(&mut tx, organization_id, project_id, user_id, known.part()).await?;
-        let mut found = Found::of(standing, organization_id, project_id, caller)?;
+        let mut found = Found::of(&mut tx, standing, organization_id, project_id, caller).await?;
         found.confine()?;
         found.caller.may_manage(app, call)?;
         let WithUse { found: project, added } = found.found.take().ok_or(Code::ProjectNotFound)?;
@@ -66,7 +66,7 @@ impl Access for UsedKey {
         let (mut tx, user_id) = (app.db.read().await?, caller.user_id());
         let place = (organization_id, project_id, api_key_id);
         let standing = standings::key_with_use(&mut tx, place, user_id, known.part()).await?;
-        let mut found = Found::of(standing, organization_id, project_id, caller)?;
+        let mut found = Found::of(&mut tx, standing, organization_id, project_id, caller).await?;
         let WithUse { found: api_key, added } = found.found.take().ok_or(Code::ApiKeyNotFound)?;
         found.confine()?;
         found.caller.may_manage(app, call)?;
@@ -75,6 +75,6 @@ impl Access for UsedKey {
         Ok(UsedScope { found: api_key, usage: Reading { subject, organization_id, known, added } })
     }
     fn describe(&self) -> AccessDoc {
-        super::Key(self.0).describe()
+        AccessDoc::new(Some("bearer"), format!("project: {:?}", self.0))
     }
 }

@@ -10,7 +10,7 @@ pub mod usage_reports;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{CallerScope, OrgScope, PersonScope};
+use crate::access::{CallerScope, HeldOrganization, OrgScope, PersonScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
@@ -82,12 +82,12 @@ pub async fn create(
         created_by: scope.user_id(),
     };
     let mut tx = app.db.write().await?;
-    store::organizations::insert(&mut tx, &new, now).await?;
-    store::organization_members::insert(&mut tx, id, scope.user_id(), OrganizationRole::Owner, now).await?;
-    let owner = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
+    let (mut held, owner) = scope.hold(&mut tx).await?;
+    store::organizations::insert(&mut held, &new, now).await?;
+    store::organization_members::insert(&mut held, id, owner.id, OrganizationRole::Owner, now).await?;
     let event =
         Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
-    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;
     Ok(ok(CreatedOrganization {
         id,
@@ -204,11 +204,10 @@ pub async fn update(
 ) -> Result<Enveloped<UpdatedOrganization>, Error> {
     let (id, now) = (scope.organization_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    let held = match &body.name {
+    let (mut held, HeldOrganization { row: before, .. }) = match &body.name {
         Some(_) => scope.hold_whole(&mut tx).await?,
         None => scope.hold(&mut tx).await?,
     };
-    let before = held.row;
     let mut row = before.clone();
     if let Some(name) = &body.name {
         row.name.clone_from(&name.display);
@@ -219,10 +218,10 @@ pub async fn update(
     if row != before {
         row.updated_at = now;
         let name_folded = body.name.as_ref().map(|name| name.folded.as_str());
-        store::organizations::update(&mut tx, &Changes { row: &row, name_folded }).await?;
+        store::organizations::update(&mut held, &Changes { row: &row, name_folded }).await?;
         let event =
             Event { action: Action::OrganizationChanged, target: id.to_string(), organization_id: Some(id) };
-        store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+        store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
     }
     tx.commit().await?;
     Ok(ok(UpdatedOrganization {
@@ -242,18 +241,18 @@ pub async fn update(
 pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     let (id, now) = (scope.organization_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    let row = scope.hold_whole(&mut tx).await?.row;
-    settle(&mut tx, id, &row.name, now).await?;
-    let audience = store::organization_members::audience(&mut tx, id, scope.user_id()).await?;
+    let (mut held, HeldOrganization { row, .. }) = scope.hold_whole(&mut tx).await?;
+    settle(&mut held, id, &row.name, now).await?;
+    let audience = store::organization_members::audience(&mut held, id, scope.user_id()).await?;
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
     let about = About { organization: Some(row.name), by: Some(by), ..About::default() };
     let mails: Vec<_> = others.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
-    store::outbox::insert_all(&mut tx, Template::OrganizationDeleted, &mails, &about, now).await?;
-    store::organizations::remove(&mut tx, id).await?;
+    store::outbox::insert_all(&mut held, Template::OrganizationDeleted, &mails, &about, now).await?;
+    store::organizations::remove(&mut held, id).await?;
     let event =
         Event { action: Action::OrganizationDeleted, target: id.to_string(), organization_id: Some(id) };
-    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
-    store::changes::record(&mut tx, Change::Organization(id), now).await?;
+    store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
+    store::changes::record(&mut held, Change::Organization(id), now).await?;
     tx.commit().await?;
     app.outbox.notify_one();
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))

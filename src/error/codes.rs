@@ -71,6 +71,12 @@ codes! {
     /// An API key reaches outside its own project and organization.
     OutsideApiKeyScope = 403 "outside_api_key_scope"
         "An API key acts only on its own project and organization: use an access token here.";
+    /// An API key that was narrowed to some model calls manages nothing, and no key manages itself.
+    ManagementNotAllowed = 403 "management_not_allowed"
+        "An API key manages only with all four permissions and without `models` and `max_tokens`: use an access token here.";
+    /// An API key would make or hand out more than it has itself.
+    KeyExceedsCaller = 403 "key_exceeds_caller"
+        "This would reach beyond the restrictions of the API key that calls: use an access token here.";
     /// API keys may not manage (configuration `api_keys.management`).
     ApiKeyManagementDisabled = 403 "api_key_management_disabled"
         "API keys may not do this on this server: use an access token here.";

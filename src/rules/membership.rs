@@ -26,6 +26,22 @@ pub const fn may_grant(caller: OrganizationRole, role: OrganizationRole) -> bool
     }
 }
 
+/// A caller that gives a role to somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grantor<R> {
+    /// Their role.
+    pub role: R,
+    /// Whether they call by an API key: a key makes no owners, whoever made it.
+    pub is_key: bool,
+}
+
+/// The refusal of an API key that would make an owner.
+pub fn key_makes_owner() -> Error {
+    Error::new(Code::KeyExceedsCaller)
+        .param("role")
+        .message("An API key can't give anybody the role `owner`: use an access token.")
+}
+
 /// The roles that somebody with this one may not give: invitations to them end when their sender becomes this.
 pub fn beyond(role: OrganizationRole) -> impl Iterator<Item = OrganizationRole> {
     let all = [OrganizationRole::Owner, OrganizationRole::Admin, OrganizationRole::Member];
@@ -38,13 +54,16 @@ pub fn beyond(role: OrganizationRole) -> impl Iterator<Item = OrganizationRole> 
 /// 403 when the caller may not touch the old role or give the new one; 409 when nobody would be left to own the
 /// organization.
 pub fn change_role(
-    caller: OrganizationRole,
+    caller: Grantor<OrganizationRole>,
     before: OrganizationRole,
     after: OrganizationRole,
     has_other_owner: bool,
 ) -> Result<(), Error> {
-    if !may_grant(caller, before) || !may_grant(caller, after) {
+    if !may_grant(caller.role, before) {
         return Err(Code::InsufficientRole.into());
+    }
+    if before != after {
+        grant(caller, after)?;
     }
     let keeps_owner = after == OrganizationRole::Owner || has_other_owner;
     if before == OrganizationRole::Owner && !keeps_owner {
@@ -84,8 +103,15 @@ pub fn remove(by: Remover, role: OrganizationRole, has_other_owner: bool) -> Res
 ///
 /// # Errors
 /// 403: one invites to what one may grant.
-pub fn invite(caller: OrganizationRole, role: OrganizationRole) -> Result<(), Error> {
-    if may_grant(caller, role) { Ok(()) } else { Err(Code::InsufficientRole.into()) }
+pub fn invite(caller: Grantor<OrganizationRole>, role: OrganizationRole) -> Result<(), Error> {
+    grant(caller, role)
+}
+
+fn grant(caller: Grantor<OrganizationRole>, role: OrganizationRole) -> Result<(), Error> {
+    if !may_grant(caller.role, role) {
+        return Err(Code::InsufficientRole.into());
+    }
+    if caller.is_key && role == OrganizationRole::Owner { Err(key_makes_owner()) } else { Ok(()) }
 }
 
 /// What becomes of an invitation that somebody takes up.
@@ -140,16 +166,34 @@ mod tests {
         (Member, Member, [NO,  NO,  NO ]),
     ];
 
+    fn person(role: OrganizationRole) -> Grantor<OrganizationRole> {
+        Grantor { role, is_key: false }
+    }
+
+    #[test]
+    fn a_key_gives_every_role_of_its_person_but_owner() {
+        use OrganizationRole::{Admin, Member, Owner};
+        let by_key = |role| Grantor { role, is_key: true };
+        let code = |result: Result<(), Error>| result.map_err(|error| error.code);
+        assert_eq!(code(invite(by_key(Owner), Admin)), Ok(()));
+        assert_eq!(code(invite(by_key(Owner), Owner)), Err(Code::KeyExceedsCaller));
+        assert_eq!(code(invite(by_key(Admin), Owner)), Err(Code::InsufficientRole));
+        assert_eq!(code(change_role(by_key(Owner), Member, Admin, true)), Ok(()));
+        assert_eq!(code(change_role(by_key(Owner), Admin, Owner, true)), Err(Code::KeyExceedsCaller));
+        assert_eq!(code(change_role(by_key(Owner), Owner, Owner, true)), Ok(()));
+        assert_eq!(code(change_role(by_key(Owner), Owner, Admin, true)), Ok(()));
+    }
+
     #[test]
     fn who_may_give_which_role_to_whom() {
         for (caller, before, row) in CHANGES {
             for (after, allowed) in ROLES.into_iter().zip(row) {
-                let found = change_role(caller, before, after, true);
+                let found = change_role(person(caller), before, after, true);
                 let due = if allowed { "ok" } else { "insufficient_role" };
                 assert_eq!(word(&found), due, "{caller:?} makes {before:?} {after:?}");
                 // Without another owner the same, but that an owner stays one.
                 let due = if allowed && before == Owner && after != Owner { "last_owner" } else { due };
-                let found = change_role(caller, before, after, false);
+                let found = change_role(person(caller), before, after, false);
                 assert_eq!(word(&found), due, "{caller:?} makes the last {before:?} {after:?}");
             }
         }
@@ -186,7 +230,7 @@ mod tests {
         for offered in ROLES {
             for sender in ROLES {
                 let joins = may_grant(sender, offered);
-                assert_eq!(invite(sender, offered).is_ok(), joins);
+                assert_eq!(invite(person(sender), offered).is_ok(), joins);
                 let due = if joins { Acceptance::Join(offered) } else { Acceptance::Withdrawn };
                 assert_eq!(accept(offered, Some(sender), None), due, "{sender:?} offered {offered:?}");
                 for guest in ROLES {

@@ -7,6 +7,7 @@
 
 use crate::error::{Code, Error};
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
+use crate::rules::membership::{Grantor, key_makes_owner};
 
 const YES: bool = true;
 const NO: bool = false;
@@ -36,7 +37,7 @@ pub const fn may_grant(caller: ProjectRole, role: ProjectRole) -> bool {
 /// # Errors
 /// 403.
 pub fn add(
-    caller: ProjectRole,
+    caller: Grantor<ProjectRole>,
     caller_in_organization: Option<OrganizationRole>,
     role: ProjectRole,
     is_newcomer: bool,
@@ -54,9 +55,13 @@ pub fn add(
 ///
 /// # Errors
 /// 403 when the caller may not touch the old role or give the new one.
-pub fn change_role(caller: ProjectRole, before: ProjectRole, after: ProjectRole) -> Result<(), Error> {
-    touch(caller, before)?;
-    grant(caller, after)
+pub fn change_role(
+    caller: Grantor<ProjectRole>,
+    before: ProjectRole,
+    after: ProjectRole,
+) -> Result<(), Error> {
+    touch(caller.role, before)?;
+    if before == after { Ok(()) } else { grant(caller, after) }
 }
 
 /// Who takes a member out of a project.
@@ -83,8 +88,9 @@ fn touch(caller: ProjectRole, role: ProjectRole) -> Result<(), Error> {
     if may_grant(caller, role) { Ok(()) } else { Err(Code::InsufficientRole.into()) }
 }
 
-fn grant(caller: ProjectRole, role: ProjectRole) -> Result<(), Error> {
-    touch(caller, role).map_err(|error| error.param("role"))
+fn grant(caller: Grantor<ProjectRole>, role: ProjectRole) -> Result<(), Error> {
+    touch(caller.role, role).map_err(|error| error.param("role"))?;
+    if caller.is_key && role == ProjectRole::Owner { Err(key_makes_owner()) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -121,11 +127,28 @@ mod tests {
         result.is_ok()
     }
 
+    fn person(role: ProjectRole) -> Grantor<ProjectRole> {
+        Grantor { role, is_key: false }
+    }
+
+    #[test]
+    fn a_key_gives_every_role_of_its_person_but_owner() {
+        let by_key = |role| Grantor { role, is_key: true };
+        let code = |result: Result<(), Error>| result.map_err(|error| error.code);
+        let organization = Some(OrganizationRole::Owner);
+        assert_eq!(code(add(by_key(Owner), organization, Admin, true)), Ok(()));
+        assert_eq!(code(add(by_key(Owner), organization, Owner, true)), Err(Code::KeyExceedsCaller));
+        assert_eq!(code(add(by_key(Admin), organization, Owner, true)), Err(Code::InsufficientRole));
+        assert_eq!(code(change_role(by_key(Owner), Admin, Owner)), Err(Code::KeyExceedsCaller));
+        assert_eq!(code(change_role(by_key(Owner), Owner, Owner)), Ok(()));
+        assert_eq!(code(change_role(by_key(Owner), Owner, Viewer)), Ok(()));
+    }
+
     #[test]
     fn who_may_give_which_role_to_whom() {
         for (caller, before, row) in CHANGES {
             for (after, allowed) in ROLES.into_iter().zip(row) {
-                let found = change_role(caller, before, after);
+                let found = change_role(person(caller), before, after);
                 assert_eq!(is_allowed(&found), allowed, "{caller:?} makes {before:?} {after:?}");
                 // Nobody gives a role above their own.
                 assert!(!allowed || after <= caller);
@@ -153,8 +176,8 @@ mod tests {
             for caller in ROLES {
                 for role in ROLES {
                     let grants = may_grant(caller, role);
-                    assert_eq!(is_allowed(&add(caller, organization, role, false)), grants);
-                    let found = add(caller, organization, role, true);
+                    assert_eq!(is_allowed(&add(person(caller), organization, role, false)), grants);
+                    let found = add(person(caller), organization, role, true);
                     assert_eq!(
                         is_allowed(&found),
                         grants && brings_in,

@@ -61,6 +61,11 @@ impl AllowedIps {
         self.0.iter().map(|entry| size_of::<AllowedIp>() + entry.text.capacity()).sum()
     }
 
+    /// Whether every entry of this list lies within one entry of the other.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.iter().all(|own| other.0.iter().any(|entry| entry.range.contains(&own.range)))
+    }
+
     /// Whether one of the entries holds this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -192,6 +197,11 @@ impl Permission {
 pub struct Permissions(u8);
 
 impl Permissions {
+    /// Whether every permission is in it.
+    pub fn is_all(self) -> bool {
+        self == Self::all()
+    }
+
     /// Every permission.
     pub fn all() -> Self {
         Permission::ALL.into_iter().collect()

@@ -15,7 +15,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::access_line::AccessLine;
-use crate::access::{Call, client_address};
+use crate::access::{Call, Credential, client_address};
 use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, RequestId};
@@ -140,6 +140,7 @@ impl Entrance {
             path: parameters,
             body,
             who: String::new(),
+            credential: Credential::default(),
         };
         let line = AccessLine {
             method: call.method.clone(),
@@ -338,6 +339,7 @@ mod tests {
             request_id: next_request_id(app),
             body: RequestBody::default(),
             who: String::new(),
+            credential: Credential::default(),
         };
         let line = AccessLine {
             method: route.method.clone(),

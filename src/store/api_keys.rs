@@ -5,9 +5,11 @@ mod secrets;
 
 use std::sync::LazyLock;
 
+use crate::access::HeldTx;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::rules::api_keys::Bounds;
 use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::store::{Page, contains_pattern};
 
@@ -144,11 +146,18 @@ pub struct NewApiKey<'a> {
     pub expires_at: Option<Time>,
 }
 
+impl NewApiKey<'_> {
+    /// The restrictions that a calling key is held against.
+    pub fn bounds(&self) -> Bounds<'_> {
+        Bounds { allowed_ips: self.allowed_ips, rate_limit: self.rate_limit, expires_at: self.expires_at }
+    }
+}
+
 /// Adds a key; its secret follows with [`insert_secret`].
 ///
 /// # Errors
 /// `Unique` with `ApiKeyName`.
-pub async fn insert(tx: &mut Tx, new: &NewApiKey<'_>, now: Time) -> Result<(), db::Error> {
+pub async fn insert(tx: &mut HeldTx<'_>, new: &NewApiKey<'_>, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO api_keys (id, organization_id, project_id, name, name_folded, description, permissions, allowed_ips,
                                rate_limit, max_tokens, models, created_by, created_at, updated_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14)")
@@ -178,38 +187,12 @@ fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
     serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
 }
 
-/// Who makes a key.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Maker {
-    /// Their address.
-    pub email: String,
-    /// Their name.
-    pub username: String,
-}
-
-impl FromRow for Maker {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { email: row.get("email")?, username: row.get("username")? })
-    }
-}
-
-/// Who makes this key; `None` when the organization has no such project.
-pub async fn maker(tx: &mut Tx, new: &NewApiKey<'_>) -> Result<Option<Maker>, db::Error> {
-    sql("SELECT u.email, u.username FROM projects p JOIN users u ON u.id = $3
-         WHERE p.id = $2 AND p.organization_id = $1")
-    .bind(new.organization_id)
-    .bind(new.project_id)
-    .bind(new.created_by)
-    .optional(tx)
-    .await
-}
-
 /// Writes what an owner can change: name, description, permissions and restrictions, with `updated_at`. The caller
 /// holds the organization's lock, so that of two at once none undoes the other, and records the change.
 ///
 /// # Errors
 /// `Unique` with `ApiKeyName`.
-pub async fn update(tx: &mut Tx, key: &ApiKey) -> Result<(), db::Error> {
+pub async fn update(tx: &mut HeldTx<'_>, key: &ApiKey) -> Result<(), db::Error> {
     sql("UPDATE api_keys SET name = $2, name_folded = $3, description = $4, permissions = $5, allowed_ips = $6,
                 rate_limit = $7, max_tokens = $8, models = $9, updated_at = $10 WHERE id = $1")
     .bind(key.id)
@@ -228,7 +211,11 @@ pub async fn update(tx: &mut Tx, key: &ApiKey) -> Result<(), db::Error> {
 
 /// Removes a key with its secrets. Its name stays for reports (a trigger keeps it). The caller has found it while holding the
 /// organization's lock, and records the change.
-pub async fn delete(tx: &mut Tx, project_id: ProjectId, api_key_id: ApiKeyId) -> Result<(), db::Error> {
+pub async fn delete(
+    tx: &mut HeldTx<'_>,
+    project_id: ProjectId,
+    api_key_id: ApiKeyId,
+) -> Result<(), db::Error> {
     sql("DELETE FROM api_keys WHERE id = $1 AND project_id = $2")
         .bind(api_key_id)
         .bind(project_id)

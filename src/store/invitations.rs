@@ -1,5 +1,6 @@
 //! Invitations into organizations. One is open until it has ended; whether its time is over is asked of the clock.
 
+use crate::access::HeldTx;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{InvitationId, OrganizationId, UserId};
@@ -30,7 +31,7 @@ pub struct NewInvitation<'a> {
 ///
 /// # Errors
 /// `Unique` with `OpenInvitation`.
-pub async fn insert(tx: &mut Tx, new: &NewInvitation<'_>, now: Time) -> Result<(), db::Error> {
+pub async fn insert(tx: &mut HeldTx<'_>, new: &NewInvitation<'_>, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO invitations (id, organization_id, email, email_folded, role, message, invited_by, created_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
     .bind(new.id)
@@ -48,7 +49,7 @@ pub async fn insert(tx: &mut Tx, new: &NewInvitation<'_>, now: Time) -> Result<(
 
 /// Ends the one for this address whose time is over, so that another can take its place.
 pub async fn end_expired(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
     email_folded: &str,
     now: Time,
@@ -64,7 +65,7 @@ pub async fn end_expired(
 
 /// Ends those of a role that somebody has sent.
 pub async fn end_sent(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
     invited_by: UserId,
     role: OrganizationRole,
@@ -80,7 +81,7 @@ pub const END_SENT: &str = "UPDATE invitations SET ended_at = $4
 /// Ends all that a member has sent, and one that is still open for their own address: who is removed doesn't come back
 /// by it.
 pub async fn end_with_member(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
     member: &Member,
     now: Time,
@@ -102,7 +103,7 @@ pub const END_WITH_MEMBER: &str = "UPDATE invitations SET ended_at = $4 WHERE en
 
 /// Ends one that is open; `accepted_by`: whose membership it was good for.
 pub async fn end(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     id: InvitationId,
     accepted_by: Option<UserId>,
     now: Time,

@@ -1,5 +1,6 @@
 //! Who belongs to which organization, and as what.
 
+use crate::access::HeldTx;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
@@ -76,7 +77,7 @@ pub async fn roles(
 
 /// Adds a member.
 pub async fn insert(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
     user_id: UserId,
     role: OrganizationRole,
@@ -209,7 +210,7 @@ pub async fn audience(
 
 /// Gives a member another role.
 pub async fn set_role(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
     user_id: UserId,
     role: OrganizationRole,
@@ -225,7 +226,11 @@ pub async fn set_role(
 }
 
 /// Takes somebody out of the organization and of all its projects.
-pub async fn remove(tx: &mut Tx, organization_id: OrganizationId, user_id: UserId) -> Result<(), db::Error> {
+pub async fn remove(
+    tx: &mut HeldTx<'_>,
+    organization_id: OrganizationId,
+    user_id: UserId,
+) -> Result<(), db::Error> {
     sql(LEAVE_PROJECTS).bind(organization_id).bind(user_id).defer(tx).await?;
     sql("DELETE FROM organization_members WHERE organization_id = $1 AND user_id = $2")
         .bind(organization_id)

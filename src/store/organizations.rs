@@ -1,5 +1,6 @@
 //! Organizations: the tenants.
 
+use crate::access::HeldTx;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Lock, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
@@ -71,7 +72,7 @@ pub struct NewOrganization<'a> {
 ///
 /// # Errors
 /// `Unique` with `OrganizationName`.
-pub async fn insert(tx: &mut Tx, new: &NewOrganization<'_>, now: Time) -> Result<(), db::Error> {
+pub async fn insert(tx: &mut HeldTx<'_>, new: &NewOrganization<'_>, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO organizations (id, name, name_folded, description, default_role, allow_public_projects, plan,
                                     created_by, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, 'pay_as_you_go', $7, $8, $8)")
@@ -100,7 +101,7 @@ pub struct Changes<'a> {
 ///
 /// # Errors
 /// `Unique` with `OrganizationName`.
-pub async fn update(tx: &mut Tx, changes: &Changes<'_>) -> Result<(), db::Error> {
+pub async fn update(tx: &mut HeldTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
     let row = changes.row;
     sql("UPDATE organizations SET name = $2, name_folded = COALESCE($3, name_folded), description = $4,
                 default_role = $5, allow_public_projects = $6, updated_at = $7
@@ -118,7 +119,7 @@ pub async fn update(tx: &mut Tx, changes: &Changes<'_>) -> Result<(), db::Error>
 
 /// Removes the organization and what is in it. Projects take their keys and members along; memberships and invitations
 /// go with the row, so that nothing is counted down that goes as well. What was used stays.
-pub async fn remove(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
+pub async fn remove(tx: &mut HeldTx<'_>, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql("DELETE FROM projects WHERE organization_id = $1").bind(organization_id).defer(tx).await?;
     sql("DELETE FROM organizations WHERE id = $1").bind(organization_id).defer(tx).await
 }

@@ -1,5 +1,6 @@
 //! Who belongs to which project, and as what.
 
+use crate::access::HeldTx;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ProjectId, UserId};
@@ -11,7 +12,7 @@ use crate::store::{Page, contains_pattern};
 
 /// Adds a member.
 pub async fn insert(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     project_id: ProjectId,
     user_id: UserId,
     role: ProjectRole,
@@ -28,7 +29,7 @@ pub async fn insert(
 
 /// Adds somebody who is no member yet; whether they were none. The primary key decides.
 pub async fn add(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     project_id: ProjectId,
     user_id: UserId,
     role: ProjectRole,
@@ -101,7 +102,7 @@ pub async fn audience(tx: &mut Tx, project_id: ProjectId, by: UserId) -> Result<
 
 /// Gives a member another role.
 pub async fn set_role(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     project_id: ProjectId,
     user_id: UserId,
     role: ProjectRole,
@@ -117,7 +118,7 @@ pub async fn set_role(
 }
 
 /// Takes somebody out of the project.
-pub async fn remove(tx: &mut Tx, project_id: ProjectId, user_id: UserId) -> Result<(), db::Error> {
+pub async fn remove(tx: &mut HeldTx<'_>, project_id: ProjectId, user_id: UserId) -> Result<(), db::Error> {
     sql("DELETE FROM project_members WHERE project_id = $1 AND user_id = $2")
         .bind(project_id)
         .bind(user_id)

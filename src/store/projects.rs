@@ -2,8 +2,9 @@
 
 pub mod listing;
 
+use crate::access::HeldTx;
 use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::db::{self, FromRow, Row, sql};
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::money::Ppm;
 use crate::roles::Visibility;
@@ -66,7 +67,7 @@ pub const COLUMNS: &str =
 /// # Errors
 /// `Unique` with `ProjectName`.
 pub async fn insert(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     project: &Project,
     name_folded: &str,
     created_by: UserId,
@@ -123,7 +124,7 @@ pub struct Changes<'a> {
 ///
 /// # Errors
 /// `Unique` with `ProjectName`.
-pub async fn update(tx: &mut Tx, changes: &Changes<'_>) -> Result<(), db::Error> {
+pub async fn update(tx: &mut HeldTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
     let row = changes.row;
     sql("UPDATE projects SET name = $3, name_folded = COALESCE($4, name_folded), description = $5, model = $6,
                 max_tokens = $7, temperature_ppm = $8, visibility = $9, updated_at = $10
@@ -144,7 +145,7 @@ pub async fn update(tx: &mut Tx, changes: &Changes<'_>) -> Result<(), db::Error>
 
 /// Removes the project with its keys and memberships. What was used stays, and the names of the keys.
 pub async fn remove(
-    tx: &mut Tx,
+    tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
     project_id: ProjectId,
 ) -> Result<(), db::Error> {

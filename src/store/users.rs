@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::db::{self, FromRow, Lock, Row, Tx, sql};
 use crate::ids::UserId;
 
 /// A row of `users`, without the password's hash: only who checks a password reads that.
@@ -162,6 +162,11 @@ pub async fn credentials_by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<Cr
 /// As [`by_email`], for a check of the password.
 pub async fn credentials_by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<Credentials>, db::Error> {
     sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).optional(tx).await
+}
+
+/// Takes the lock of an account's row until the end of the transaction. Without effect when there is no such account.
+pub async fn lock(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
+    sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Change).await
 }
 
 /// Notes a login.

@@ -75,6 +75,7 @@ fn call(world: &World, bearer: &str, path: &[(&str, &str)]) -> access::Call {
         request_id: RequestId::new(world.clock.now(), &world.app.random),
         body: RequestBody::Whole(Vec::new().into()),
         who: String::new(),
+        credential: access::Credential::default(),
     }
 }
 
@@ -96,7 +97,7 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Admin).await;
         world.join_project(&place, &bob, ProjectRole::Developer).await;
-        let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let (key_id, _) = world.key(&bob, &place, &json!({"name": "k"})).await;
         let bob_id = bob.id.to_string();
         let path = [
             ("organization_id", place.organization.as_str()),
@@ -112,7 +113,7 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         let project = Project(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
         let project_member = ProjectMember::Managed.admit(app, &mut call).await.unwrap();
         let leaving_project = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
-        let key = Key(ProjectAction::ManageApiKeys).admit(app, &mut call).await.unwrap();
+        let key = Key::Rotate.admit(app, &mut call).await.unwrap();
         assert!(leaving.is_leaving() && leaving_project.is_leaving());
         assert!(!member.is_leaving() && !project_member.is_leaving());
         // Each in a transaction of its own, one after the other: the next waits for the lock of the one before.
@@ -124,15 +125,15 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         }
         let holds = async || {
             [
-                hold!(org.hold, |held| held.role),
-                hold!(org.hold_whole, |held| held.role),
-                hold!(member.hold, |held| held.caller_role),
-                hold!(leaving.hold, |held| held.caller_role),
-                hold!(project.hold, |held| held.role),
-                hold!(key.hold, |held| held.role),
-                hold!(key.hold_with_secret, |held| held.role),
-                hold!(project_member.hold, |(role, _)| role),
-                hold!(leaving_project.hold, |(role, _)| role),
+                hold!(org.hold, |(_, held)| held.grantor.role),
+                hold!(org.hold_whole, |(_, held)| held.grantor.role),
+                hold!(member.hold, |(_, held)| held.grantor.role),
+                hold!(leaving.hold, |(_, held)| held.grantor.role),
+                hold!(project.hold, |(_, held)| held.grantor.role),
+                hold!(key.hold, |_| ProjectRole::Owner),
+                hold!(key.hold_with_secret, |_| ProjectRole::Owner),
+                hold!(project_member.hold, |(_, grantor, _)| grantor.role),
+                hold!(leaving_project.hold, |(_, grantor, _)| grantor.role),
             ]
         };
         let (low, gone) = ("insufficient_role", "organization_not_found");
@@ -164,6 +165,7 @@ fn scopes_say_who_and_where() {
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         world.join_project(&place, &bob, ProjectRole::Viewer).await;
         let (key_id, secret) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let (another, _) = world.key(&ada, &place, &json!({"name": "another"})).await;
         let invoice_id = billed::invoice(&world, &place.organization).await;
         let bob_id = bob.id.to_string();
         let path = [
@@ -173,6 +175,8 @@ fn scopes_say_who_and_where() {
             ("member_id", &bob_id),
             ("invoice_id", &invoice_id),
         ];
+        // A key is out of its own reach.
+        let of_another = path.map(|(name, value)| (name, if name == "key_id" { &another } else { value }));
         let app = &world.app;
         let organization_id = OrganizationId::parse(&place.organization).unwrap();
         let project_id = ProjectId::parse(&place.project).unwrap();
@@ -209,9 +213,9 @@ fn scopes_say_who_and_where() {
             let member = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
             assert_eq!((member.project_id(), member.member_id()), (project_id, bob.id));
             assert_eq!((member.project().trail(), member.is_leaving()), (&trail, false));
-            let key = Key(ProjectAction::ManageApiKeys).admit(app, &mut call).await.unwrap();
+            let key = Key::Rotate.admit(app, &mut self::call(&world, bearer, &of_another)).await.unwrap();
             assert_eq!((key.organization_id(), key.project_id()), (organization_id, project_id));
-            assert_eq!((key.api_key_id().to_string(), key.trail()), (key_id.clone(), &trail));
+            assert_eq!((key.api_key_id().to_string(), &key.trail().actor), (another.clone(), &trail.actor));
             let person = Person.admit(app, &mut call).await;
             assert_eq!(person.is_err(), is_key);
             if let Ok(person) = person {
@@ -309,7 +313,7 @@ fn whoever_holds_a_scope_holds_the_organization() {
         let member = OrgMember::Managed.admit(app, &mut call).await.unwrap();
         let project = Project(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
         let project_member = ProjectMember::Managed.admit(app, &mut call).await.unwrap();
-        let key = Key(ProjectAction::ManageApiKeys).admit(app, &mut call).await.unwrap();
+        let key = Key::Rotate.admit(app, &mut call).await.unwrap();
         let id = org.organization_id();
         let lock = "UPDATE organizations SET updated_at = updated_at WHERE id = $1";
         let write = async || app.db.write().await.unwrap();

@@ -35,6 +35,7 @@ mod faults;
 mod gate;
 mod isolation;
 mod jobs;
+mod keys_never_rise;
 mod layout;
 mod listeners;
 mod live;

@@ -5,7 +5,7 @@ pub(crate) mod acceptance;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::OrgScope;
+use crate::access::{HeldOrganization, OrgScope};
 use crate::app::App;
 use crate::clock::{DAY_MS, Time};
 use crate::error::{Code, Error};
@@ -72,10 +72,10 @@ pub async fn create(
     let now = app.clock.now();
     let organization_id = scope.organization_id();
     let mut tx = app.db.write().await?;
-    let held = scope.hold(&mut tx).await?;
-    let role = body.role.unwrap_or(held.row.default_role);
-    membership::invite(held.role, role)?;
-    if store::organization_members::has_address(&mut tx, organization_id, &body.email.folded).await? {
+    let (mut held, HeldOrganization { row, grantor }) = scope.hold(&mut tx).await?;
+    let role = body.role.unwrap_or(row.default_role);
+    membership::invite(grantor, role)?;
+    if store::organization_members::has_address(&mut held, organization_id, &body.email.folded).await? {
         return Err(Error::new(Code::AlreadyMember).param("email"));
     }
     let new = NewInvitation {
@@ -88,17 +88,17 @@ pub async fn create(
         invited_by: scope.user_id(),
         expires_at: now.plus_ms(LIFETIME_MS),
     };
-    store::invitations::end_expired(&mut tx, organization_id, new.email_folded, now).await?;
-    store::invitations::insert(&mut tx, &new, now).await?;
+    store::invitations::end_expired(&mut held, organization_id, new.email_folded, now).await?;
+    store::invitations::insert(&mut held, &new, now).await?;
     let about = About { invitation_id: Some(new.id.to_string()), ..About::default() };
     let mail_id = MailId::new(now, &app.random);
-    store::outbox::insert_about(&mut tx, mail_id, Template::Invitation, new.email, &about, now).await?;
+    store::outbox::insert_about(&mut held, mail_id, Template::Invitation, new.email, &about, now).await?;
     let event = Event {
         action: Action::MemberInvited,
         target: new.id.to_string(),
         organization_id: Some(organization_id),
     };
-    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;
     app.outbox.notify_one();
     Ok(ok(CreatedInvitation {

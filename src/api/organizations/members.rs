@@ -97,20 +97,20 @@ pub async fn update(
     let now = app.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let mut tx = app.db.write().await?;
-    let HeldMember { caller_role, row: mut member, has_other_owner } = scope.hold(&mut tx).await?;
+    let (mut held, HeldMember { grantor, row: mut member, has_other_owner }) = scope.hold(&mut tx).await?;
     if let Some(role) = body.role {
-        membership::change_role(caller_role, member.role, role, has_other_owner)?;
+        membership::change_role(grantor, member.role, role, has_other_owner)?;
         if role != member.role {
-            store::organization_members::set_role(&mut tx, organization_id, member_id, role, now).await?;
+            store::organization_members::set_role(&mut held, organization_id, member_id, role, now).await?;
             for beyond in membership::beyond(role) {
-                store::invitations::end_sent(&mut tx, organization_id, member_id, beyond, now).await?;
+                store::invitations::end_sent(&mut held, organization_id, member_id, beyond, now).await?;
             }
             let event = Event {
                 action: Action::MemberRoleChanged,
                 target: member_id.to_string(),
                 organization_id: Some(organization_id),
             };
-            store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+            store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
             (member.role, member.updated_at) = (role, now);
         }
     }
@@ -131,17 +131,17 @@ pub async fn delete(app: App, scope: MemberScope, _: Nothing) -> Result<Envelope
     let now = app.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let mut tx = app.db.write().await?;
-    let HeldMember { caller_role, row: member, has_other_owner } = scope.hold(&mut tx).await?;
-    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller_role) };
+    let (mut held, HeldMember { grantor, row: member, has_other_owner }) = scope.hold(&mut tx).await?;
+    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(grantor.role) };
     membership::remove(remover, member.role, has_other_owner)?;
-    store::invitations::end_with_member(&mut tx, organization_id, &member, now).await?;
-    store::organization_members::remove(&mut tx, organization_id, member_id).await?;
+    store::invitations::end_with_member(&mut held, organization_id, &member, now).await?;
+    store::organization_members::remove(&mut held, organization_id, member_id).await?;
     let event = Event {
         action: Action::MemberRemoved,
         target: member_id.to_string(),
         organization_id: Some(organization_id),
     };
-    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;
     let message = match remover {
         Remover::Oneself => "You have left the organization.",

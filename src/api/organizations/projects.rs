@@ -7,7 +7,7 @@ pub mod usage;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{OrgScope, ProjectScope, UsedScope};
+use crate::access::{Held, HeldOrganization, OrgScope, ProjectScope, UsedScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
@@ -114,16 +114,16 @@ pub async fn create(
         updated_at: now,
     };
     let mut tx = app.db.write().await?;
-    let organization = scope.hold(&mut tx).await?.row;
+    let (mut held, HeldOrganization { row: organization, .. }) = scope.hold(&mut tx).await?;
     check_visibility(row.visibility, organization.allow_public_projects)?;
-    store::projects::insert(&mut tx, &row, &body.name.folded, scope.user_id()).await?;
-    store::project_members::insert(&mut tx, row.id, scope.user_id(), ProjectRole::Owner, now).await?;
+    store::projects::insert(&mut held, &row, &body.name.folded, scope.user_id()).await?;
+    store::project_members::insert(&mut held, row.id, scope.user_id(), ProjectRole::Owner, now).await?;
     let event = Event {
         action: Action::ProjectCreated,
         target: row.id.to_string(),
         organization_id: Some(row.organization_id),
     };
-    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+    store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;
     Ok(ok(CreatedProject {
         id: row.id,
@@ -319,9 +319,9 @@ pub async fn update(
 ) -> Result<Enveloped<UpdatedProject>, Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    let held = scope.hold(&mut tx).await?.found;
-    let before = held.detail.project;
-    check_visibility(body.visibility.unwrap_or(Visibility::Private), held.allow_public_projects)?;
+    let (mut held, Held { found, .. }) = scope.hold(&mut tx).await?;
+    let before = found.detail.project;
+    check_visibility(body.visibility.unwrap_or(Visibility::Private), found.allow_public_projects)?;
     let name_folded = body.name.as_ref().map(|name| name.folded.clone());
     let mut row = body.onto(&before);
     if (&row.model, row.max_tokens) != (&before.model, before.max_tokens) {
@@ -330,10 +330,10 @@ pub async fn update(
     if row != before {
         row.updated_at = now;
         let changes = Changes { row: &row, name_folded: name_folded.as_deref() };
-        store::projects::update(&mut tx, &changes).await?;
+        store::projects::update(&mut held, &changes).await?;
         let (action, target) = (Action::ProjectChanged, id.to_string());
         let event = Event { action, target, organization_id: Some(organization_id) };
-        store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
+        store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
     }
     tx.commit().await?;
     Ok(ok(UpdatedProject {
@@ -355,17 +355,17 @@ fn in_settings((field, problem): (&'static str, Problem)) -> Error {
 pub async fn delete(app: App, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), app.clock.now());
     let mut tx = app.db.write().await?;
-    let held = scope.hold(&mut tx).await?.found;
-    let audience = store::project_members::audience(&mut tx, id, scope.user_id()).await?;
+    let (mut held, Held { found, .. }) = scope.hold(&mut tx).await?;
+    let audience = store::project_members::audience(&mut held, id, scope.user_id()).await?;
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
-    let about = about(&held, by);
+    let about = about(&found, by);
     let mails: Vec<_> = others.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
-    store::outbox::insert_all(&mut tx, Template::ProjectDeleted, &mails, &about, now).await?;
-    store::projects::remove(&mut tx, organization_id, id).await?;
+    store::outbox::insert_all(&mut held, Template::ProjectDeleted, &mails, &about, now).await?;
+    store::projects::remove(&mut held, organization_id, id).await?;
     let (action, target) = (Action::ProjectDeleted, id.to_string());
     let event = Event { action, target, organization_id: Some(organization_id) };
-    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
-    store::changes::record(&mut tx, Change::Project(id), now).await?;
+    store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
+    store::changes::record(&mut held, Change::Project(id), now).await?;
     tx.commit().await?;
     app.outbox.notify_one();
     Ok(ok(Message { message: "The project is deleted.".to_owned() }))

@@ -21,8 +21,10 @@ pub struct LiveKey {
     pub organization_id: OrganizationId,
     /// The project it belongs to.
     pub project_id: ProjectId,
-    /// Who made it: it acts with this person's roles.
+    /// The person who made it: it acts with this person's roles.
     pub created_by: UserId,
+    /// The person who made this secret by a rotation, where that isn't the maker: the lower roles of both count.
+    pub rotated_by: Option<UserId>,
     /// What it may be used for.
     pub permissions: Permissions,
     /// Addresses it may be used from.
@@ -42,6 +44,11 @@ pub struct LiveKey {
 }
 
 impl LiveKey {
+    /// Whether neither the key nor this secret of it has ended.
+    pub fn is_alive(&self, now: Time) -> bool {
+        [self.expires_at, self.secret_ends_at].into_iter().flatten().all(|at| at > now)
+    }
+
     /// What it takes in memory, in bytes, about.
     pub fn memory(&self) -> usize {
         // Two counts stand before what is shared; an entry of a list is a text with its place in the list.
@@ -58,6 +65,7 @@ impl FromRow for LiveKey {
             organization_id: row.get("organization_id")?,
             project_id: row.get("project_id")?,
             created_by: row.get("created_by")?,
+            rotated_by: row.get("rotated_by")?,
             permissions: permissions(row)?,
             allowed_ips: allowed_ips(row)?,
             rate_limit: row.get("rate_limit")?,
@@ -73,7 +81,8 @@ impl FromRow for LiveKey {
 /// The key that this secret belongs to, as the fast path holds it.
 pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option<LiveKey>, db::Error> {
     sql("SELECT k.id, k.organization_id, k.project_id, k.created_by, k.permissions, k.allowed_ips, k.rate_limit,
-                k.max_tokens, k.models, k.expires_at, s.ends_at AS secret_ends_at
+                k.max_tokens, k.models, k.expires_at, s.ends_at AS secret_ends_at,
+                s.rotated_by
          FROM api_key_secrets s JOIN api_keys k ON k.id = s.api_key_id
          WHERE s.secret_hash = $1")
     .bind(secret_hash)

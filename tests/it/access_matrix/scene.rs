@@ -3,9 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
-use tollkeeper::ids::{OrganizationId, ProjectId};
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
-use tollkeeper::store;
 
 use crate::support::billed;
 use crate::support::world::{Place, Somebody, World, id};
@@ -16,6 +14,8 @@ pub struct Caller {
     pub meaning: String,
     pub bearer: String,
     pub user_id: String,
+    /// The API key that the bearer is a secret of; of others a key that isn't there.
+    pub key_id: String,
     /// Whether the bearer is an access token or an API key.
     pub is_known: bool,
 }
@@ -27,13 +27,21 @@ pub enum Member {
     Other(String),
 }
 
+/// The API key that a path names.
+#[derive(Clone)]
+pub enum NamedKey {
+    /// The one that calls.
+    Itself,
+    Other(String),
+}
+
 /// What the parameters of a path stand for.
 #[derive(Clone)]
 pub struct Target {
     pub title: &'static str,
     pub organization: String,
     pub project: String,
-    pub key: String,
+    pub key: NamedKey,
     pub invoice: String,
     pub member: Member,
 }
@@ -55,6 +63,11 @@ pub struct Scene {
     public: Spot,
     foreign: Spot,
     nowhere: Spot,
+    /// Keys of the private project that an admin of the organization, an admin of the project, and somebody who was removed
+    /// have made.
+    by_admin: String,
+    by_project_admin: String,
+    by_removed: String,
 }
 
 /// A project with a key and a member whom nobody calls as or with.
@@ -89,9 +102,20 @@ impl Scene {
             invoice: "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(),
             member: "user_01h2xcejqtf2nbrexx3vqjhp41".into(),
         };
-        let mut scene = Self { callers: Vec::new(), own, sibling, public, foreign, nowhere };
+        let mut scene = Self {
+            callers: Vec::new(),
+            own,
+            sibling,
+            public,
+            foreign,
+            nowhere,
+            by_admin: String::new(),
+            by_project_admin: String::new(),
+            by_removed: String::new(),
+        };
         scene.add_others(world, &owner, &stranger).await;
         scene.add_people(world, &owner).await;
+        scene.add_rotated(world, &owner).await;
         save(world).await;
         scene
     }
@@ -100,27 +124,60 @@ impl Scene {
         let head = head.into();
         let (is_known, user_id) = (!STRANGE.contains(&head.as_str()), who.id.to_string());
         let (meaning, bearer) = (meaning.to_owned(), bearer.to_owned());
-        self.callers.push(Caller { head, meaning, bearer, user_id, is_known });
+        let key_id = self.nowhere.key.clone();
+        self.callers.push(Caller { head, meaning, bearer, user_id, key_id, is_known });
+    }
+
+    fn add_key(
+        &mut self,
+        head: impl Into<String>,
+        meaning: &str,
+        (id, secret): &(String, String),
+        who: &Somebody,
+    ) {
+        self.add(head, meaning, secret, who);
+        if let Some(caller) = self.callers.last_mut() {
+            caller.key_id.clone_from(id);
+        }
     }
 
     async fn add_others(&mut self, world: &World, owner: &Somebody, stranger: &Somebody) {
         let (own, sibling) = (self.own.place.clone(), self.sibling.place.clone());
         let foreign = self.foreign.place.clone();
-        let chat = json!({"name": "chat", "permissions": ["chat"]});
-        let chat = world.key(owner, &own, &chat).await.1;
-        let sibling = world.key(owner, &sibling, &json!({"name": "caller"})).await.1;
-        let key = world.key(stranger, &foreign, &json!({"name": "caller"})).await.1;
+        let sibling = world.key(owner, &sibling, &json!({"name": "caller"})).await;
+        let key = world.key(stranger, &foreign, &json!({"name": "caller"})).await;
         let elsewhere = world.place(owner, "Elsewhere").await;
-        let elsewhere = world.key(owner, &elsewhere, &json!({"name": "caller"})).await.1;
+        let elsewhere = world.key(owner, &elsewhere, &json!({"name": "caller"})).await;
         self.add("non", "no credential", "", owner);
         self.add("jnk", "a bearer that is nothing", "nonsense", owner);
         self.add("ref", "a refresh token of the organization's owner", &owner.refresh_token, owner);
         self.add("srv", "the service token", world.app.service_token.expose(), owner);
         self.add("for", "owner of another organization", &stranger.access_token, stranger);
-        self.add("kfo", "API key of that organization, made by its owner", &key, stranger);
-        self.add("ksi", "API key of the sibling project, made by the organization's owner", &sibling, owner);
-        self.add("kel", "API key of another organization, made by this one's owner", &elsewhere, owner);
-        self.add("kch", "like koo, with the permission `chat` only", &chat, owner);
+        self.add_key("kfo", "API key of that organization, made by its owner", &key, stranger);
+        self.add_key(
+            "ksi",
+            "API key of the sibling project, made by the organization's owner",
+            &sibling,
+            owner,
+        );
+        self.add_key("kel", "API key of another organization, made by this one's owner", &elsewhere, owner);
+        for (head, meaning, body) in [
+            ("kch", "like koo, with the permission `chat` only", json!({"permissions": ["chat"]})),
+            ("kml", "like koo, for one model only", json!({"restrictions": {"models": ["svc-1"]}})),
+            ("ktk", "like koo, with a limit of tokens", json!({"restrictions": {"max_tokens": 100}})),
+            (
+                "kip",
+                "like koo, from some addresses only",
+                json!({"restrictions": {"allowed_ips": ["10.0.0.0/24"]}}),
+            ),
+            ("krl", "like koo, with a rate limit", json!({"restrictions": {"rate_limit": 1_000_000}})),
+            ("kex", "like koo, with an end", json!({"expires_at": "2026-12-01T00:00:00Z"})),
+        ] {
+            let mut body = body;
+            body["name"] = json!(head);
+            let key = world.key(owner, &own, &body).await;
+            self.add_key(head, meaning, &key, owner);
+        }
     }
 
     /// Every role in the organization with every role in the private project, and a key made by each.
@@ -143,7 +200,14 @@ impl Scene {
                 let who = world.somebody(&format!("who-{}", name.replace('.', "x"))).await;
                 // Made by an admin, who becomes what the column says afterwards.
                 world.join_organization(&place, &who, O::Admin).await;
-                let (_, key) = world.key(&who, &place, &json!({ "name": name })).await;
+                let key = world.key(&who, &place, &json!({ "name": name })).await;
+                let target = world.key(&who, &place, &json!({ "name": format!("target of {name}") })).await.0;
+                match name.as_str() {
+                    "a." => self.by_admin = target,
+                    "ma" => self.by_project_admin = target,
+                    ".." => self.by_removed = target,
+                    _ => {}
+                }
                 let path = format!("{}/members/{}", place.organization_path(), who.id);
                 world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
                 if let Some(role) = in_organization {
@@ -160,8 +224,25 @@ impl Scene {
             self.add(name.as_str(), "", &who.access_token, who);
         }
         for (name, key, who) in &keys {
-            self.add(name.as_str(), "", key, who);
+            self.add_key(name.as_str(), "", key, who);
         }
+    }
+
+    /// An owner's key that somebody else has rotated: an owner, who became an admin of the project afterwards.
+    async fn add_rotated(&mut self, world: &World, owner: &Somebody) {
+        let place = self.own.place.clone();
+        let rotator = world.somebody("rotator").await;
+        world.join_organization(&place, &rotator, OrganizationRole::Owner).await;
+        let (id, _) = world.key(owner, &place, &json!({"name": "rotated"})).await;
+        let path = format!("{}/api-keys/{id}/rotate", place.project_path());
+        let rotated = world.call(Method::POST, &path).bearer(&rotator.access_token).data().await;
+        let mut tx = world.app.db.write().await.unwrap();
+        let text = "UPDATE organization_members SET role = 'member' WHERE user_id = $1";
+        sql(text).bind(rotator.id).execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        world.join_project(&place, &rotator, ProjectRole::Admin).await;
+        let secret = rotated["key"].as_str().unwrap().to_owned();
+        self.add_key("kro", "like koo, rotated by an owner who is ma since", &(id, secret), owner);
     }
 
     /// Where a path can lead, by the parameters that it has.
@@ -171,7 +252,7 @@ impl Scene {
             title,
             organization: organization.place.organization.clone(),
             project: project.place.project.clone(),
-            key: project.key.clone(),
+            key: NamedKey::Other(project.key.clone()),
             invoice: organization.invoice.clone(),
             member: Member::Other(project.member.clone()),
         };
@@ -220,9 +301,14 @@ impl Scene {
             targets = vec![target("private", own, own)];
         }
         if path.contains("{key_id}") {
-            let key = |title, spot: &Spot| Target { key: spot.key.clone(), ..target(title, own, own) };
-            targets.push(key("private, unknown", nowhere));
-            targets.push(key("private, a sibling's", &self.sibling));
+            let key = |title, key: NamedKey| Target { key, ..target(title, own, own) };
+            let other = |id: &String| NamedKey::Other(id.clone());
+            targets.push(key("private, an admin's", other(&self.by_admin)));
+            targets.push(key("private, a project admin's", other(&self.by_project_admin)));
+            targets.push(key("private, of somebody removed", other(&self.by_removed)));
+            targets.push(key("private, itself", NamedKey::Itself));
+            targets.push(key("private, unknown", other(&nowhere.key)));
+            targets.push(key("private, a sibling's", other(&self.sibling.key)));
         }
         targets.extend([
             target("sibling", own, &self.sibling),
@@ -246,13 +332,8 @@ async fn beside(world: &World, owner: &Somebody, place: &Place, body: &Value) ->
 async fn spot(world: &World, owner: &Somebody, place: Place, name: &str) -> Spot {
     let (key, _) = world.key(owner, &place, &json!({"name": "target"})).await;
     let member = world.somebody(name).await;
-    let mut tx = world.app.db.write().await.unwrap();
-    let now = world.clock.now();
-    let organization = OrganizationId::parse(&place.organization).unwrap();
-    let (project, role) = (ProjectId::parse(&place.project).unwrap(), OrganizationRole::Member);
-    store::organization_members::insert(&mut tx, organization, member.id, role, now).await.unwrap();
-    store::project_members::insert(&mut tx, project, member.id, ProjectRole::Viewer, now).await.unwrap();
-    tx.commit().await.unwrap();
+    world.join_organization(&place, &member, OrganizationRole::Member).await;
+    world.join_project(&place, &member, ProjectRole::Viewer).await;
     let invoice = match name {
         "inside" | "away" => billed::invoice(world, &place.organization).await,
         _ => String::new(),

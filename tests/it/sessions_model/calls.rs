@@ -1,7 +1,7 @@
 //! What a sequence asks of a server, beside its steps.
 
 use http::{HeaderMap, Method, Uri};
-use tollkeeper::access::{Access, Call, Session as Gate};
+use tollkeeper::access::{Access, Call, Credential, Session as Gate};
 use tollkeeper::clock::HOUR_MS;
 use tollkeeper::error::Code;
 use tollkeeper::ids::{RequestId, UserId};
@@ -31,6 +31,7 @@ pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
         request_id: RequestId::new(server.app.clock.now(), &server.app.random),
         body: RequestBody::default(),
         who: String::new(),
+        credential: Credential::default(),
     };
     match Gate::RefreshToken.admit(&server.app, &mut call).await {
         Ok(_) => true,

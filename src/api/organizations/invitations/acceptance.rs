@@ -1,6 +1,6 @@
 //! How a guest becomes a member: by the page behind the mailed link, and whenever they prove that the address is theirs.
 
-use crate::access::Trail;
+use crate::access::{self, Trail};
 use crate::app::App;
 use crate::clock::Time;
 use crate::db::Tx;
@@ -79,23 +79,21 @@ async fn accept(
     now: Time,
 ) -> Result<Option<Acceptance>, Error> {
     let organization_id = invitation.organization_id;
-    store::organizations::lock(tx, organization_id).await?;
-    let Some(Standing { offered, sender, guest }) =
-        store::invitations::standing(tx, invitation.id, user_id, now).await?
-    else {
+    let Some((mut held, standing)) = access::hold_invitation(tx, invitation, user_id, now).await? else {
         return Ok(None);
     };
+    let Standing { offered, sender, guest } = standing;
     let outcome = membership::accept(offered, sender, guest);
     let accepted_by = (outcome != Acceptance::Withdrawn).then_some(user_id);
-    store::invitations::end(tx, invitation.id, accepted_by, now).await?;
+    store::invitations::end(&mut held, invitation.id, accepted_by, now).await?;
     if let Acceptance::Join(role) = outcome {
-        store::organization_members::insert(tx, organization_id, user_id, role, now).await?;
+        store::organization_members::insert(&mut held, organization_id, user_id, role, now).await?;
         let event = Event {
             action: Action::InvitationAccepted,
             target: invitation.id.to_string(),
             organization_id: Some(organization_id),
         };
-        store::audit_log::record(tx, trail, &event, now, &app.random).await?;
+        store::audit_log::record(&mut held, trail, &event, now, &app.random).await?;
     }
     Ok(Some(outcome))
 }

@@ -92,11 +92,13 @@ pub async fn create(
         created_by: scope.user_id(),
         expires_at: body.expires_at,
     };
+    scope.may_hand_out(&new.bounds())?;
     let mut tx = app.db.write().await?;
-    // Since the gate has looked, the project may have gone.
-    let maker = store::api_keys::maker(&mut tx, &new).await?.ok_or(Code::ProjectNotFound)?;
-    store::api_keys::insert(&mut tx, &new, now).await?;
-    store::api_keys::insert_secret(&mut tx, id, secret.hash(), sealed.as_deref(), now).await?;
+    let (mut held, _) = scope.hold(&mut tx).await?;
+    let maker = store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
+    store::api_keys::insert(&mut held, &new, now).await?;
+    let rotated_by = scope.rotated_by();
+    store::api_keys::insert_secret(&mut held, id, secret.hash(), sealed.as_deref(), rotated_by, now).await?;
     let event = Event {
         action: Action::ApiKeyCreated,
         target: id.to_string(),
@@ -255,14 +257,15 @@ pub async fn update(
     Body(body): Body<UpdateApiKey>,
 ) -> Result<Enveloped<UpdatedApiKey>, Error> {
     let mut tx = app.db.write().await?;
-    let before = scope.hold(&mut tx).await?.found;
+    let (mut held, before) = scope.hold(&mut tx).await?;
     let mut row = body.onto(before.clone());
+    scope.may_hand_out(&row.bounds())?;
     // What changes nothing leaves no trace either.
     if row != before {
         let now = app.clock.now();
         row.updated_at = now;
-        store::api_keys::update(&mut tx, &row).await?;
-        record(&app, &mut tx, &scope, Action::ApiKeyChanged, now).await?;
+        store::api_keys::update(&mut held, &row).await?;
+        record(&app, &mut held, &scope, Action::ApiKeyChanged, now).await?;
         tx.commit().await?;
     }
     let restrictions = restrictions(&row);
@@ -280,9 +283,9 @@ pub async fn update(
 pub async fn delete(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
-    scope.hold(&mut tx).await?;
-    store::api_keys::delete(&mut tx, scope.project_id(), scope.api_key_id()).await?;
-    record(&app, &mut tx, &scope, Action::ApiKeyDeleted, now).await?;
+    let (mut held, _) = scope.hold(&mut tx).await?;
+    store::api_keys::delete(&mut held, scope.project_id(), scope.api_key_id()).await?;
+    record(&app, &mut held, &scope, Action::ApiKeyDeleted, now).await?;
     tx.commit().await?;
     Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))
 }

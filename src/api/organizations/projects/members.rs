@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{ProjectMemberScope, ProjectScope};
+use crate::access::{HeldTx, ProjectMemberScope, ProjectScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
@@ -73,27 +73,28 @@ pub async fn create(
 ) -> Result<Enveloped<AddedProjectMember>, Error> {
     let (project_id, role, now) = (scope.project_id(), body.role, app.clock.now());
     let mut tx = app.db.write().await?;
-    let caller = scope.hold(&mut tx).await?;
+    let (mut held, caller) = scope.hold(&mut tx).await?;
     let user = match body.user_id.0 {
-        Some(user_id) => store::users::by_id(&mut tx, user_id).await?,
+        Some(user_id) => store::users::by_id(&mut held, user_id).await?,
         None => None,
     };
     let user = user.ok_or(Error::new(Code::UserNotFound).param("user_id"))?;
-    let standing = store::organization_members::role(&mut tx, scope.organization_id(), user.id).await?;
+    let standing = store::organization_members::role(&mut held, scope.organization_id(), user.id).await?;
     let is_newcomer = standing.flatten().is_none();
-    project_membership::add(caller.role, caller.organization_role, role, is_newcomer)?;
+    project_membership::add(caller.grantor, caller.organization_role, role, is_newcomer)?;
     if is_newcomer {
-        bring_in(&app, &mut tx, &scope, &user, now).await?;
+        bring_in(&app, &mut held, &scope, &user, now).await?;
     }
-    if !store::project_members::add(&mut tx, project_id, user.id, role, now).await? {
+    if !store::project_members::add(&mut held, project_id, user.id, role, now).await? {
         return Err(Error::new(Code::AlreadyMember).param("user_id"));
     }
-    record(&app, &mut tx, &scope, Action::ProjectMemberAdded, target(&scope, user.id), now).await?;
+    record(&app, &mut held, &scope, Action::ProjectMemberAdded, target(&scope, user.id), now).await?;
     if user.id != scope.user_id() {
-        let by = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
+        let by = store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
         let about = About { role: Some(role.as_str().to_owned()), ..about(&caller.found, by.username) };
         let id = MailId::new(now, &app.random);
-        store::outbox::insert_about(&mut tx, id, Template::AddedToProject, &user.email, &about, now).await?;
+        store::outbox::insert_about(&mut held, id, Template::AddedToProject, &user.email, &about, now)
+            .await?;
     }
     tx.commit().await?;
     app.outbox.notify_one();
@@ -107,7 +108,13 @@ pub async fn create(
 }
 
 /// Makes somebody a member of the organization, as its settings say.
-async fn bring_in(app: &App, tx: &mut Tx, scope: &ProjectScope, user: &User, now: Time) -> Result<(), Error> {
+async fn bring_in(
+    app: &App,
+    tx: &mut HeldTx<'_>,
+    scope: &ProjectScope,
+    user: &User,
+    now: Time,
+) -> Result<(), Error> {
     let organization_id = scope.organization_id();
     let organization =
         store::organizations::detail(tx, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
@@ -204,13 +211,13 @@ pub async fn update(
     let now = app.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
     let mut tx = app.db.write().await?;
-    let (caller, mut member) = scope.hold(&mut tx).await?;
+    let (mut held, caller, mut member) = scope.hold(&mut tx).await?;
     if let Some(role) = body.role {
         project_membership::change_role(caller, member.role, role)?;
         if role != member.role {
-            store::project_members::set_role(&mut tx, project_id, member_id, role, now).await?;
+            store::project_members::set_role(&mut held, project_id, member_id, role, now).await?;
             let (project, action) = (scope.project(), Action::ProjectMemberRoleChanged);
-            record(&app, &mut tx, project, action, target(project, member_id), now).await?;
+            record(&app, &mut held, project, action, target(project, member_id), now).await?;
             (member.role, member.updated_at) = (role, now);
         }
     }
@@ -229,12 +236,12 @@ pub async fn delete(app: App, scope: ProjectMemberScope, _: Nothing) -> Result<E
     let now = app.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
     let mut tx = app.db.write().await?;
-    let (caller, member) = scope.hold(&mut tx).await?;
-    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller) };
+    let (mut held, caller, member) = scope.hold(&mut tx).await?;
+    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller.role) };
     project_membership::remove(remover, member.role)?;
-    store::project_members::remove(&mut tx, project_id, member_id).await?;
+    store::project_members::remove(&mut held, project_id, member_id).await?;
     let (project, action) = (scope.project(), Action::ProjectMemberRemoved);
-    record(&app, &mut tx, project, action, target(project, member_id), now).await?;
+    record(&app, &mut held, project, action, target(project, member_id), now).await?;
     tx.commit().await?;
     let message = match remover {
         Remover::Oneself => "You have left the project.",

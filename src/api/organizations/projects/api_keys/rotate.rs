@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::KeyScope;
+use crate::access::{KeyScope, Rotation};
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::Error;
@@ -23,7 +23,8 @@ pub struct RotatedApiKey {
     id: ApiKeyId,
     /// The new secret.
     key: String,
-    /// The secret before; only its beginning where the configuration keeps hashes only.
+    /// The secret before. Only its beginning where the configuration keeps hashes only, and for callers that are neither
+    /// the key's maker nor an owner of the organization.
     previous_key: String,
     rotation_date: Time,
     /// When the secret before ends.
@@ -38,13 +39,14 @@ pub async fn rotate(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<R
     let secret = ApiKeySecret::generate(prefix, &app.random);
     let sealed = sealed_copy(&app, &secret, id)?;
     let mut tx = app.db.write().await?;
-    let held = scope.hold_with_secret(&mut tx).await?.found;
+    let (mut held, rotation) = scope.hold_with_secret(&mut tx).await?;
+    let Rotation { found, rotated_by, may_see_previous } = rotation;
     let now = app.clock.now();
-    let grace_ends = grace_period_ends(now, app.config.api_keys.rotation_grace_hours, held.key.expires_at)?;
-    store::api_keys::retire_secrets(&mut tx, id, grace_ends).await?;
-    store::api_keys::insert_secret(&mut tx, id, secret.hash(), sealed.as_deref(), now).await?;
-    record(&app, &mut tx, &scope, Action::ApiKeyRotated, now).await?;
-    let previous_key = match held.sealed.filter(|_| app.config.api_keys.keep_sealed) {
+    let grace_ends = grace_period_ends(now, app.config.api_keys.rotation_grace_hours, found.key.expires_at)?;
+    store::api_keys::retire_secrets(&mut held, id, grace_ends).await?;
+    store::api_keys::insert_secret(&mut held, id, secret.hash(), sealed.as_deref(), rotated_by, now).await?;
+    record(&app, &mut held, &scope, Action::ApiKeyRotated, now).await?;
+    let previous_key = match found.sealed.filter(|_| may_see_previous && app.config.api_keys.keep_sealed) {
         Some(sealed) => opened(&app, &sealed, id)?,
         None => ApiKeySecret::masked(prefix),
     };
