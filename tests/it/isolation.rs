@@ -5,6 +5,7 @@ mod jobs;
 mod journey;
 mod limits;
 mod revocation;
+mod slow_bodies;
 mod spending;
 
 use crate::support::chance::number;
