@@ -419,9 +419,9 @@ fn a_key_neither_changes_itself_nor_reaches_beyond_its_own_restrictions() {
         let field = |field: &str, value: Value| {
             let mut body = with_name(&within, field);
             if field == "expires_at" {
-                body[field] = value
+                body[field] = value;
             } else {
-                body["restrictions"][field] = value
+                body["restrictions"][field] = value;
             }
             body
         };
