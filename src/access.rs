@@ -21,7 +21,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{HeaderMap, Method, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 
 pub use callers::{Anyone, CallerScope, Person, PersonScope};
 pub use invoices::{InvoiceScope, OrgInvoice};
@@ -59,8 +59,8 @@ pub struct Call {
     pub headers: HeaderMap,
     /// Path parameters by name.
     pub path: Vec<(String, String)>,
-    /// Who it comes from, trusted proxies looked through.
-    pub address: IpAddr,
+    /// The client's address, trusted proxies looked through; `None` when they don't tell it.
+    pub address: Option<IpAddr>,
     /// This request's own id.
     pub request_id: RequestId,
     /// The body, not read yet.
@@ -106,7 +106,7 @@ impl Call {
 pub struct Trail {
     /// A user's or a key's id, `anonymous`, `operator` for the command line, or `system` for the service itself.
     pub actor: String,
-    /// The client's address.
+    /// The client's address, when it is known.
     pub address: Option<IpAddr>,
     /// The request.
     pub request_id: Option<RequestId>,
@@ -115,7 +115,7 @@ pub struct Trail {
 impl Trail {
     fn of(call: &Call) -> Self {
         let actor = if call.who.is_empty() { "anonymous".to_owned() } else { call.who.clone() };
-        Self { actor, address: Some(call.address), request_id: Some(call.request_id) }
+        Self { actor, address: call.address, request_id: Some(call.request_id) }
     }
 
     /// Somebody at the command line.
@@ -213,7 +213,7 @@ async fn caller(app: &App, call: &mut Call) -> Result<Caller, Error> {
     let now = app.clock.now();
     let key = app.keyring.authenticate(app, bearer, now).await?;
     call.who = key.id.to_string();
-    key.admit_address(Some(call.address))?;
+    key.admit_address(call.address)?;
     key.admit_rate(app, now).await?;
     Ok(Caller::Key(key))
 }
@@ -256,12 +256,12 @@ async fn live_session(app: &App, token: &str, kind: TokenKind) -> Result<(UserId
     }
 }
 
-/// The address that a request comes from: the peer, or what trusted proxies say (decisions, section 4).
-pub fn client_address(app: &App, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+/// The address that a request comes from: the peer, or what trusted proxies say; `None` when they don't tell it.
+pub fn client_address(app: &App, headers: &HeaderMap, peer: IpAddr) -> Option<IpAddr> {
     let trusted = &app.config.trusted_proxies;
     if trusted.is_empty() {
-        return peer;
+        return Some(peer);
     }
-    let hops = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    let hops = headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
     restrictions::client_address(peer, hops, trusted)
 }

@@ -20,6 +20,7 @@
 )]
 
 mod access_matrix;
+mod addresses;
 mod api;
 mod attacks;
 mod audit;
