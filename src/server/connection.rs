@@ -242,3 +242,6 @@ async fn on_the_wire(response: Response<Body>) -> Vec<u8> {
     wire.extend_from_slice(&body);
     wire
 }
+
+#[cfg(test)]
+mod tests;
