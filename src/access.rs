@@ -22,7 +22,7 @@ mod used;
 use std::future::Future;
 use std::net::IpAddr;
 
-use http::{HeaderMap, Method, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 
 pub use caller::{Credential, check_again};
 pub use callers::{Anyone, CallerScope, Manager, Person, PersonScope};
@@ -61,8 +61,8 @@ pub struct Call {
     pub headers: HeaderMap,
     /// Path parameters by name.
     pub path: Vec<(String, String)>,
-    /// Who it comes from, trusted proxies looked through.
-    pub address: IpAddr,
+    /// The client's address, trusted proxies looked through; `None` when they don't tell it.
+    pub address: Option<IpAddr>,
     /// This request's own id.
     pub request_id: RequestId,
     /// The body, not read yet.
@@ -110,7 +110,7 @@ impl Call {
 pub struct Trail {
     /// A user's or a key's id, `anonymous`, `operator` for the command line, or `system` for the service itself.
     pub actor: String,
-    /// The client's address.
+    /// The client's address, when it is known.
     pub address: Option<IpAddr>,
     /// The request.
     pub request_id: Option<RequestId>,
@@ -119,7 +119,7 @@ pub struct Trail {
 impl Trail {
     fn of(call: &Call) -> Self {
         let actor = if call.who.is_empty() { "anonymous".to_owned() } else { call.who.clone() };
-        Self { actor, address: Some(call.address), request_id: Some(call.request_id) }
+        Self { actor, address: call.address, request_id: Some(call.request_id) }
     }
 
     /// Somebody at the command line.
@@ -188,12 +188,12 @@ async fn live_session(app: &App, token: &str, kind: TokenKind) -> Result<(UserId
     }
 }
 
-/// The address that a request comes from: the peer, or what trusted proxies say (decisions, section 4).
-pub fn client_address(app: &App, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+/// The address that a request comes from: the peer, or what trusted proxies say; `None` when they don't tell it.
+pub fn client_address(app: &App, headers: &HeaderMap, peer: IpAddr) -> Option<IpAddr> {
     let trusted = &app.config.trusted_proxies;
     if trusted.is_empty() {
-        return peer;
+        return Some(peer);
     }
-    let hops = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    let hops = headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
     restrictions::client_address(peer, hops, trusted)
 }

@@ -15,6 +15,7 @@ use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
+use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
 use crate::live::feed::{self, Feed};
 use crate::live::keyring::Keyring;
@@ -71,6 +72,8 @@ pub struct Parts {
     pub usage_totals: UsageTotals,
     /// Request rates of this replica's own.
     pub limiter: Limiter,
+    /// The bytes of unfinished request bodies.
+    pub body_budget: BodyBudget,
     /// The queue to the books.
     pub books: Books,
     /// Request rates that all replicas share.
@@ -151,6 +154,7 @@ impl App {
             sessions: Sessions::new(),
             usage_totals: UsageTotals::new(),
             limiter: Limiter::new(),
+            body_budget: BodyBudget::new(config.server.body_budget_bytes),
             books: Books::new(),
             outbox: Notify::new(),
             metrics: Metrics::default(),

@@ -93,6 +93,10 @@ pub struct Server {
     pub idle_timeout_seconds: u32,
     /// Connections that a listener has at a time; further ones wait to be accepted.
     pub max_connections: u32,
+    /// The bytes that all unfinished request bodies may take together.
+    pub body_budget_bytes: usize,
+    /// How long browsers are told to use HTTPS only for this host, in seconds; 0: they aren't told.
+    pub hsts_seconds: u32,
 }
 
 /// Table `tls`. A listener with a certificate speaks TLS and nothing else.
@@ -232,6 +236,8 @@ impl Default for Config {
                 // the one to close it, or a request may meet the close.
                 idle_timeout_seconds: 150,
                 max_connections: 10_000,
+                body_budget_bytes: 128 * 1024 * 1024,
+                hsts_seconds: 0,
             },
             tls: Tls::default(),
             mail: Mail { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() },

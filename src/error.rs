@@ -82,6 +82,9 @@ impl Code {
     }
 }
 
+/// The most entries of `error.details`.
+pub const MAX_DETAILS: usize = 100;
+
 /// One bad field: an entry of `error.details`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Detail {
@@ -132,8 +135,14 @@ impl Error {
         Self { internal: Some(what.to_string()), ..Self::new(Code::Internal) }
     }
 
-    /// Bad fields, all at once; the first one's path is the error's `param`.
-    pub fn invalid(details: Vec<Detail>) -> Self {
+    /// Bad fields, all at once; the first one's path is the error's `param`. Past [`MAX_DETAILS`] the last one says that
+    /// there are more.
+    pub fn invalid(mut details: Vec<Detail>) -> Self {
+        if details.len() > MAX_DETAILS {
+            details.truncate(MAX_DETAILS - 1);
+            let message = "More is wrong than is listed here: correct these first.".to_owned();
+            details.push(Detail { param: "body".to_owned(), code: "too_many", message });
+        }
         let param = details.first().map(|d| Cow::Owned(d.param.clone()));
         let message = match details.as_slice() {
             [only] => Some(only.message.clone()),
@@ -206,5 +215,24 @@ impl From<db::Error> for Error {
             db::Error::Internal(_) => (Code::Internal, None),
         };
         Self { param: param.map(Cow::Borrowed), internal: Some(error.to_string()), ..Self::new(code) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_a_hundred_details_at_most() {
+        let details = |count: usize| {
+            let detail = |index| Detail { param: format!("p{index}"), code: "required", message: "!".into() };
+            Error::invalid((0..count).map(detail).collect()).details
+        };
+        assert!(details(100).iter().all(|detail| detail.code == "required"));
+        for count in [101, 5_000] {
+            let details = details(count);
+            assert_eq!((details.len(), details[98].param.as_str()), (100, "p98"));
+            assert_eq!((details[99].param.as_str(), details[99].code), ("body", "too_many"));
+        }
     }
 }

@@ -5,27 +5,23 @@
 
 pub mod fields;
 pub mod json;
+pub mod limits;
 mod request_body;
 pub mod types;
 
 use std::future::Future;
 
 use http::{HeaderMap, header};
-use hyper::body::Bytes;
 
 pub use fields::{Fields, Patch, Record};
-pub use request_body::{BodyError, RequestBody};
+pub use request_body::{BodyError, LeftOver, Received, RequestBody};
 
 use crate::access::Call;
 use crate::app::App;
-use crate::error::{Code, Error};
+use crate::error::{Code, Detail, Error};
 use fields::{Entry, ObjectSchema, Origin};
 use json::Json;
-
-/// The largest body, in bytes (decisions, section 1).
-pub const MAX_BODY_BYTES: usize = 1024 * 1024;
-/// The largest form, in bytes: a token and two passwords of the longest kind, each byte written as three.
-pub const MAX_FORM_BYTES: usize = 64 * 1024;
+use limits::{BodyLimit, MAX_PAIRS};
 
 /// What a handler takes besides the application and its scope.
 pub trait Input: Sized + Send + 'static {
@@ -66,7 +62,7 @@ pub struct Body<T>(pub T);
 
 impl<T: Record> Input for Body<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
-        let bytes = read_json(call).await?;
+        let bytes = read_json(app, call).await?;
         Ok(Self(parse_record(app, &bytes)?))
     }
     fn describe() -> Description {
@@ -94,7 +90,7 @@ pub struct QueryOrBody<T>(pub T);
 impl<T: Record> Input for QueryOrBody<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
         let mut entries = query_entries(call)?;
-        let bytes = read_body(call, MAX_BODY_BYTES).await?;
+        let bytes = read_body(app, call, BodyLimit::of(call.uri.path())).await?;
         if !bytes.is_empty() {
             check_content_type(&call.headers)?;
             let body = object_entries(&bytes, Origin::Body)?;
@@ -134,14 +130,14 @@ impl<T> std::fmt::Debug for Form<T> {
 
 impl<T: Record> Input for Form<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
-        let bytes = read_body(call, MAX_FORM_BYTES).await?;
+        let bytes = read_body(app, call, BodyLimit::form()).await?;
         if !bytes.is_empty() && essence(&call.headers) != FORM {
             return Err(Error::new(Code::UnsupportedContentType)
                 .param("content-type")
                 .message(format!("Send the form with the header `Content-Type: {FORM}`.")));
         }
         let sent = match std::str::from_utf8(&bytes) {
-            Ok(text) => pairs(text).ok_or_else(|| not_utf8("body", "form"))?,
+            Ok(text) => pairs(text, "body", "form")?,
             Err(_) => return Err(not_utf8("body", "form")),
         };
         Ok(Self { fields: fields::read(app, sent.clone()), sent })
@@ -155,8 +151,8 @@ impl<T: Record> Input for Form<T> {
 pub const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The body of a call that takes JSON, not parsed yet.
-pub async fn read_json(call: &mut Call) -> Result<Bytes, Error> {
-    let bytes = read_body(call, MAX_BODY_BYTES).await?;
+pub async fn read_json<'a>(app: &'a App, call: &mut Call) -> Result<Received<'a>, Error> {
+    let bytes = read_body(app, call, BodyLimit::of(call.uri.path())).await?;
     if !bytes.is_empty() {
         check_content_type(&call.headers)?;
     }
@@ -168,14 +164,15 @@ pub fn parse_record<T: Record>(app: &App, bytes: &[u8]) -> Result<T, Error> {
     fields::read(app, object_entries(bytes, Origin::Body)?)
 }
 
-async fn read_body(call: &mut Call, limit: usize) -> Result<Bytes, Error> {
+async fn read_body<'a>(app: &'a App, call: &mut Call, limit: BodyLimit) -> Result<Received<'a>, Error> {
     let declared =
         call.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
-    if declared.is_some_and(|length: u64| length > limit as u64) {
-        return Err(Code::PayloadTooLarge.into());
+    if declared.is_some_and(|length: u64| length > limit.max_bytes as u64) {
+        return Err(too_large(limit));
     }
-    std::mem::take(&mut call.body).read(limit).await.map_err(|error| match error {
-        BodyError::TooLong => Code::PayloadTooLarge.into(),
+    std::mem::take(&mut call.body).read(limit, &app.body_budget).await.map_err(|error| match error {
+        BodyError::TooLong => too_large(limit),
+        BodyError::NoRoom => Code::ServerBusy.into(),
         BodyError::TooSlow => {
             Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
         }
@@ -183,6 +180,13 @@ async fn read_body(call: &mut Call, limit: usize) -> Result<Bytes, Error> {
             Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
         }
     })
+}
+
+fn too_large(limit: BodyLimit) -> Error {
+    let kib = limit.max_bytes / 1024;
+    Error::new(Code::PayloadTooLarge)
+        .param("body")
+        .message(format!("The body is larger than {kib} KiB, the most that this path takes."))
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
@@ -216,19 +220,27 @@ pub fn object_entries(bytes: &[u8], origin: Origin) -> Result<Vec<Entry>, Error>
 }
 
 fn query_entries(call: &Call) -> Result<Vec<Entry>, Error> {
-    pairs(call.uri.query().unwrap_or_default()).ok_or_else(|| not_utf8("query", "query string"))
+    pairs(call.uri.query().unwrap_or_default(), "query", "query string")
 }
 
 fn not_utf8(param: &'static str, what: &str) -> Error {
     Error::new(Code::InvalidRequest).param(param).message(format!("The {what} is not valid UTF-8."))
 }
 
-/// The names and values of application/x-www-form-urlencoded; none when they aren't UTF-8.
-fn pairs(text: &str) -> Option<Vec<Entry>> {
+/// The names and values of application/x-www-form-urlencoded.
+///
+/// # Errors
+/// They aren't UTF-8, or there are more than [`MAX_PAIRS`].
+fn pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>, Error> {
     let mut entries: Vec<Entry> = Vec::new();
-    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+    for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
+        if count == MAX_PAIRS {
+            let message = format!("The {what} may have at most {MAX_PAIRS} names with their values.");
+            return Err(Error::invalid(vec![Detail { param: param.to_owned(), code: "too_many", message }]));
+        }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) = (decode(name)?, Json::Text(decode(value)?));
+        let decoded = |text: &str| decode(text).ok_or_else(|| not_utf8(param, what));
+        let (name, value) = (decoded(name)?, Json::Text(decoded(value)?));
         // `name[]` is how several clients spell a repeated parameter.
         let name = name.strip_suffix("[]").map_or(name.clone(), str::to_owned);
         match entries.iter_mut().find(|entry| entry.name == name) {
@@ -240,7 +252,7 @@ fn pairs(text: &str) -> Option<Vec<Entry>> {
             }
         }
     }
-    Some(entries)
+    Ok(entries)
 }
 
 /// Undoes percent-encoding and `+`.

@@ -1,5 +1,6 @@
 //! What this replica holds in memory. Nothing here is the truth: all of it is read from the database and can be again.
 
+pub mod body_budget;
 pub mod books;
 pub mod epochs;
 pub mod feed;

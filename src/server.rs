@@ -3,6 +3,8 @@
 mod access_line;
 mod connection;
 mod entrance;
+mod head_scan;
+mod protocol;
 #[cfg(test)]
 mod testing;
 mod tls;

@@ -172,7 +172,7 @@ pub(super) async fn caller(app: &App, call: &mut Call) -> Result<Caller, Error> 
     let key = app.keyring.authenticate(app, bearer, now).await?;
     call.who = key.id.to_string();
     call.credential = Credential(Kind::Key { key: Arc::clone(&key), stamp });
-    key.admit_address(Some(call.address))?;
+    key.admit_address(call.address)?;
     key.admit_rate(app, now).await?;
     Ok(Caller::Key(key))
 }

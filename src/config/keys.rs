@@ -8,6 +8,9 @@ use super::readers::{self as read, Read};
 use super::types::HIDDEN;
 use crate::rules::rotation::LONGEST_GRACE_HOURS;
 
+/// The least bytes for unfinished bodies: the largest one has to fit.
+const LEAST_BODY_BUDGET_BYTES: i64 = 16 * 1024 * 1024;
+
 /// A key of the configuration.
 pub struct Key {
     /// The name with a point between table and key, for instance `limits.enabled`.
@@ -113,6 +116,17 @@ pub const KEYS: &[Key] = &[
         "server.max_connections",
         |c, v| put(&mut c.server.max_connections, read::whole(v, 1..=1_000_000)),
         |c| number(c.server.max_connections),
+    ),
+    key(
+        "server.body_budget_bytes",
+        |c, v| put(&mut c.server.body_budget_bytes, read::whole(v, LEAST_BODY_BUDGET_BYTES..=1 << 40)),
+        |c| i64::try_from(c.server.body_budget_bytes).ok().and_then(number),
+    ),
+    key(
+        "server.hsts_seconds",
+        // Two years, which is what the lists of browsers ask for.
+        |c, v| put(&mut c.server.hsts_seconds, read::whole(v, 0..=63_072_000)),
+        |c| number(c.server.hsts_seconds),
     ),
     key(
         "tls.certificate_file",

@@ -60,6 +60,8 @@ body_timeout_seconds = 30
 write_timeout_seconds = 30
 idle_timeout_seconds = 150
 max_connections = 10000
+body_budget_bytes = 134217728
+hsts_seconds = 0
 
 [tls]
 # certificate_file is not set

@@ -119,7 +119,7 @@ codes! {
     /// Head or body of the request did not come in time.
     RequestTimeout = 408 "request_timeout" "The request did not arrive in time: send it again, faster.";
     /// The body is larger than the limit.
-    PayloadTooLarge = 413 "payload_too_large" "The body is larger than 1 MiB, or 64 KiB for a form.";
+    PayloadTooLarge = 413 "payload_too_large" "The body is larger than this path takes.";
     /// The head of the request is larger than the limit.
     HeadTooLarge = 431 "head_too_large" "The request's head has more than 100 headers or 32 KiB.";
     /// Too many requests.
@@ -142,6 +142,9 @@ codes! {
         "There is no such reservation: it was captured, released or has expired.";
     /// Our own mistake.
     Internal = 500 "internal_error" "Something went wrong on our side; the request id helps to find it.";
+    /// Unfinished request bodies take all the bytes that they may.
+    ServerBusy = 503 "server_busy"
+        "Too many requests are being received: nothing was done, try again in a moment.";
     /// Too many calls wait to be booked.
     BooksQueueFull = 503 "books_queue_full"
         "Too many calls wait to be booked: nothing was done, try again in a moment.";

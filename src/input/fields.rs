@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::json::Json;
 use crate::app::App;
-use crate::error::{Detail, Error};
+use crate::error::{Detail, Error, MAX_DETAILS};
 
 /// An object that knows how to read itself field by field.
 ///
@@ -93,15 +93,37 @@ pub struct At<'a> {
     pub origin: Origin,
 }
 
-/// Everything wrong with an input.
+/// The most unknown fields of an input that are named: finding out what each was meant to be takes time.
+pub const MAX_UNKNOWN_FIELDS: usize = 20;
+
+/// Everything wrong with an input, as far as an error can tell it.
 #[derive(Debug, Default)]
-pub struct Problems(Vec<Detail>);
+pub struct Problems {
+    details: Vec<Detail>,
+    unknown_fields: usize,
+}
 
 impl Problems {
     /// Notes one. The caller's `None` follows: `problems.add(…)` is written where a value would be returned.
     pub fn add<T>(&mut self, at: &At<'_>, code: &'static str, message: impl Into<String>) -> Option<T> {
-        self.0.push(Detail { param: at.path.to_owned(), code, message: message.into() });
+        // One more than an error lists, so that it says that there are more.
+        if self.details.len() <= MAX_DETAILS {
+            self.details.push(Detail { param: at.path.to_owned(), code, message: message.into() });
+        }
         None
+    }
+
+    fn is_empty(&self) -> bool {
+        self.details.is_empty()
+    }
+
+    fn into_details(mut self) -> Vec<Detail> {
+        if let Some(more @ 1..) = self.unknown_fields.checked_sub(MAX_UNKNOWN_FIELDS) {
+            let message =
+                format!("{more} more fields are unknown: only the first {MAX_UNKNOWN_FIELDS} are named.");
+            self.add::<()>(&At { path: "body", origin: Origin::Body }, "too_many", message);
+        }
+        self.details
     }
 
     /// Notes that something else was due.
@@ -290,7 +312,9 @@ impl<'a> Fields<'a> {
         let mut left = std::mem::take(&mut self.entries);
         left.retain(|entry| entry.origin == Origin::Body);
         left.sort_by(|a, b| a.name.cmp(&b.name));
-        for entry in left {
+        let named = MAX_UNKNOWN_FIELDS.saturating_sub(self.problems.unknown_fields);
+        self.problems.unknown_fields += left.len();
+        for entry in left.into_iter().take(named) {
             let name = truncated(&entry.name);
             let path = self.path(&name);
             let meant = closest(&entry.name, self.asked_for.iter().copied());
@@ -309,15 +333,15 @@ impl<'a> Fields<'a> {
 pub fn read<T: Record>(app: &App, entries: Vec<Entry>) -> Result<T, Error> {
     let mut problems = Problems::default();
     match read_at(Some(app), entries, "", &mut problems) {
-        Some(value) if problems.0.is_empty() => Ok(value),
-        _ => Err(Error::invalid(problems.0)),
+        Some(value) if problems.is_empty() => Ok(value),
+        _ => Err(Error::invalid(problems.into_details())),
     }
 }
 
 /// One value by itself, where a refusal needs no reason.
 pub fn accepted<T: Field>(value: Json) -> Option<T> {
     let mut problems = Problems::default();
-    T::read(value, &At { path: "", origin: Origin::Body }, &mut problems).filter(|_| problems.0.is_empty())
+    T::read(value, &At { path: "", origin: Origin::Body }, &mut problems).filter(|_| problems.is_empty())
 }
 
 /// Which fields a record has.
@@ -353,7 +377,7 @@ fn read_at<T: Record>(
 pub(crate) fn read_without_app<T: Record>(bytes: &[u8]) -> Option<T> {
     let entries = super::object_entries(bytes, Origin::Body).ok()?;
     let mut problems = Problems::default();
-    read_at(None, entries, "", &mut problems).filter(|_| problems.0.is_empty())
+    read_at(None, entries, "", &mut problems).filter(|_| problems.is_empty())
 }
 
 /// The name that a misspelt one was probably meant to be: at most a third of its letters differ.
@@ -417,7 +441,14 @@ mod tests {
             .collect();
         let mut problems = Problems::default();
         let change = read_at(None, entries, "", &mut problems);
-        (change, problems.0.into_iter().map(|detail| format!("{} {}", detail.param, detail.code)).collect())
+        (
+            change,
+            problems
+                .into_details()
+                .into_iter()
+                .map(|detail| format!("{} {}", detail.param, detail.code))
+                .collect(),
+        )
     }
 
     #[test]
@@ -438,6 +469,21 @@ mod tests {
         let change = change.unwrap();
         assert_eq!(change.note.map(|text| text.0).onto(None), Some("new".to_owned()));
         assert_eq!(change.inner, Patch::Set(Inner(Patch::Clear)));
+    }
+
+    #[test]
+    fn twenty_unknown_fields_are_named_over_all_objects() {
+        let names: Vec<String> = (100..140).map(|number| format!("z{number}")).collect();
+        let unknown = |count: usize| names.iter().take(count).map(|name| (name.as_str(), Json::Null));
+        let (_, problems) = read(unknown(20).collect());
+        assert!(problems.len() == 20 && problems.iter().all(|problem| problem.ends_with(" unknown_field")));
+        let (_, problems) = read(unknown(21).collect());
+        assert_eq!((problems.len(), problems[20].as_str()), (21, "body too_many"));
+        let members = unknown(15).map(|(name, value)| (name.to_owned(), value)).collect();
+        let (_, problems) = read(unknown(15).chain([("inner", Json::Object(members))]).collect());
+        assert_eq!(problems.len(), 21, "{problems:?}");
+        let of_inner = problems.iter().filter(|problem| problem.starts_with("inner.")).count();
+        assert_eq!((of_inner, problems[20].as_str()), (15, "body too_many"));
     }
 
     #[test]

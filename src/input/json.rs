@@ -6,7 +6,12 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use crate::error::{Code, Error};
+use crate::error::{Code, Detail, Error};
+
+/// The most members of one object.
+pub const MAX_MEMBERS: usize = 256;
+/// How the reader says that an object has more; nothing else that is told of a body starts so.
+const TOO_MANY: &str = "an object has more than";
 
 /// A JSON value.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,7 +47,8 @@ impl Json {
     }
 }
 
-/// Reads one JSON value and nothing behind it. Nesting deeper than 128 is refused by the parser.
+/// Reads one JSON value and nothing behind it. Nesting deeper than 128 is refused by the parser, an object of more than
+/// [`MAX_MEMBERS`] members when the first of them too many is met.
 pub fn parse(bytes: &[u8]) -> Result<Json, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         Error::new(Code::InvalidJson)
@@ -50,6 +56,11 @@ pub fn parse(bytes: &[u8]) -> Result<Json, Error> {
             .message(format!("The body is not valid UTF-8 at byte {}.", error.valid_up_to()))
     })?;
     serde_json::from_str(text).map_err(|error| {
+        let error = error.to_string();
+        if error.starts_with(TOO_MANY) {
+            let message = format!("The body is too large: {error}.");
+            return Error::invalid(vec![Detail { param: "body".to_owned(), code: "too_many", message }]);
+        }
         Error::new(Code::InvalidJson).param("body").message(format!("The body is not valid JSON: {error}."))
     })
 }
@@ -106,7 +117,11 @@ impl<'de> Visitor<'de> for JsonVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
         let mut object: Vec<(String, Json)> = Vec::new();
         let mut names = HashSet::new();
-        while let Some((name, value)) = members.next_entry::<String, Json>()? {
+        while let Some(name) = members.next_key::<String>()? {
+            if object.len() == MAX_MEMBERS {
+                return Err(A::Error::custom(format_args!("{TOO_MANY} {MAX_MEMBERS} members")));
+            }
+            let value = members.next_value()?;
             if object.len() == FEW {
                 names.extend(object.iter().map(|(name, _)| name.clone()));
             }
@@ -163,7 +178,7 @@ mod tests {
         }
         assert!(parse(b"{\"a\":1,\"a\":1}").unwrap_err().public_message().contains("\"a\" stands twice"));
         // A small object, the border, and a large one: any key, again at the end.
-        for size in [2, FEW, FEW + 1, FEW + 2, 1_000] {
+        for size in [2, FEW, FEW + 1, FEW + 2, MAX_MEMBERS - 1] {
             let members: Vec<_> = (0..size).map(|index| format!("\"k{index}\":1")).collect();
             assert!(parse(format!("{{{}}}", members.join(",")).as_bytes()).is_ok());
             for again in [0, size / 2, size - 1] {
@@ -171,6 +186,25 @@ mod tests {
                 assert_eq!(parse(twice.as_bytes()).unwrap_err().code, Code::InvalidJson, "{size} {again}");
             }
         }
+        assert!(parse(b"\"an object has more than\":").unwrap_err().details.is_empty());
         assert!(parse(b"\"\xff\"").unwrap_err().public_message().contains("UTF-8 at byte 1"));
+    }
+
+    #[test]
+    fn an_object_has_a_bounded_number_of_members() {
+        let object = |count: usize| {
+            let members: Vec<_> = (0..count).map(|index| format!("\"k{index}\":1")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        assert!(parse(object(MAX_MEMBERS).as_bytes()).is_ok());
+        assert!(parse(format!("[{0},{0}]", object(MAX_MEMBERS)).as_bytes()).is_ok());
+        let large = object(MAX_MEMBERS + 1);
+        // At any depth, and without looking at what comes behind.
+        for text in [large.clone(), format!("{{\"a\":[{large}]}}"), large.replace('}', ",}")] {
+            let error = parse(text.as_bytes()).unwrap_err();
+            assert_eq!((error.code, error.param.as_deref()), (Code::InvalidRequest, Some("body")));
+            assert_eq!((error.details.len(), error.details[0].code), (1, "too_many"));
+            assert!(error.public_message().contains("more than 256 members"), "{}", error.public_message());
+        }
     }
 }

@@ -86,8 +86,8 @@ pub enum Who<'a> {
     /// Something known by its text inside something with an id, for instance a model in an organization.
     Within(u128, &'a str),
     /// A client. An IPv6 client counts by its /64, the smallest network that one customer gets: it could take
-    /// a fresh address for each attempt.
-    Address(IpAddr),
+    /// a fresh address for each attempt. All clients of unknown address count as one.
+    Address(Option<IpAddr>),
 }
 
 /// The limiter's key for this limit and this caller: 128 bits of a SHA-256, so that nobody can aim at another's.
@@ -111,9 +111,10 @@ pub fn key_for(scope: &str, who: Who<'_>) -> u128 {
         }
         Who::Address(address) => {
             context.update(&[3]);
-            match address.to_canonical() {
-                IpAddr::V4(v4) => context.update(&v4.octets()),
-                IpAddr::V6(v6) => context.update(&network(v6).to_be_bytes()),
+            match address.map(|address| address.to_canonical()) {
+                None => {}
+                Some(IpAddr::V4(v4)) => context.update(&v4.octets()),
+                Some(IpAddr::V6(v6)) => context.update(&network(v6).to_be_bytes()),
             }
         }
     }
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn keys_tell_scope_kind_and_caller_apart() {
-        let address = |text: &str| Who::Address(text.parse().unwrap());
+        let address = |text: &str| Who::Address(Some(text.parse().unwrap()));
         let keys = [
             key_for("login", address("203.0.113.7")),
             key_for("register", address("203.0.113.7")),
@@ -308,6 +309,8 @@ mod tests {
             key_for("login", Who::Within(8, "203.0.113.7")),
             key_for("login", address("2001:db8::1")),
             key_for("login", address("2001:db8:0:1::1")),
+            key_for("login", Who::Address(None)),
+            key_for("register", Who::Address(None)),
         ];
         let different: std::collections::HashSet<_> = keys.into_iter().collect();
         assert_eq!(different.len(), keys.len());

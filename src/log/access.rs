@@ -1,5 +1,6 @@
 //! The line of one request, written without the general formatter: every request waits for it.
 
+use std::fmt::{self, Display};
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -20,8 +21,8 @@ pub struct Access<'a> {
     pub code: &'a str,
     /// Who called; empty when unknown.
     pub who: &'a str,
-    /// The client's address.
-    pub address: IpAddr,
+    /// The client's address; `-` in the log when it isn't known.
+    pub address: Option<IpAddr>,
     /// From the request's head to the answer, in microseconds.
     pub duration_us: u64,
     /// The request's id.
@@ -38,7 +39,7 @@ impl Access<'_> {
             status = self.status,
             code = self.code,
             who = self.who,
-            address = %self.address,
+            address = %shown(self.address),
             duration_us = self.duration_us,
             request_id = self.request_id,
             "request"
@@ -60,6 +61,7 @@ impl Access<'_> {
     /// None of these texts needs escaping: methods are tokens (RFC 9110, section 5.6.2), the others are words of ours.
     fn text(&self, line: &mut Vec<u8>, now: Time) -> std::io::Result<()> {
         let Self { method, route, status, code, who, address, duration_us, request_id } = self;
+        let address = shown(*address);
         writeln!(
             line,
             "{now}  INFO tollkeeper::access: request method=\"{method}\" route=\"{route}\" status={status} code=\"{code}\" \
@@ -69,6 +71,7 @@ impl Access<'_> {
 
     fn json(&self, line: &mut Vec<u8>, now: Time) -> std::io::Result<()> {
         let Self { method, route, status, code, who, address, duration_us, request_id } = self;
+        let address = shown(*address);
         writeln!(
             line,
             "{{\"timestamp\":\"{now}\",\"level\":\"INFO\",\"message\":\"request\",\"method\":\"{method}\",\"route\":\"{route}\",\
@@ -76,4 +79,11 @@ impl Access<'_> {
              \"request_id\":\"{request_id}\",\"target\":\"tollkeeper::access\"}}"
         )
     }
+}
+
+fn shown(address: Option<IpAddr>) -> impl Display {
+    fmt::from_fn(move |f| match address {
+        Some(address) => address.fmt(f),
+        None => f.write_str("-"),
+    })
 }

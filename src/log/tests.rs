@@ -142,14 +142,14 @@ fn panics_keep_their_words() {
 #[test]
 fn a_request_has_the_line_that_the_formatter_would_write() {
     for format in [LogFormat::Text, LogFormat::Json] {
-        for address in ["203.0.113.7", "2001:db8::7"] {
+        for address in [Some("203.0.113.7"), Some("2001:db8::7"), None] {
             let line = Access {
                 method: "GET",
                 route: "/v1/organizations/{organization_id}",
                 status: 403,
                 code: "insufficient_role",
                 who: "user_01h455vb4pex5vsknk084sn02q",
-                address: address.parse().unwrap(),
+                address: address.map(|text| text.parse().unwrap()),
                 duration_us: 1234,
                 request_id: "req_01h455vb4pex5vsknk084sn02q",
             };

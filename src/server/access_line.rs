@@ -16,7 +16,8 @@ pub struct AccessLine<'a> {
     /// The route's path, `-` where there is none.
     pub route: &'static str,
     pub request_id: RequestId,
-    pub address: IpAddr,
+    /// The client's, when it is known.
+    pub address: Option<IpAddr>,
     pub watch: Stopwatch,
     /// Where it is counted.
     pub measured: &'a Measured,

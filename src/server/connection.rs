@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -20,9 +20,10 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Entrance;
+use super::protocol::{self, Framing};
 use super::watch::{Finding, Patience, Quiet, Watch, Watched};
 use crate::error::{Code, Error};
-use crate::input::RequestBody;
+use crate::input::{LeftOver, RequestBody};
 use crate::reply::Body;
 
 /// The most bytes of a request's head; the most lines are hyper's own 100, which take no memory of the heap.
@@ -35,6 +36,10 @@ const LINGER: Duration = Duration::from_secs(1);
 /// How long a connection that waits for its next request is still read after the stop: what was sent before the stop may not
 /// have been read by then, and would be lost.
 const SETTLE: Duration = Duration::from_millis(100);
+/// How long the rest of a small body that nobody has read may take to come, so that the connection can go on.
+const DRAIN: Duration = Duration::from_millis(100);
+/// The most bytes of such a rest.
+const DRAIN_BYTES: usize = 16 * 1024;
 /// The most bytes that are still listened to.
 const LINGER_BYTES: usize = 1024 * 1024;
 
@@ -67,7 +72,8 @@ impl Client {
     {
         let watch = Watch::new();
         let io = TokioIo::new(Watched::new(stream, Arc::clone(&watch)));
-        let service = service_fn(|request| self.answer(request, &watch));
+        let left_over = Arc::new(LeftOver::default());
+        let service = service_fn(|request| self.answer(request, &watch, &left_over));
         // Answers are small: one buffer and one plain write for head and body.
         let mut http = http1::Builder::new();
         http.writev(false).max_header_size(HEAD_BYTES).max_buf_size(BUFFER_BYTES);
@@ -96,13 +102,7 @@ impl Client {
                 look.as_mut().poll(cx).map(|()| Event::Look)
             });
             match event.await {
-                Event::Ended(outcome) => {
-                    // A client that hangs up or talks nonsense is no event of ours.
-                    if let Err(error) = outcome {
-                        tracing::debug!(peer = %self.peer, "a connection ended early: {error}");
-                    }
-                    break watch.refused().map(refusal);
-                }
+                Event::Ended(outcome) => break self.last_word(outcome, &watch),
                 Event::Stop => {
                     (stopping, settling) = (true, true);
                     watch.stop();
@@ -128,16 +128,43 @@ impl Client {
         self.part(stream, refusal).await;
     }
 
+    /// What a client is told whose connection hyper has ended: something that isn't a request gets an answer.
+    fn last_word(&self, outcome: hyper::Result<()>, watch: &Watch) -> Option<Error> {
+        // To the first words of HTTP/2 hyper says nothing by itself.
+        let nonsense = outcome.as_ref().is_err_and(hyper::Error::is_parse);
+        // A client that hangs up or talks nonsense is no event of ours.
+        if let Err(error) = outcome {
+            tracing::debug!(peer = %self.peer, "a connection ended early: {error}");
+        }
+        watch.refused().map(refusal).or_else(|| nonsense.then(|| Code::MalformedRequest.into()))
+    }
+
     async fn answer(
         &self,
         request: http::Request<Incoming>,
         watch: &Watch,
+        left_over: &Arc<LeftOver>,
     ) -> Result<Response<Body>, Infallible> {
-        watch.begin();
-        let patience = self.patience.body;
-        let request = request.map(|body| RequestBody::Incoming { body, patience });
-        let mut response = self.entrance.answer(request, self.peer).await;
-        if watch.is_stopping() {
+        let head = watch.begin();
+        watch.taken().await;
+        let framing = protocol::check(&request, head);
+        let is_last = matches!(framing, Ok(Framing::Doubtful));
+        let mut response = match framing {
+            Ok(_) => {
+                let asks_first = request.headers().contains_key(header::EXPECT);
+                let request = request.map(|body| RequestBody::arriving(body, self.patience.body, left_over));
+                let mut response = self.entrance.answer(request, self.peer).await;
+                // hyper would close the connection without a word to the client, who could have sent its next request.
+                if let Some(rest) = left_over.take()
+                    && (asks_first || !drained(rest).await)
+                {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                response
+            }
+            Err(error) => self.entrance.refuse(error, self.peer),
+        };
+        if is_last || watch.is_stopping() {
             // Who is told doesn't send the next request on a connection that is about to be closed.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -164,6 +191,24 @@ impl Client {
         // Whatever comes of it, the connection ends here.
         timeout(LINGER, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await.ok();
     }
+}
+
+/// Whether the rest of a body was small and came at once, so that the next request is what comes next.
+async fn drained(mut rest: Incoming) -> bool {
+    if rest.size_hint().lower() > u64::try_from(DRAIN_BYTES).unwrap_or_default() {
+        return false;
+    }
+    let all = async {
+        let mut length = 0;
+        while let Some(frame) = rest.frame().await {
+            length += frame.ok()?.into_data().map_or(0, |piece| piece.len());
+            if length > DRAIN_BYTES {
+                return None;
+            }
+        }
+        Some(())
+    };
+    matches!(timeout(DRAIN, all).await, Ok(Some(())))
 }
 
 /// Whether the client has sent something that nobody has read.
@@ -197,3 +242,6 @@ async fn on_the_wire(response: Response<Body>) -> Vec<u8> {
     wire.extend_from_slice(&body);
     wire
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,8 @@ struct Inner {
     app: App,
     paths: matchit::Router<Path>,
     cors: Option<CorsLayer>,
+    /// What browsers are told of HTTPS on every answer.
+    hsts: Option<HeaderValue>,
     /// Where what finds no route is counted.
     nowhere: Arc<Measured>,
     listener: Listener,
@@ -82,11 +84,18 @@ impl Entrance {
             router.insert(text, path).expect("a path that contradicts another");
         }
         let cors = cors(&app.config.cors_origins).filter(|_| listener == Listener::Public);
-        Self(Arc::new(Inner { app: app.clone(), paths: router, cors, nowhere, listener }))
+        let hsts = hsts(app.config.server.hsts_seconds).filter(|_| listener == Listener::Public);
+        Self(Arc::new(Inner { app: app.clone(), paths: router, cors, hsts, nowhere, listener }))
     }
 
     /// Answers one request.
     pub async fn answer(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Body> {
+        let mut response = self.answer_any_origin(request, peer).await;
+        self.tell_hsts(&mut response);
+        response
+    }
+
+    async fn answer_any_origin(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Body> {
         let Some(cors) = &self.0.cors else {
             return self.serve(request, peer).await;
         };
@@ -94,6 +103,12 @@ impl Entrance {
         match cors.layer(inner).oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
+        }
+    }
+
+    fn tell_hsts(&self, response: &mut Response<Body>) {
+        if let Some(value) = &self.0.hsts {
+            response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, value.clone());
         }
     }
 
@@ -105,7 +120,7 @@ impl Entrance {
             method: Method::from_bytes(b"-").unwrap_or_default(),
             route: "-",
             request_id: next_request_id(app),
-            address: peer,
+            address: Some(peer),
             watch: Stopwatch::start(),
             measured: &self.0.nowhere,
             logged: app.config.log.access,
@@ -114,6 +129,7 @@ impl Entrance {
         };
         let outcome = Outcome { result: Err(error), who: String::new() };
         let mut response = respond(app, outcome, ErrorShape::Bare, &line);
+        self.tell_hsts(&mut response);
         let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         if let Ok(date) = HeaderValue::try_from(app.clock.now().to_http_date()) {
@@ -241,13 +257,24 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     Some(layer.allow_origin(AllowOrigin::list(list)))
 }
 
+fn hsts(seconds: u32) -> Option<HeaderValue> {
+    let value = HeaderValue::try_from(format!("max-age={seconds}")).ok();
+    value.filter(|_| seconds > 0)
+}
+
 /// A request that has found its route: whatever becomes of it, at most one response and one line in the access log.
 async fn serve_route(app: &App, route: &Route, call: Call, line: AccessLine<'_>) -> Response<Body> {
     let mut given_up = GivenUp { line: Some(&line) };
     let trace = line.traced.as_ref().map(|(trace, _)| Arc::clone(trace));
     let outcome = run(app.clone(), route, call, trace).await;
     given_up.line = None;
-    respond(app, outcome, route.error_shape(), &line)
+    let mut response = respond(app, outcome, route.error_shape(), &line);
+    if route.access.scheme.is_some() && line.listener == super::name(Listener::Public) {
+        // It is about whoever has the credential, and nobody else may find it in a cache.
+        let private = HeaderValue::from_static("private, no-store");
+        response.headers_mut().insert(header::CACHE_CONTROL, private);
+    }
+    response
 }
 
 /// Leaves the line of a request that is dropped where it stands, because the client has hung up or the stop cuts it off.
@@ -287,7 +314,8 @@ fn respond(app: &App, outcome: Outcome, shape: ErrorShape, line: &AccessLine<'_>
         }
         Err(error) => {
             app.metrics.errors.count(error.code);
-            if error.code.status().is_server_error() {
+            // The budget of bodies tells of itself, less often.
+            if error.code.status().is_server_error() && error.code != Code::ServerBusy {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
             let response = match shape {
@@ -335,7 +363,7 @@ mod tests {
             uri: Uri::from_static("/"),
             headers: HeaderMap::new(),
             path: Vec::new(),
-            address: IpAddr::from([127, 0, 0, 1]),
+            address: Some(IpAddr::from([127, 0, 0, 1])),
             request_id: next_request_id(app),
             body: RequestBody::default(),
             who: String::new(),

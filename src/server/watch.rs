@@ -10,8 +10,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::head_scan::HeadScan;
 use crate::config;
 
 /// How long a client may take.
@@ -74,6 +76,22 @@ pub struct Watch {
     refused: AtomicU16,
     /// Whether the server stops.
     stopping: AtomicBool,
+    /// Whether the head that is coming names the length of the body.
+    names_length: AtomicBool,
+    /// Tells that an answer which had to wait has left.
+    flushed: Notify,
+}
+
+/// How the head of a request was met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Head {
+    /// From its first byte, and whether it names the length of the body.
+    Seen {
+        /// Whether there was a line `Content-Length`.
+        names_length: bool,
+    },
+    /// It came along with what went before.
+    Unseen,
 }
 
 /// What a look at a connection has found.
@@ -92,7 +110,13 @@ pub enum Finding {
 pub struct Quiet {
     requests: u32,
     since: Option<Instant>,
+    /// Whether the last look would have closed the connection.
+    is_last_chance: bool,
 }
+
+/// How long a connection is still read after it was found to be idle: the next request may be here, and a busy machine tells
+/// the time before it tells of that.
+const LAST_CHANCE: Duration = Duration::from_millis(100);
 
 impl Watch {
     /// Of a connection that was just opened.
@@ -105,14 +129,29 @@ impl Watch {
             requests: AtomicU32::new(0),
             refused: AtomicU16::new(0),
             stopping: AtomicBool::new(false),
+            names_length: AtomicBool::new(false),
+            flushed: Notify::new(),
         })
     }
 
     /// A request has come.
-    pub fn begin(&self) {
+    pub fn begin(&self) -> Head {
+        let state = self.state.load(Ordering::Relaxed);
         self.state.store(BUSY, Ordering::Relaxed);
         let count = self.requests.load(Ordering::Relaxed);
         self.requests.store(count.wrapping_add(1), Ordering::Relaxed);
+        match state {
+            HEAD => Head::Seen { names_length: self.names_length.load(Ordering::Relaxed) },
+            _ => Head::Unseen,
+        }
+    }
+
+    /// Waits until no answer waits for the client to take it. Else a client that sends requests and reads nothing could
+    /// have any number of answers kept for it.
+    pub async fn taken(&self) {
+        while self.write_since_ms.load(Ordering::Relaxed) != NEVER {
+            self.flushed.notified().await;
+        }
     }
 
     /// Its answer is made.
@@ -155,15 +194,18 @@ impl Watch {
         } else if state == IDLE {
             let requests = self.requests.load(Ordering::Relaxed);
             if quiet.requests != requests || quiet.since.is_none() {
-                *quiet = Quiet { requests, since: Some(now) };
+                *quiet = Quiet { requests, since: Some(now), ..*quiet };
             }
             quiet.since.map(|since| (since + patience.idle, Finding::Dead("it has been idle for long")))
         } else {
             None
         };
         let next = now + patience.shortest();
+        let is_due = due.is_some_and(|(due, _)| due <= now);
+        let had_its_chance = std::mem::replace(&mut quiet.is_last_chance, is_due);
         match due {
-            Some((due, finding)) if due <= now => finding,
+            Some((_, Finding::Dead(_))) if is_due && !had_its_chance => Finding::LookAgain(now + LAST_CHANCE),
+            Some((_, finding)) if is_due => finding,
             Some((due, _)) => Finding::LookAgain(due.min(next)),
             None => Finding::LookAgain(next),
         }
@@ -176,11 +218,14 @@ impl Watch {
         }
     }
 
-    fn has_read(&self) {
-        if matches!(self.state.load(Ordering::Relaxed), FRESH | IDLE) {
+    /// Whether this is the beginning of a head.
+    fn has_read(&self) -> bool {
+        let begins = matches!(self.state.load(Ordering::Relaxed), FRESH | IDLE);
+        if begins {
             self.head_since_ms.store(NEVER, Ordering::Relaxed);
             self.state.store(HEAD, Ordering::Relaxed);
         }
+        begins
     }
 
     fn waits_to_read(&self) {
@@ -190,7 +235,10 @@ impl Watch {
     }
 
     fn has_flushed(&self) {
-        self.write_since_ms.store(NEVER, Ordering::Relaxed);
+        if self.write_since_ms.load(Ordering::Relaxed) != NEVER {
+            self.write_since_ms.store(NEVER, Ordering::Relaxed);
+            self.flushed.notify_one();
+        }
         if self.state.load(Ordering::Relaxed) == ANSWERED {
             self.state.store(IDLE, Ordering::Relaxed);
         }
@@ -217,6 +265,7 @@ impl Watch {
 pub struct Watched<S> {
     stream: S,
     watch: Arc<Watch>,
+    head: HeadScan,
     /// Whether the client has ended its side.
     ended: bool,
 }
@@ -224,7 +273,17 @@ pub struct Watched<S> {
 impl<S> Watched<S> {
     /// Nothing has happened on the stream yet.
     pub fn new(stream: S, watch: Arc<Watch>) -> Self {
-        Self { stream, watch, ended: false }
+        Self { stream, watch, head: HeadScan::default(), ended: false }
+    }
+
+    fn scan(&mut self, bytes: &[u8]) {
+        if self.watch.has_read() {
+            self.head = HeadScan::default();
+        }
+        if self.watch.state.load(Ordering::Relaxed) == HEAD {
+            let names_length = self.head.see(bytes);
+            self.watch.names_length.store(names_length, Ordering::Relaxed);
+        }
     }
 
     /// The stream, unless its client is gone.
@@ -243,8 +302,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
         match &outcome {
             Poll::Pending => self.watch.waits_to_read(),
-            Poll::Ready(Ok(())) if into.filled().len() > before => self.watch.has_read(),
-            Poll::Ready(_) => self.ended = true,
+            Poll::Ready(Ok(())) => match into.filled().get(before..) {
+                Some(bytes) if !bytes.is_empty() => self.scan(bytes),
+                _ => self.ended = true,
+            },
+            Poll::Ready(Err(_)) => self.ended = true,
         }
         outcome
     }
@@ -355,7 +417,13 @@ mod tests {
         request();
         assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(161)), Finding::LookAgain(_)));
         assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(310)), Finding::LookAgain(_)));
-        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(311)), Finding::Dead(_)));
+        // What has come by now is read before the next look.
+        let again = watch.look(&PATIENCE, &mut quiet, at(311));
+        assert_eq!(again, Finding::LookAgain(at(311) + LAST_CHANCE));
+        request();
+        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(312)), Finding::LookAgain(_)));
+        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(462)), Finding::LookAgain(_)));
+        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(463)), Finding::Dead(_)));
     }
 
     #[test]

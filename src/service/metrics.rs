@@ -105,11 +105,13 @@ fn queues(app: &App, text: &mut Text) {
     let (hashes, most_hashes) = app.hasher.load();
     let refused = app.metrics.errors.of(crate::error::Code::PasswordQueueFull);
     let (uses, most_uses) = app.last_uses.load();
+    let (body_bytes, max_body_bytes) = app.body_budget.load();
     let mut queues: Vec<Queue> = vec![
         ("books", pieces, most_pieces, Some(app.metrics.books.refused.load(Relaxed))),
         ("books_bytes", bytes, most_bytes, None),
         ("passwords", hashes, most_hashes, Some(refused)),
         ("last_uses", uses, most_uses, None),
+        ("request_body_bytes", body_bytes, max_body_bytes, Some(app.body_budget.refused())),
     ];
     for (what, load) in app.tracer.iter().flat_map(Tracer::load) {
         queues.push((what, load.waiting, load.most, None));

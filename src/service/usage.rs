@@ -85,7 +85,7 @@ impl Record for Batch {
 impl Input for Batch {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
         let form = input::essence(&call.headers);
-        let bytes = input::read_json(call).await?;
+        let bytes = input::read_json(app, call).await?;
         let events = match form.as_str() {
             cloud_events::SINGLE => vec![json::parse(&bytes)?],
             cloud_events::BATCH => match json::parse(&bytes)? {
@@ -112,6 +112,8 @@ impl Input for Batch {
 
 /// The most events of one batch.
 const MAX_EVENTS: usize = 1_000;
+/// The most bad fields that the answer to a batch names; further events have code and message alone.
+const MAX_BATCH_DETAILS: usize = 2 * MAX_EVENTS;
 
 #[derive(Debug)]
 struct EventList(Vec<Json>);
@@ -204,9 +206,10 @@ pub async fn usage(app: App, _: ServiceScope, batch: Batch) -> Result<Bare<Resul
     }
     let mut recorded = record(&app, sent).await?.into_iter();
     let mut results = Vec::with_capacity(known.len());
+    let mut details_left = MAX_BATCH_DETAILS;
     for (id, what) in known {
         results.push(match what {
-            Known::Unreadable(error) => unreadable(id, *error),
+            Known::Unreadable(error) => unreadable(id, *error, &mut details_left),
             Known::Decided(outcome) => result(id, outcome),
             Known::Sent => {
                 result(id, recorded.next().ok_or_else(|| Error::internal("an event has no outcome"))?)
@@ -319,7 +322,9 @@ fn good(id: Option<Arc<str>>, status: EventStatus) -> EventResult {
     EventResult { id, status, code: None, message: None, details: Vec::new() }
 }
 
-fn unreadable(id: Option<Arc<str>>, error: Error) -> EventResult {
+fn unreadable(id: Option<Arc<str>>, mut error: Error, details_left: &mut usize) -> EventResult {
+    error.details.truncate(*details_left);
+    *details_left -= error.details.len();
     let detail = |d: Detail| DetailText { param: d.param, code: d.code, message: d.message };
     EventResult {
         code: Some("invalid_event"),

@@ -71,7 +71,7 @@ fn call(world: &World, bearer: &str, path: &[(&str, &str)]) -> access::Call {
         uri: Uri::from_static("/"),
         headers,
         path: path.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-        address: "192.0.2.7".parse().unwrap(),
+        address: Some("192.0.2.7".parse().unwrap()),
         request_id: RequestId::new(world.clock.now(), &world.app.random),
         body: RequestBody::Whole(Vec::new().into()),
         who: String::new(),
@@ -182,11 +182,8 @@ fn scopes_say_who_and_where() {
         let project_id = ProjectId::parse(&place.project).unwrap();
         for (bearer, actor) in [(&ada.access_token, ada.id.to_string()), (&secret, key_id.clone())] {
             let mut call = call(&world, bearer, &path);
-            let trail = Trail {
-                actor: actor.clone(),
-                address: Some(call.address),
-                request_id: Some(call.request_id),
-            };
+            let trail =
+                Trail { actor: actor.clone(), address: call.address, request_id: Some(call.request_id) };
             let is_key = actor == key_id;
             let anyone = Anyone.admit(app, &mut call).await.unwrap();
             let only = is_key.then_some(organization_id);

@@ -192,7 +192,7 @@ impl Scene {
             uri: Uri::from_static("/"),
             headers,
             path: path.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-            address: ADDRESS.parse().unwrap(),
+            address: Some(ADDRESS.parse().unwrap()),
             request_id: RequestId::new(world.clock.now(), &world.app.random),
             body: RequestBody::Whole(Vec::new().into()),
             who: String::new(),

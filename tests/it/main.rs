@@ -20,12 +20,14 @@
 )]
 
 mod access_matrix;
+mod addresses;
 mod api;
 mod attacks;
 mod audit;
 mod backup;
 mod bad_input;
 mod billing;
+mod bounds;
 mod browser;
 mod catalog;
 mod cli;
@@ -33,6 +35,7 @@ mod crashes;
 mod db;
 mod faults;
 mod gate;
+mod http_rules;
 mod isolation;
 mod jobs;
 mod keys_never_rise;

@@ -94,7 +94,7 @@ impl Field for IpAddr {
 
 impl Input for Authorize {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
-        let bytes = input::read_json(call).await?;
+        let bytes = input::read_json(app, call).await?;
         match quick(&bytes) {
             Some(question) => Ok(question),
             None => input::parse_record(app, &bytes),

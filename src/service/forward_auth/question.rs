@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use http::HeaderValue;
 use serde_json::{Value, json};
 
 use crate::access::Call;
@@ -107,8 +108,7 @@ impl Input for ForwardAuth {
             let value = call.headers.get(name).filter(|_| !is_key)?;
             value.to_str().ok().map(str::to_owned)
         };
-        let hops = call.headers.get_all("x-forwarded-for").iter();
-        let hops = hops.filter_map(|value| value.to_str().ok());
+        let hops = call.headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
         Ok(Self {
             client_address: forwarded_address(hops, &app.config.trusted_proxies),
             operation: asked.operation,

@@ -19,7 +19,7 @@ fn a_key_is_made_listed_and_read() {
             "expires_at": "2026-03-11T14:00:00+02:00", "restrictions": {"allowed_ips": ["127.0.0.1", "2001:db8::/32"], "rate_limit": 600,
             "max_tokens": 100, "models": ["svc-1"]}});
         let answer = world.post(&path, &body).bearer(&ada.access_token).send().await;
-        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("cache-control"), "private, no-store");
         let made = answer.json()["data"].clone();
         let key = made["key"].as_str().unwrap();
         assert!(key.starts_with("tk_") && key.len() == 3 + 43 + 6, "{key}");

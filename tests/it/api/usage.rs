@@ -44,7 +44,7 @@ fn an_event_counts_once_and_is_priced_exactly() {
 
         let path = format!("{}/billing/usage", place.organization_path());
         let answer = world.get(&path).bearer(&ada.access_token).send().await;
-        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("cache-control"), "private, no-store");
         let chat = format!(
             "\"chat\":{{\"requests\":1,\"tokens\":{{\"prompt\":1000,\"completion\":500}},\"amount\":{due}}}"
         );

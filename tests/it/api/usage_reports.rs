@@ -283,7 +283,7 @@ fn a_report_can_be_had_as_csv() {
         .await;
         assert_eq!(answer.status, 200);
         assert_eq!(answer.header("content-type"), "text/csv; charset=utf-8");
-        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("cache-control"), "private, no-store");
         let file =
             format!("attachment; filename=\"usage_{}_2026-03-01_2026-03-08.csv\"", scene.place.organization);
         assert_eq!(answer.header("content-disposition"), file);

@@ -1,12 +1,14 @@
 //! Real proxies with the very configurations of docs/operations.md, in front of a server that says what reached it.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::support::http::Answer;
-use crate::support::process::{Account, Place, Server, Start, Wire, free_addresses};
+use crate::support::process::{Account, Place, Server, Start, Wire, free_addresses, run_to_end};
 use crate::support::proxy::{Proxy, Reached, Upstream, is_here};
 use crate::support::world::Folder;
 
@@ -137,6 +139,44 @@ fn nginx_with_a_wrong_service_token_blames_nobody_s_key() {
         assert_eq!(scene.call().bearer(&scene.place.key).raw(b"").send().status, 502);
         assert!(scene.upstream.take().is_empty());
     }
+}
+
+/// The most copied configuration of nginx keeps what the client sent and adds the client's address to it.
+#[test]
+fn no_byte_of_a_client_makes_it_pass_as_an_appending_nginx() {
+    if !is_here("nginx", "nginx-light", "an nginx that appends to X-Forwarded-For") {
+        return;
+    }
+    let folder = Folder::new();
+    let server = Start::new(&folder.0).set("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.1").run();
+    let ada = server.sign_up("ada");
+    let place = server.settle(&ada);
+    let (front, _) = free_addresses();
+    let text = format!(
+        "server {{ listen {front}; location / {{ proxy_pass http://{};\n\
+         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }} }}",
+        server.public
+    );
+    let _proxy = Proxy::nginx(&folder.0, &text, front);
+    let key = json!({"name": "near", "restrictions": {"allowed_ips": ["127.0.0.1", "192.0.2.1"]}});
+    let path = format!("{}/api-keys", place.project_path);
+    let key = server.post(&path, &key).bearer(&ada.access_token).data();
+    let key = key["key"].as_str().unwrap();
+    for sent in [b"\xff".as_slice(), b"", b"192.0.2.1", b"127.0.0.1", b"127.0.0.1,", b"unknown"] {
+        // From another address of this machine, which nginx adds on the right.
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--max-time", "20", "--interface", "127.0.0.5", "-H"]);
+        curl.arg(OsStr::from_bytes(&[b"x-forwarded-for: ", sent].concat()));
+        curl.args(["-H", &format!("authorization: Bearer {key}"), &format!("http://{front}/v1/models")]);
+        let ended = run_to_end(curl);
+        assert!(ended.stdout.contains("ip_not_allowed"), "{sent:?}: {} {}", ended.stdout, ended.log);
+    }
+    server.wait_for_log("address=127.0.0.5");
+    // Not even once was it the proxy's own.
+    let lines = server.log();
+    assert!(
+        !lines.lines().any(|line| line.contains("\"/v1/models\"") && line.contains("address=127.0.0.1 "))
+    );
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
         uri: Uri::from_static("/v1/auth/refresh-token"),
         headers,
         path: Vec::new(),
-        address: [127, 0, 0, 1].into(),
+        address: Some([127, 0, 0, 1].into()),
         request_id: RequestId::new(server.app.clock.now(), &server.app.random),
         body: RequestBody::default(),
         who: String::new(),

@@ -39,6 +39,12 @@ impl Call {
         self
     }
 
+    /// A header that need not be text.
+    pub fn bytes(mut self, name: &str, value: &[u8]) -> Self {
+        self.request = self.request.header(name, value);
+        self
+    }
+
     pub fn from(mut self, peer: &str) -> Self {
         self.peer = peer.parse().unwrap();
         self

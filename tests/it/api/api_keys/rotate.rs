@@ -36,7 +36,7 @@ fn a_rotated_key_keeps_everything_but_its_secret() {
         let path = format!("{}/api-keys/{id}", place.project_path());
         let before = world.get(&path).bearer(&ada.access_token).data().await;
         let answer = rotate(&world, &ada, &place, &id).await;
-        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("cache-control"), "private, no-store");
         let data = answer.json()["data"].clone();
         let second = text(&data, "key");
         assert_ne!(first, second);

@@ -1,0 +1,88 @@
+//! What happens to a call whose client's address the trusted proxies don't tell readably.
+
+use serde_json::json;
+use tollkeeper::store::audit_log::{self, Filter};
+
+use crate::support::process::Start;
+use crate::support::world::{Folder, PASSWORD, on_each_database_with};
+
+/// Values of `X-Forwarded-For` behind which no client is to be found; `None` sends no header.
+const UNREADABLE: [Option<&[u8]>; 9] = [
+    None,
+    Some(b""),
+    Some(b"unknown"),
+    Some(b"\xff"),
+    Some(b"192.0.2.1, \xff"),
+    Some(b"192.0.2.1,"),
+    Some(b"192.0.2.1, _hidden"),
+    Some(b"fe80::1%eth0"),
+    Some(b"192.0.2.1, garbage, 127.0.0.9"),
+];
+
+#[test]
+fn a_list_of_addresses_refuses_a_client_whose_address_is_unknown() {
+    on_each_database_with(&[("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.0/8")], async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        // Both the proxy's address and the one that the header would like to be.
+        let body = json!({"name": "k", "restrictions": {"allowed_ips": ["127.0.0.0/8", "192.0.2.1"]}});
+        let (_, key) = world.key(&ada, &place, &body).await;
+        for value in UNREADABLE {
+            for path in ["/v1/models", place.project_path().as_str()] {
+                let call = world.get(path).bearer(&key);
+                let call = value.into_iter().fold(call, |call, value| call.bytes("x-forwarded-for", value));
+                assert_eq!(call.refused().await, (403, "ip_not_allowed".into()), "{value:?}");
+            }
+        }
+        // What the client sent, and what `$proxy_add_x_forwarded_for` of nginx made of it.
+        for value in [b"\xff, 192.0.2.1".as_slice(), b"127.0.0.1, 192.0.2.1"] {
+            world.get("/v1/models").bearer(&key).bytes("x-forwarded-for", value).bare().await;
+        }
+        let far = world.get("/v1/models").bearer(&key).bytes("x-forwarded-for", b"\xff, 192.0.2.2");
+        assert_eq!(far.refused().await, (403, "ip_not_allowed".into()));
+        // Who isn't a proxy is who they are, whatever they send.
+        let peer = world.get("/v1/models").bearer(&key).from("192.0.2.1");
+        peer.bytes("x-forwarded-for", b"\xff").bare().await;
+        // Nothing else is closed to a proxy that tells nothing, a health check for instance.
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(world.get(path).send().await.status, 200);
+        }
+        world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
+    });
+}
+
+#[test]
+fn clients_of_unknown_address_share_one_limit_and_leave_no_address() {
+    let settings =
+        [("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.0/8"), ("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "9")];
+    on_each_database_with(&settings, async |world| {
+        world.somebody("ada").await;
+        let body = json!({"email": "ada@example.com", "password": PASSWORD});
+        for (index, value) in UNREADABLE.into_iter().enumerate() {
+            let call = world.post("/v1/auth/login", &body).from(&format!("127.0.0.{}", index + 1));
+            let call = value.into_iter().fold(call, |call, value| call.bytes("x-forwarded-for", value));
+            call.data().await;
+        }
+        let again = world.post("/v1/auth/login", &body).from("127.0.0.77").send().await;
+        assert_eq!((again.status, again.code().as_str()), (429, "rate_limited"));
+        let known = world.post("/v1/auth/login", &body).header("x-forwarded-for", "198.51.100.7");
+        known.data().await;
+
+        let started = Filter { action: "session.started".into(), limit: 100, ..Filter::default() };
+        let mut tx = world.app.db.read().await.unwrap();
+        let entries = audit_log::list(&mut tx, &started).await.unwrap();
+        let mut addresses: Vec<_> = entries.iter().map(|entry| entry.address.as_deref()).collect();
+        addresses.sort_unstable();
+        let mut expected = vec![None; UNREADABLE.len()];
+        expected.push(Some("198.51.100.7"));
+        assert_eq!(addresses, expected);
+    });
+}
+
+#[test]
+fn the_log_has_a_dash_for_an_unknown_address() {
+    let folder = Folder::new();
+    let server = Start::new(&folder.0).set("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.1").run();
+    server.get("/v1/models").send();
+    server.wait_for_log("route=\"/v1/models\" status=401 code=\"missing_credentials\" who=\"\" address=- ");
+}

@@ -1,0 +1,298 @@
+//! The table "Bounds" of docs/operations.md: what is over a bound is refused with the code that stands there, and many who
+//! are at their bounds at once don't fill the memory.
+
+mod flood;
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::support::http::Answer;
+use crate::support::process::{Server, Start, Wire, on_each_database_url, read_answer, until};
+use crate::support::world::{Folder, PASSWORD};
+
+const KIB: usize = 1024;
+
+/// An object with this many members that mean nothing, in text.
+fn object(members: usize) -> String {
+    let members: Map<_, _> = (0..members).map(|index| (format!("f{index:03}"), json!(1))).collect();
+    Value::Object(members).to_string()
+}
+
+/// A JSON object of exactly this many bytes.
+fn sized(bytes: usize) -> Vec<u8> {
+    let mut body = b"{}".to_vec();
+    body.resize(bytes, b' ');
+    body
+}
+
+fn post(address: SocketAddr, path: &str, bearer: &str, body: &[u8]) -> Answer {
+    let call = Wire::new(address, "POST", path).header("content-type", "application/json");
+    let call = if bearer.is_empty() { call } else { call.bearer(bearer) };
+    call.raw(body).send()
+}
+
+#[test]
+fn unknown_fields_are_named_up_to_a_bound() {
+    on_each_database_url(|url, folder| {
+        let server = Start::new(&folder.0).database(url).run();
+        for (fields, due) in [(20, 20 + 2), (21, 21 + 2), (250, 21 + 2)] {
+            let answer = post(server.public, "/v1/auth/login", "", object(fields).as_bytes());
+            assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_request"));
+            let details = answer.details();
+            assert_eq!(details.len(), due, "{details:?}");
+            let named = details.iter().filter(|detail| detail.ends_with(" unknown_field")).count();
+            assert_eq!(named, fields.min(20));
+            let is_cut = details.last().is_some_and(|detail| detail == "body too_many");
+            assert_eq!(is_cut, fields > 20, "{details:?}");
+            assert!(answer.text.len() < 8 * KIB, "{} bytes", answer.text.len());
+        }
+    });
+}
+
+#[test]
+fn an_object_has_a_bounded_number_of_members() {
+    on_each_database_url(|url, folder| {
+        let server = Start::new(&folder.0).database(url).run();
+        let ada = server.sign_up("ada");
+        let refused = |path: &str, address, bearer: &str, body: String| {
+            let answer = post(address, path, bearer, body.as_bytes());
+            let found = (answer.status, answer.code(), answer.details());
+            let due = (400, "invalid_request".to_owned(), vec!["body too_many".to_owned()]);
+            assert_eq!(found, due, "{path}: {:.300}", answer.text);
+            assert!(answer.text.contains("more than 256 members"), "{}", answer.text);
+        };
+        let (public, token) = (server.public, ada.access_token.as_str());
+        refused("/v1/auth/login", public, "", object(257));
+        refused("/v1/organizations", public, token, object(257));
+        // Inside of others too, and before the rest is looked at.
+        refused("/v1/organizations", public, token, format!("{{\"settings\":{{\"x\":[{}}}}}", object(257)));
+        let service_token = server.service_token();
+        let event = format!("{{\"events\":[{}]}}", object(300));
+        refused("/service/v1/usage", server.service, &service_token, event);
+        refused("/service/v1/authorize", server.service, &service_token, object(5_000));
+        let most = post(public, "/v1/auth/login", "", object(256).as_bytes());
+        assert!(most.details().iter().any(|detail| detail.ends_with(" unknown_field")), "{}", most.text);
+    });
+}
+
+#[test]
+fn an_error_has_a_bounded_number_of_details() {
+    on_each_database_url(|url, folder| {
+        let server = Start::new(&folder.0).database(url).run();
+        let ada = server.sign_up("ada");
+        let keys = format!("{}/api-keys", server.settle(&ada).project_path);
+        for (wrong, due) in [(100, 100), (101, 100), (1_000, 100)] {
+            let body = json!({"name": "k", "permissions": vec!["x"; wrong]});
+            let answer = server.post(&keys, &body).bearer(&ada.access_token).send();
+            let details = answer.details();
+            assert_eq!((answer.status, details.len()), (400, due));
+            assert_eq!(details.last().unwrap() == "body too_many", wrong > 100, "{:?}", details.last());
+        }
+        // A batch has a bound of its own, over all of its events.
+        let events: Vec<Value> = (0..1_000).map(|_| json!({"x": 1, "y": 2, "z": 3})).collect();
+        let answer = server.ask("/service/v1/usage", &json!({ "events": events })).send();
+        let results = answer.json()["results"].as_array().cloned().unwrap();
+        let details: usize = results.iter().map(|result| result["details"].as_array().unwrap().len()).sum();
+        assert_eq!((results.len(), details), (1_000, 2_000));
+        assert!(
+            results.iter().all(|result| result["code"] == "invalid_event" && result["message"].is_string())
+        );
+    });
+}
+
+#[test]
+fn arrays_and_nesting_are_bounded() {
+    on_each_database_url(|url, folder| {
+        let server = Start::new(&folder.0).database(url).run();
+        let ada = server.sign_up("ada");
+        let keys = format!("{}/api-keys", server.settle(&ada).project_path);
+        let refused = |call: Wire| {
+            let answer = call.send();
+            assert_eq!(answer.status, 400, "{}", answer.text);
+            answer.details()
+        };
+        let key = |restrictions: Value| {
+            let body = json!({"name": "k", "restrictions": restrictions});
+            refused(server.post(&keys, &body).bearer(&ada.access_token))
+        };
+        assert_eq!(key(json!({"allowed_ips": vec!["::1"; 101]})), ["restrictions.allowed_ips too_many"]);
+        assert_eq!(key(json!({"models": vec!["svc-1"; 101]})), ["restrictions.models too_many"]);
+        let events = json!({"events": vec![json!({}); 1_001]});
+        assert_eq!(refused(server.ask("/service/v1/usage", &events)), ["events too_many"]);
+        let deep = format!("{{\"email\":{}1{}}}", "[".repeat(128), "]".repeat(128));
+        let answer = post(server.public, "/v1/auth/login", "", deep.as_bytes());
+        assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_json"));
+    });
+}
+
+#[test]
+fn query_strings_and_forms_have_a_bounded_number_of_parts() {
+    on_each_database_url(|url, folder| {
+        let server = Start::new(&folder.0).database(url).run();
+        let ada = server.sign_up("ada");
+        let pairs =
+            |count: usize| (0..count).map(|index| format!("p{index}=1")).collect::<Vec<_>>().join("&");
+        let list = |pairs: &str| {
+            let path = format!("/v1/organizations?{pairs}");
+            server.get(&path).bearer(&ada.access_token).send()
+        };
+        assert_eq!(list(&pairs(256)).status, 200, "what is unknown is ignored");
+        for query in [pairs(257), vec!["search=x"; 257].join("&"), vec!["a"; 5_000].join("&")] {
+            let answer = list(&query);
+            assert_eq!((answer.status, answer.details()), (400, vec!["query too_many".to_owned()]));
+        }
+        let form = |pairs: &str| {
+            let form = "application/x-www-form-urlencoded";
+            let call = Wire::new(server.public, "POST", "/verify-email").header("content-type", form);
+            call.raw(pairs.as_bytes()).send()
+        };
+        let page = form(&format!("token=x&{}", pairs(255)));
+        assert!(page.status == 400 && page.text.contains("This link no longer works"), "{}", page.text);
+        let page = form(&format!("token=x&{}", pairs(256)));
+        assert!(page.status == 400 && page.text.contains("That could not be read"), "{}", page.text);
+    });
+}
+
+#[test]
+fn a_body_is_bounded_by_its_route() {
+    on_each_database_url(|url, folder| {
+        let server = Start::new(&folder.0).database(url).run();
+        let ada = server.sign_up("ada");
+        let (token, service_token) = (ada.access_token.as_str(), server.service_token());
+        let form = "application/x-www-form-urlencoded";
+        let cases = [
+            (server.public, "POST", "/v1/auth/login", "", "application/json", 16),
+            (server.public, "POST", "/v1/auth/change-password", token, "application/json", 16),
+            (server.public, "POST", "/reset-password", "", form, 16),
+            (server.public, "POST", "/v1/organizations", token, "application/json", 256),
+            (server.service, "POST", "/service/v1/usage", service_token.as_str(), "application/json", 1024),
+            (
+                server.service,
+                "POST",
+                "/service/v1/authorize",
+                service_token.as_str(),
+                "application/json",
+                1024,
+            ),
+        ];
+        for (address, method, path, bearer, kind, kib) in cases {
+            let call = || {
+                let call = Wire::new(address, method, path).header("content-type", kind);
+                if bearer.is_empty() { call } else { call.bearer(bearer) }
+            };
+            let most = call().raw(&sized(kib * KIB)).send();
+            assert_eq!(most.status, 400, "{path}: {}", most.text);
+            // By its length alone, and while it comes.
+            let announced = call().header("content-length", &(kib * KIB + 1).to_string()).send();
+            let mut chunked = BufReader::new(TcpStream::connect(address).unwrap());
+            let mut head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\n");
+            if !bearer.is_empty() {
+                head.push_str(&format!("authorization: Bearer {bearer}\r\n"));
+            }
+            let stream = chunked.get_mut();
+            stream.write_all(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).unwrap();
+            let chunk = [b"400\r\n".as_slice(), &[b' '; KIB], b"\r\n"].concat();
+            // It may be refused before the last of them.
+            let sent = (0..=kib).take_while(|_| stream.write_all(&chunk).is_ok()).count();
+            assert!(sent >= kib / 2, "{path}: {sent}");
+            for answer in [announced, read_answer(&mut chunked, true).unwrap()] {
+                assert_eq!(answer.status, 413, "{path}: {}", answer.text);
+                if kind != form {
+                    let error = &answer.json()["error"];
+                    assert_eq!(
+                        (&error["code"], &error["param"]),
+                        (&json!("payload_too_large"), &json!("body"))
+                    );
+                    let message = error["message"].as_str().unwrap();
+                    assert!(message.contains(&format!("{kib} KiB")), "{path}: {message}");
+                }
+            }
+        }
+    });
+}
+
+/// How many bytes unfinished bodies take now, by the server's own word.
+fn body_bytes(server: &Server) -> usize {
+    let metrics = Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send().text;
+    let line = "tollkeeper_queue_length{queue=\"request_body_bytes\"} ";
+    metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap().parse().unwrap()
+}
+
+/// A request whose body has begun to come.
+fn unfinished(address: SocketAddr, path: &str, bearer: &str, framing: &str, begun: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let bearer =
+        if bearer.is_empty() { String::new() } else { format!("authorization: Bearer {bearer}\r\n") };
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{bearer}{framing}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(begun.as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn all_unfinished_bodies_have_one_budget() {
+    on_each_database_url(|url, folder| {
+        let start = Start::new(&folder.0).database(url);
+        let server = start.set("TOLLKEEPER_SERVER__BODY_BUDGET_BYTES", "16777216").run();
+        let token = server.service_token();
+        let usage = |framing: &str, begun: &str| {
+            unfinished(server.service, "/service/v1/usage", &token, framing, begun)
+        };
+        assert_eq!(body_bytes(&server), 0);
+        let mut held: Vec<_> = (0..16).map(|_| usage("content-length: 1048576", "{")).collect();
+        assert!(until(|| body_bytes(&server) == 16 * KIB * KIB), "{}", body_bytes(&server));
+        let chunk = format!("800\r\n{}\r\n", " ".repeat(2 * KIB));
+        let login = "/v1/auth/login";
+        for refused in [
+            usage("content-length: 100", "{"),
+            usage("transfer-encoding: chunked", &chunk),
+            unfinished(server.public, login, "", "content-length: 100", "{"),
+        ] {
+            let answer = read_answer(&mut BufReader::new(refused), true).unwrap();
+            assert_eq!((answer.status, answer.code().as_str()), (503, "server_busy"), "{}", answer.text);
+            assert_eq!((answer.header("retry-after"), answer.header("connection")), ("1", "close"));
+            assert_eq!(answer.json()["error"]["type"], "api_error");
+        }
+        // What comes along with its head needs none of it.
+        let answer = server.post(login, &json!({"email": "a@example.com", "password": PASSWORD})).send();
+        assert_eq!(answer.status, 401, "{}", answer.text);
+        assert_eq!(server.get("/healthz").send().status, 200);
+        // A body that ends, in whatever way, gives its part back.
+        let mut ended = BufReader::new(held.pop().unwrap());
+        ended.get_mut().write_all(&sized(KIB * KIB)[1..]).unwrap();
+        assert_eq!(read_answer(&mut ended, true).unwrap().status, 400);
+        assert!(until(|| body_bytes(&server) == 15 * KIB * KIB), "{}", body_bytes(&server));
+        let chunked = usage("transfer-encoding: chunked", &chunk);
+        assert!(until(|| body_bytes(&server) == 15 * KIB * KIB + 16 * KIB), "{}", body_bytes(&server));
+        drop(chunked);
+        drop(held);
+        assert!(until(|| body_bytes(&server) == 0), "{}", body_bytes(&server));
+        server.wait_for_log("unfinished request bodies take all of `server.body_budget_bytes`");
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+#[test]
+fn a_body_outside_of_the_service_listener_has_ten_seconds() {
+    let folder = Folder::new();
+    let server = Start::new(&folder.0).run();
+    let ada = server.sign_up("ada");
+    let unfinished = [
+        unfinished(server.public, "/v1/auth/login", "", "content-length: 100", "{"),
+        unfinished(server.public, "/v1/organizations", &ada.access_token, "content-length: 100", "{"),
+    ];
+    for mut stream in unfinished {
+        // By default the configuration allows thirty.
+        stream.set_read_timeout(Some(Duration::from_secs(25))).unwrap();
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text).expect("an answer before the thirty seconds are over");
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 408 ") && text.contains("request_timeout"), "{text}");
+    }
+}
