@@ -1,4 +1,4 @@
-//! Mail: what is sent ([`Message`], [`templates`]) and how it leaves ([`Mailer`]).
+//! Mail: how it gets into the outbox ([`posting`]), what is sent ([`Message`], [`templates`]) and how it leaves ([`Mailer`]).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use crate::config;
 use crate::random::Random;
 use smtp::Smtp;
 
+pub mod posting;
 pub mod smtp;
 pub mod templates;
 

@@ -7,6 +7,7 @@ pub mod currencies;
 pub mod discounts;
 pub mod events;
 pub mod invoicing;
+pub mod mail_bounds;
 pub mod membership;
 pub mod naming;
 pub mod password;

@@ -9,15 +9,17 @@ use crate::access::OrgScope;
 use crate::app::App;
 use crate::clock::{DAY_MS, Time};
 use crate::error::{Code, Error};
-use crate::ids::{InvitationId, MailId};
+use crate::ids::InvitationId;
 use crate::input::types::{DescriptionText, Email};
 use crate::input::{Body, Fields, Record};
+use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
 use crate::rules::membership;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::invitations::NewInvitation;
+use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
 
 /// How long an invitation holds, in milliseconds (decisions, section 3).
@@ -91,8 +93,9 @@ pub async fn create(
     store::invitations::end_expired(&mut tx, organization_id, new.email_folded, now).await?;
     store::invitations::insert(&mut tx, &new, now).await?;
     let about = About { invitation_id: Some(new.id.to_string()), ..About::default() };
-    let mail_id = MailId::new(now, &app.random);
-    store::outbox::insert_about(&mut tx, mail_id, Template::Invitation, new.email, &about, now).await?;
+    let sender = Sender::person(scope.trail(), scope.user_id());
+    let draft = Draft { template: Template::Invitation, about };
+    post(&app, &mut tx, &sender, &draft, new.email, now).await?;
     let event = Event {
         action: Action::MemberInvited,
         target: new.id.to_string(),
