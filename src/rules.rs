@@ -3,6 +3,8 @@
 pub mod api_keys;
 pub mod audit;
 pub mod books;
+pub mod counts;
+pub mod credit_limits;
 pub mod currencies;
 pub mod discounts;
 pub mod events;

@@ -77,7 +77,8 @@ impl OrgScope {
             .await?
             .ok_or(Code::OrganizationNotFound)?;
         let role = standing.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
-        Ok(HeldOrganization { row: standing.organization.organization, role })
+        let OrganizationDetail { organization: row, projects_count, .. } = standing.organization;
+        Ok(HeldOrganization { row, projects_count, role })
     }
 }
 
@@ -86,6 +87,8 @@ impl OrgScope {
 pub struct HeldOrganization {
     /// The organization.
     pub row: Organization,
+    /// Its projects.
+    pub projects_count: i64,
     /// The caller's role in it.
     pub role: OrganizationRole,
 }

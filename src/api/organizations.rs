@@ -22,6 +22,8 @@ use crate::input::{Body, Nothing, Query};
 use crate::mail::posting::{Draft, post_all};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
+use crate::rules::counts::{self, Kind};
+use crate::rules::credit_limits::CreditLimit;
 use crate::rules::settlement;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
@@ -72,6 +74,12 @@ pub async fn create(
     let now = app.clock.now();
     let id = OrganizationId::new(now, &app.random);
     let description = body.description.map(|text| text.0);
+    let mut tx = app.db.write().await?;
+    store::users::lock(&mut tx, scope.user_id()).await?;
+    let maker = store::organizations::maker(&mut tx, scope.user_id()).await?;
+    let maker = maker.ok_or(Code::InvalidAccessToken)?;
+    counts::one_more(&app.config.limits, Kind::Organizations, maker.organizations)?;
+    let credit_limit = CreditLimit::of(&app.config.billing, maker.standing);
     let new = NewOrganization {
         id,
         name: &body.name.display,
@@ -80,13 +88,14 @@ pub async fn create(
         default_role: body.settings.default_role,
         allow_public_projects: body.settings.allow_public_projects,
         currency: &app.config.billing.currency,
-        credit_limit: app.config.billing.credit_limit,
+        credit_limit: credit_limit.amount(),
         created_by: scope.user_id(),
     };
-    let mut tx = app.db.write().await?;
     store::organizations::insert(&mut tx, &new, now).await?;
+    if let CreditLimit::First(_) = credit_limit {
+        store::users::set_credit_granted(&mut tx, scope.user_id(), now).await?;
+    }
     store::organization_members::insert(&mut tx, id, scope.user_id(), OrganizationRole::Owner, now).await?;
-    let owner = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
     let event =
         Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
@@ -101,7 +110,7 @@ pub async fn create(
             default_role: body.settings.default_role,
             allow_public_projects: body.settings.allow_public_projects,
         },
-        owner: PersonBrief { id: owner.id, email: owner.email, username: owner.username },
+        owner: PersonBrief { id: scope.user_id(), email: maker.email, username: maker.username },
     }))
 }
 
@@ -262,11 +271,11 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
 }
 
-/// Makes sure that nothing is owed on either side, and keeps the name for the last invoice.
+/// Makes sure that nothing is owed on either side and no call is under way, and keeps the name for the last invoice.
 async fn settle(tx: &mut Tx, id: OrganizationId, name: &str, now: Time) -> Result<(), Error> {
     let wallet = store::wallets::lock(tx, id, now).await?;
     let wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
-    settlement::may_delete(wallet.posted, store::invoices::open_count(tx, id).await?)?;
+    settlement::may_delete(wallet.posted, wallet.reserved, store::invoices::open_count(tx, id).await?)?;
     store::wallets::keep_name(tx, id, name).await?;
     Ok(())
 }

@@ -212,12 +212,14 @@ pub async fn claim(
 pub const CLAIM: &str = "UPDATE outbox SET attempts = attempts + 1, next_attempt_at = $3
      WHERE next_attempt_at <= $2 AND id IN (
          SELECT id FROM (
-             SELECT * FROM (SELECT id, priority, next_attempt_at FROM outbox
-                            WHERE priority = 0 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) AS first
+             SELECT a.id, a.priority, a.next_attempt_at FROM
+                 (SELECT id, priority, next_attempt_at FROM outbox
+                  WHERE priority = 0 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) a
              UNION ALL
-             SELECT * FROM (SELECT id, priority, next_attempt_at FROM outbox
-                            WHERE priority = 1 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) AS other
-         ) AS due ORDER BY priority, next_attempt_at, id LIMIT $1)
+             SELECT b.id, b.priority, b.next_attempt_at FROM
+                 (SELECT id, priority, next_attempt_at FROM outbox
+                  WHERE priority = 1 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) b
+         ) due ORDER BY priority, next_attempt_at, id LIMIT $1)
      RETURNING id, template, email, details, created_at, attempts";
 
 /// Sets the next attempt.

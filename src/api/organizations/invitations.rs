@@ -15,6 +15,7 @@ use crate::input::{Body, Fields, Record};
 use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
+use crate::rules::counts::{self, Kind};
 use crate::rules::membership;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
@@ -77,6 +78,9 @@ pub async fn create(
     let held = scope.hold(&mut tx).await?;
     let role = body.role.unwrap_or(held.row.default_role);
     membership::invite(held.role, role)?;
+    if !store::users::is_verified(&mut tx, scope.user_id()).await? {
+        return Err(Code::EmailNotVerified.into());
+    }
     if store::organization_members::has_address(&mut tx, organization_id, &body.email.folded).await? {
         return Err(Error::new(Code::AlreadyMember).param("email"));
     }
@@ -90,6 +94,8 @@ pub async fn create(
         invited_by: scope.user_id(),
         expires_at: now.plus_ms(LIFETIME_MS),
     };
+    let open = store::invitations::open_count(&mut tx, organization_id, now).await?;
+    counts::one_more(&app.config.limits, Kind::Invitations, open)?;
     store::invitations::end_expired(&mut tx, organization_id, new.email_folded, now).await?;
     store::invitations::insert(&mut tx, &new, now).await?;
     let about = About { invitation_id: Some(new.id.to_string()), ..About::default() };

@@ -20,6 +20,7 @@ use crate::mail::posting::{Draft, post_all};
 use crate::money::Ppm;
 use crate::reply::{Enveloped, ok};
 use crate::roles::{ProjectRole, Visibility, effective_project_role};
+use crate::rules::counts::{self, Kind};
 use crate::rules::naming::Problem;
 use crate::rules::projects::{check_settings, check_visibility};
 use crate::store;
@@ -116,8 +117,9 @@ pub async fn create(
         updated_at: now,
     };
     let mut tx = app.db.write().await?;
-    let organization = scope.hold(&mut tx).await?.row;
-    check_visibility(row.visibility, organization.allow_public_projects)?;
+    let held = scope.hold(&mut tx).await?;
+    check_visibility(row.visibility, held.row.allow_public_projects)?;
+    counts::one_more(&app.config.limits, Kind::Projects, held.projects_count)?;
     store::projects::insert(&mut tx, &row, &body.name.folded, scope.user_id()).await?;
     store::project_members::insert(&mut tx, row.id, scope.user_id(), ProjectRole::Owner, now).await?;
     let event = Event {

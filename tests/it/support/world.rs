@@ -174,7 +174,7 @@ impl World {
         };
         let mut tx = self.app.db.write().await.unwrap();
         store::users::insert(&mut tx, &new, now).await.unwrap();
-        store::users::set_email_verified(&mut tx, id, now).await.unwrap();
+        drop(store::users::set_email_verified(&mut tx, id, now).await.unwrap());
         let ends = now.plus_ms(30 * tollkeeper::clock::DAY_MS);
         store::sessions::insert(&mut tx, session_id, id, false, now, ends).await.unwrap();
         tx.commit().await.unwrap();

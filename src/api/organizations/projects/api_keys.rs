@@ -17,6 +17,7 @@ use crate::error::{Code, Error};
 use crate::ids::ApiKeyId;
 use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok, private};
+use crate::rules::counts::{self, Kind};
 use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
@@ -93,7 +94,8 @@ pub async fn create(
         expires_at: body.expires_at,
     };
     let mut tx = app.db.write().await?;
-    // Since the gate has looked, the project may have gone.
+    let held = scope.hold(&mut tx).await?;
+    counts::one_more(&app.config.limits, Kind::ApiKeys, held.found.detail.api_keys_count)?;
     let maker = store::api_keys::maker(&mut tx, &new).await?.ok_or(Code::ProjectNotFound)?;
     store::api_keys::insert(&mut tx, &new, now).await?;
     store::api_keys::insert_secret(&mut tx, id, secret.hash(), sealed.as_deref(), now).await?;
