@@ -17,6 +17,7 @@ use smtp::Smtp;
 pub mod posting;
 pub mod smtp;
 pub mod templates;
+mod unlinked;
 
 /// Lines of a mail may have this many characters (RFC 5322, section 2.1.1).
 const LONGEST_LINE: usize = 998;

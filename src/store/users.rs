@@ -192,12 +192,12 @@ pub async fn replace_password_hash(
 
 /// An address that is verified from now on. Whoever verifies one also gives the person what only verified people have.
 #[must_use = "a person whose address is verified may get credit: `first_credit::give`"]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub struct EmailVerified(UserId);
 
 impl EmailVerified {
     /// Whose address it is.
-    pub const fn user_id(self) -> UserId {
+    pub const fn user_id(&self) -> UserId {
         self.0
     }
 }

@@ -11,7 +11,7 @@ use crate::store::users::EmailVerified;
 /// and once for ever. Who has made none gets it with the first that they make.
 ///
 /// This locks a wallet, so it comes after what locks organizations, and before mails are counted.
-pub async fn give(app: &App, tx: &mut Tx, verified: EmailVerified, now: Time) -> Result<(), Error> {
+pub async fn give(app: &App, tx: &mut Tx, verified: &EmailVerified, now: Time) -> Result<(), Error> {
     let user_id = verified.user_id();
     store::users::lock(tx, user_id).await?;
     let mut held = None;

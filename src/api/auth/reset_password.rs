@@ -78,7 +78,7 @@ pub(crate) async fn reset(app: &App, trail: &Trail, token: &str, password: &str)
     let verified = store::users::set_email_verified(&mut tx, user.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, None, now).await?;
     attempts::forget_logins(&mut tx, &user.email_folded).await?;
-    first_credit::give(app, &mut tx, verified, now).await?;
+    first_credit::give(app, &mut tx, &verified, now).await?;
     let (sender, draft) = (Sender::person(trail, user.id), Draft::plain(Template::PasswordChanged));
     post(app, &mut tx, &sender, &draft, &user.email, now).await?;
     let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };

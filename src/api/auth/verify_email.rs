@@ -62,7 +62,7 @@ pub(crate) async fn verify(app: &App, trail: &Trail, token: &str) -> Result<Veri
     let event = Event { action: Action::EmailVerified, target: user_id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, &trail.by(user_id), &event, now, &app.random).await?;
     acceptance::accept_all(app, &mut tx, &trail.by(user_id), &user, now).await?;
-    first_credit::give(app, &mut tx, verified, now).await?;
+    first_credit::give(app, &mut tx, &verified, now).await?;
     tx.commit().await?;
     let verified_at = user.email_verified_at.unwrap_or(now);
     Ok(Verified { email: user.email, verified: true, verified_at })
