@@ -164,6 +164,28 @@ pub struct Limits {
     pub api_keys_per_project: u32,
 }
 
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            reads_per_minute: 1_200,
+            writes_per_minute: 600,
+            logins_per_minute: 300,
+            registrations_per_minute: 60,
+            password_resets_per_hour: 5,
+            login_failures: 10,
+            verifications_per_hour: 5,
+            mails_per_recipient_hour: 20,
+            mails_per_account_hour: 200,
+            mails_per_address_hour: 3_600,
+            organizations_per_person: 20,
+            projects_per_organization: 200,
+            open_invitations_per_organization: 200,
+            api_keys_per_project: 1_000,
+        }
+    }
+}
+
 impl Limits {
     /// The limits of mails; `None` while this table is switched off.
     pub fn mail_bounds(&self) -> Option<Bounds> {
@@ -268,23 +290,7 @@ impl Default for Config {
             tls: Tls::default(),
             mail: Mail { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() },
             log: Log { format: LogFormat::Text, level: "info".to_owned(), access: true },
-            limits: Limits {
-                enabled: true,
-                reads_per_minute: 1_200,
-                writes_per_minute: 600,
-                logins_per_minute: 300,
-                registrations_per_minute: 60,
-                password_resets_per_hour: 5,
-                login_failures: 10,
-                verifications_per_hour: 5,
-                mails_per_recipient_hour: 20,
-                mails_per_account_hour: 200,
-                mails_per_address_hour: 3_600,
-                organizations_per_person: 20,
-                projects_per_organization: 200,
-                open_invitations_per_organization: 200,
-                api_keys_per_project: 1_000,
-            },
+            limits: Limits::default(),
             billing: Billing {
                 credit_limit: Nano::from_units(100_000_000_000),
                 further_credit_limit: Nano::ZERO,
