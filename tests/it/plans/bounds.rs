@@ -17,9 +17,13 @@ fn counts_and_the_outbox_go_by_an_index() {
         let mut tx = world.app.db.write().await.unwrap();
         for text in [
             format!(
+                "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at)
+                 SELECT 'user_' || {name}, {name}, {name}, {name}, {name}, 'x', 0 FROM n"
+            ),
+            format!(
                 "{series} INSERT INTO organizations (id, name, name_folded, default_role, allow_public_projects, plan,
                      created_by, created_at, updated_at)
-                 SELECT 'org_' || {name}, {name}, {name}, 'member', 0, 'p', '{they}', 0, 0 FROM n"
+                 SELECT 'org_' || {name}, {name}, {name}, 'member', 0, 'p', 'user_' || {name}, 0, 0 FROM n"
             ),
             // Most of them have expired without having been ended, and others have been ended.
             format!(
