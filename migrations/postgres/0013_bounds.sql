@@ -13,6 +13,7 @@ CREATE INDEX mail_counters_since ON mail_counters (since);
 ALTER TABLE outbox ADD COLUMN priority BIGINT NOT NULL DEFAULT 1;
 UPDATE outbox SET priority = 0 WHERE template IN ('verify_email', 'reset_password');
 CREATE INDEX outbox_due ON outbox (priority, next_attempt_at, id);
+DROP INDEX outbox_next_attempt_at;
 
 -- Open invitations are counted before another one is made.
 CREATE INDEX invitations_open_until ON invitations (organization_id, expires_at) WHERE ended_at IS NULL;

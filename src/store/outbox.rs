@@ -229,12 +229,12 @@ pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error
 
 /// Lets mails leave now whose next attempt lies after `latest`: a clock has been set back since it was set. How many.
 pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Error> {
-    sql("UPDATE outbox SET next_attempt_at = $1 WHERE next_attempt_at > $2")
-        .bind(now)
-        .bind(latest)
-        .execute(tx)
-        .await
+    sql(RECALL).bind(now).bind(latest).execute(tx).await
 }
+
+/// The statement of [`recall`]: every priority, by the index.
+pub const RECALL: &str =
+    "UPDATE outbox SET next_attempt_at = $1 WHERE priority IN (0, 1) AND next_attempt_at > $2";
 
 /// Removes a mail: it has left, or never will.
 pub async fn remove(tx: &mut Tx, id: MailId) -> Result<(), db::Error> {

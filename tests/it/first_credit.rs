@@ -9,7 +9,7 @@ use tollkeeper::store;
 use crate::support::books::{assert_books, change, number};
 use crate::support::http::Call;
 use crate::support::twin::Twin;
-use crate::support::world::{PASSWORD, Somebody, World, on_each_database, on_each_database_with};
+use crate::support::world::{PASSWORD, Somebody, World, id, on_each_database, on_each_database_with};
 
 const NANO: i64 = 1_000_000_000;
 
@@ -206,6 +206,23 @@ fn a_proof_beside_new_organizations_gives_credit_once() {
             let mut tx = world.app.db.read().await.unwrap();
             let (given,): (i64,) = sql(text).bind(&first).bind(maker.id).one(&mut tx).await.unwrap();
             assert_eq!(given, 1, "round {round}");
+        }
+    });
+}
+
+#[test]
+fn of_many_first_organizations_at_once_one_has_credit() {
+    on_each_database(async |world| {
+        let twins = Twin::both(&world).await;
+        for round in 0..4 {
+            let maker = world.somebody(&format!("maker{round}")).await;
+            let calls = (0..16).map(|number| {
+                let body = json!({"name": format!("N{number}")});
+                twins[number % 2].post("/v1/organizations", &body).bearer(&maker.access_token).send()
+            });
+            let made: Vec<_> =
+                join_all(calls).await.iter().map(|answer| id(&answer.json()["data"])).collect();
+            assert_eq!(credits(&world, &made).await.iter().sum::<i64>(), 100, "round {round}");
         }
     });
 }
