@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 
 use crate::money::{Decimal, Nano};
+use crate::rules::mail_bounds::Bounds;
 
 pub use keys::{names, variable};
 pub use mail_url::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
@@ -149,13 +150,66 @@ pub struct Limits {
     pub password_resets_per_hour: u32,
     /// Failed logins of an account before the waits begin.
     pub login_failures: u32,
+    /// Mails that verify an e-mail address, an hour and address.
+    pub verifications_per_hour: u32,
+    /// Mails besides resets and verifications, an hour and e-mail address.
+    pub mails_per_recipient_hour: u32,
+    /// Mails that a person causes, an hour; their API keys count as they do.
+    pub mails_per_account_hour: u32,
+    /// Mails caused from a client address, an hour.
+    pub mails_per_address_hour: u32,
+    /// Organizations that a person has made and that still exist.
+    pub organizations_per_person: u32,
+    /// Projects of an organization.
+    pub projects_per_organization: u32,
+    /// Open invitations of an organization.
+    pub open_invitations_per_organization: u32,
+    /// API keys of a project.
+    pub api_keys_per_project: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            reads_per_minute: 1_200,
+            writes_per_minute: 600,
+            logins_per_minute: 300,
+            registrations_per_minute: 60,
+            password_resets_per_hour: 5,
+            login_failures: 10,
+            verifications_per_hour: 5,
+            mails_per_recipient_hour: 20,
+            mails_per_account_hour: 200,
+            mails_per_address_hour: 3_600,
+            organizations_per_person: 20,
+            projects_per_organization: 200,
+            open_invitations_per_organization: 200,
+            api_keys_per_project: 1_000,
+        }
+    }
+}
+
+impl Limits {
+    /// The limits of mails; `None` while this table is switched off.
+    pub fn mail_bounds(&self) -> Option<Bounds> {
+        self.enabled.then_some(Bounds {
+            account: self.mails_per_account_hour,
+            address: self.mails_per_address_hour,
+            recipient: self.mails_per_recipient_hour,
+            password_resets: self.password_resets_per_hour,
+            verifications: self.verifications_per_hour,
+        })
+    }
 }
 
 /// Table `billing`.
 #[derive(Clone, Debug)]
 pub struct Billing {
-    /// What a new organization may spend before it must pay; 0: strictly prepaid.
+    /// What a person's first organization may spend before it must pay; 0: strictly prepaid.
     pub credit_limit: Nano,
+    /// The same of every further organization of that person.
+    pub further_credit_limit: Nano,
     /// The currency of new organizations, an ISO 4217 code.
     pub currency: String,
     /// How long money stays set aside for a call that isn't heard of, in minutes.
@@ -242,17 +296,10 @@ impl Default for Config {
             tls: Tls::default(),
             mail: Mail { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() },
             log: Log { format: LogFormat::Text, level: "info".to_owned(), access: true },
-            limits: Limits {
-                enabled: true,
-                reads_per_minute: 1_200,
-                writes_per_minute: 600,
-                logins_per_minute: 300,
-                registrations_per_minute: 60,
-                password_resets_per_hour: 5,
-                login_failures: 10,
-            },
+            limits: Limits::default(),
             billing: Billing {
                 credit_limit: Nano::from_units(100_000_000_000),
+                further_credit_limit: Nano::ZERO,
                 currency: "USD".to_owned(),
                 reservation_minutes: 10,
                 issuer_name: None,

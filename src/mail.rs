@@ -1,4 +1,4 @@
-//! Mail: what is sent ([`Message`], [`templates`]) and how it leaves ([`Mailer`]).
+//! Mail: how it gets into the outbox ([`posting`]), what is sent ([`Message`], [`templates`]) and how it leaves ([`Mailer`]).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,10 @@ use crate::config;
 use crate::random::Random;
 use smtp::Smtp;
 
+pub mod posting;
 pub mod smtp;
 pub mod templates;
+mod unlinked;
 
 /// Lines of a mail may have this many characters (RFC 5322, section 2.1.1).
 const LONGEST_LINE: usize = 998;

@@ -13,6 +13,8 @@ mod text;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::rules::mail_bounds::Counter;
+
 pub use codes::{Asked, Codes, Decisions};
 pub use histogram::{Durations, Histogram, Sizes};
 pub use jobs::{Job, JobCounters, Jobs};
@@ -41,6 +43,29 @@ pub struct Metrics {
     pub mails_failed: AtomicU64,
     /// Mails given up after a day, or because the recipient was refused.
     pub mails_given_up: AtomicU64,
+    /// Notices that were dropped because too many mails were sent.
+    pub mails_suppressed: SuppressedMails,
+}
+
+/// Notices that were dropped, by the limit that they met.
+#[derive(Debug, Default)]
+pub struct SuppressedMails {
+    account: AtomicU64,
+    address: AtomicU64,
+    recipient: AtomicU64,
+}
+
+impl SuppressedMails {
+    /// Counts so many.
+    pub fn add(&self, counter: Counter, mails: usize) {
+        let mails = u64::try_from(mails).unwrap_or(u64::MAX);
+        match counter {
+            Counter::Account => &self.account,
+            Counter::Address => &self.address,
+            Counter::Recipient | Counter::PasswordReset | Counter::Verification => &self.recipient,
+        }
+        .fetch_add(mails, Ordering::Relaxed);
+    }
 }
 
 /// The transactions that take many pieces of work of the books at once.
@@ -75,6 +100,19 @@ impl Metrics {
             "tollkeeper_mails_given_up_total",
             "Mails that were given up.",
             of(&self.mails_given_up),
+        );
+        let suppressed = &self.mails_suppressed;
+        let reasons = [
+            ("account", &suppressed.account),
+            ("address", &suppressed.address),
+            ("recipient", &suppressed.recipient),
+        ];
+        let help = "Notices that were dropped because too many mails were sent within an hour.";
+        let name = "tollkeeper_mails_suppressed_total";
+        text.each(
+            (name, Kind::Counter, help),
+            "reason",
+            reasons.map(|(reason, counter)| (reason, of(counter))),
         );
     }
 }

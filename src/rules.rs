@@ -3,10 +3,13 @@
 pub mod api_keys;
 pub mod audit;
 pub mod books;
+pub mod counts;
+pub mod credit_limits;
 pub mod currencies;
 pub mod discounts;
 pub mod events;
 pub mod invoicing;
+pub mod mail_bounds;
 pub mod membership;
 pub mod naming;
 pub mod password;

@@ -12,6 +12,7 @@ pub mod invitations;
 pub mod invoices;
 pub mod job_leases;
 pub mod ledger;
+pub mod mail_counters;
 pub mod months;
 pub mod organization_members;
 pub mod organizations;

@@ -5,7 +5,7 @@ use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, UserId};
 use crate::store;
-use crate::store::users::User;
+use crate::store::organizations::Maker;
 
 use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
 
@@ -82,14 +82,15 @@ impl PersonScope {
         &self.trail
     }
 
-    /// Locks the person's row, so that of two changes at once the second sees the first, and reads it.
+    /// Locks the person's row, so that of two organizations made at once the second sees the first, and reads what decides
+    /// about one more.
     ///
     /// # Errors
     /// 401 when the account is gone.
-    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, User), Error> {
+    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, Maker), Error> {
         store::users::lock(tx, self.user_id).await?;
-        let user = store::users::by_id(tx, self.user_id).await?.ok_or(Code::InvalidAccessToken)?;
-        Ok((HeldTx::new(tx), user))
+        let maker = store::organizations::maker(tx, self.user_id).await?.ok_or(Code::InvalidAccessToken)?;
+        Ok((HeldTx::new(tx), maker))
     }
 }
 

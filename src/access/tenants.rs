@@ -77,7 +77,8 @@ impl OrgScope {
         let role = self.caller.organization_role(tx, self.organization_id(), standing.role).await?;
         let role = role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
         let grantor = Grantor { role, is_key: self.caller.key().is_some() };
-        Ok((HeldTx::new(tx), HeldOrganization { row: standing.organization.organization, grantor }))
+        let OrganizationDetail { organization: row, projects_count, .. } = standing.organization;
+        Ok((HeldTx::new(tx), HeldOrganization { row, projects_count, grantor }))
     }
 }
 
@@ -86,6 +87,8 @@ impl OrgScope {
 pub struct HeldOrganization {
     /// The organization.
     pub row: Organization,
+    /// Its projects.
+    pub projects_count: i64,
     /// The caller, as far as it gives roles to others.
     pub grantor: Grantor<OrganizationRole>,
 }

@@ -2,6 +2,7 @@
 
 mod attempts;
 pub mod change_password;
+mod first_credit;
 pub mod forgot_password;
 pub mod login;
 pub mod logout;

@@ -17,14 +17,18 @@ use crate::app::App;
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::{Code, Error};
-use crate::ids::{MailId, OrganizationId, UserId};
+use crate::ids::{OrganizationId, UserId};
 use crate::input::{Body, Nothing, Query};
+use crate::mail::posting::{Draft, post_all};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
+use crate::rules::counts::{self, Kind};
+use crate::rules::credit_limits::CreditLimit;
 use crate::rules::settlement;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
+use crate::store::mail_counters::Sender;
 use crate::store::organizations::{Changes, Filter, NewOrganization};
 use crate::store::outbox::{About, Template};
 use crate::store::users::Audience;
@@ -70,6 +74,10 @@ pub async fn create(
     let now = app.clock.now();
     let id = OrganizationId::new(now, &app.random);
     let description = body.description.map(|text| text.0);
+    let mut tx = app.db.write().await?;
+    let (mut held, maker) = scope.hold(&mut tx).await?;
+    counts::one_more(&app.config.limits, Kind::Organizations, maker.organizations)?;
+    let credit_limit = CreditLimit::of(&app.config.billing, maker.standing);
     let new = NewOrganization {
         id,
         name: &body.name.display,
@@ -78,13 +86,14 @@ pub async fn create(
         default_role: body.settings.default_role,
         allow_public_projects: body.settings.allow_public_projects,
         currency: &app.config.billing.currency,
-        credit_limit: app.config.billing.credit_limit,
+        credit_limit: credit_limit.amount(),
         created_by: scope.user_id(),
     };
-    let mut tx = app.db.write().await?;
-    let (mut held, owner) = scope.hold(&mut tx).await?;
     store::organizations::insert(&mut held, &new, now).await?;
-    store::organization_members::insert(&mut held, id, owner.id, OrganizationRole::Owner, now).await?;
+    if let CreditLimit::First(_) = credit_limit {
+        store::users::set_credit_granted(&mut held, scope.user_id(), now).await?;
+    }
+    store::organization_members::insert(&mut held, id, scope.user_id(), OrganizationRole::Owner, now).await?;
     let event =
         Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
     store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
@@ -99,7 +108,7 @@ pub async fn create(
             default_role: body.settings.default_role,
             allow_public_projects: body.settings.allow_public_projects,
         },
-        owner: PersonBrief { id: owner.id, email: owner.email, username: owner.username },
+        owner: PersonBrief { id: scope.user_id(), email: maker.email, username: maker.username },
     }))
 }
 
@@ -246,8 +255,9 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     let audience = store::organization_members::audience(&mut held, id, scope.user_id()).await?;
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
     let about = About { organization: Some(row.name), by: Some(by), ..About::default() };
-    let mails: Vec<_> = others.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
-    store::outbox::insert_all(&mut held, Template::OrganizationDeleted, &mails, &about, now).await?;
+    let sender = Sender::person(scope.trail(), scope.user_id());
+    let draft = Draft { template: Template::OrganizationDeleted, about };
+    post_all(&app, &mut held, &sender, &draft, others, now).await?;
     store::organizations::remove(&mut held, id).await?;
     let event =
         Event { action: Action::OrganizationDeleted, target: id.to_string(), organization_id: Some(id) };
@@ -258,11 +268,11 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
 }
 
-/// Makes sure that nothing is owed on either side, and keeps the name for the last invoice.
+/// Makes sure that nothing is owed on either side and no call is under way, and keeps the name for the last invoice.
 async fn settle(tx: &mut Tx, id: OrganizationId, name: &str, now: Time) -> Result<(), Error> {
     let wallet = store::wallets::lock(tx, id, now).await?;
     let wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
-    settlement::may_delete(wallet.posted, store::invoices::open_count(tx, id).await?)?;
+    settlement::may_delete(wallet.posted, wallet.reserved, store::invoices::open_count(tx, id).await?)?;
     store::wallets::keep_name(tx, id, name).await?;
     Ok(())
 }

@@ -185,9 +185,54 @@ pub const KEYS: &[Key] = &[
         |c| number(c.limits.login_failures),
     ),
     key(
+        "limits.verifications_per_hour",
+        |c, v| put(&mut c.limits.verifications_per_hour, rate(v)),
+        |c| number(c.limits.verifications_per_hour),
+    ),
+    key(
+        "limits.mails_per_recipient_hour",
+        |c, v| put(&mut c.limits.mails_per_recipient_hour, rate(v)),
+        |c| number(c.limits.mails_per_recipient_hour),
+    ),
+    key(
+        "limits.mails_per_account_hour",
+        |c, v| put(&mut c.limits.mails_per_account_hour, rate(v)),
+        |c| number(c.limits.mails_per_account_hour),
+    ),
+    key(
+        "limits.mails_per_address_hour",
+        |c, v| put(&mut c.limits.mails_per_address_hour, rate(v)),
+        |c| number(c.limits.mails_per_address_hour),
+    ),
+    key(
+        "limits.organizations_per_person",
+        |c, v| put(&mut c.limits.organizations_per_person, rate(v)),
+        |c| number(c.limits.organizations_per_person),
+    ),
+    key(
+        "limits.projects_per_organization",
+        |c, v| put(&mut c.limits.projects_per_organization, rate(v)),
+        |c| number(c.limits.projects_per_organization),
+    ),
+    key(
+        "limits.open_invitations_per_organization",
+        |c, v| put(&mut c.limits.open_invitations_per_organization, rate(v)),
+        |c| number(c.limits.open_invitations_per_organization),
+    ),
+    key(
+        "limits.api_keys_per_project",
+        |c, v| put(&mut c.limits.api_keys_per_project, rate(v)),
+        |c| number(c.limits.api_keys_per_project),
+    ),
+    key(
         "billing.credit_limit",
         |c, v| put(&mut c.billing.credit_limit, read::amount(v)),
         |c| text(&c.billing.credit_limit),
+    ),
+    key(
+        "billing.further_credit_limit",
+        |c, v| put(&mut c.billing.further_credit_limit, read::amount(v)),
+        |c| text(&c.billing.further_credit_limit),
     ),
     key(
         "billing.currency",

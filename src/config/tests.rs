@@ -86,9 +86,18 @@ logins_per_minute = 300
 registrations_per_minute = 60
 password_resets_per_hour = 5
 login_failures = 10
+verifications_per_hour = 5
+mails_per_recipient_hour = 20
+mails_per_account_hour = 200
+mails_per_address_hour = 3600
+organizations_per_person = 20
+projects_per_organization = 200
+open_invitations_per_organization = 200
+api_keys_per_project = 1000
 
 [billing]
 credit_limit = "100"
+further_credit_limit = "0"
 currency = "USD"
 reservation_minutes = 10
 # issuer_name is not set

@@ -114,6 +114,11 @@ codes! {
     AlreadyInvited = 409 "already_invited" "There is an open invitation for this address.";
     /// The organization owes money or still has some.
     UnsettledBalance = 409 "unsettled_balance" "This organization owes money or still has credit: settle that first.";
+    /// There are as many of something as there may be.
+    LimitReached = 409 "limit_reached" "There are as many as there may be: delete one first.";
+    /// Calls of the organization are under way.
+    CallsUnderWay = 409 "calls_under_way"
+        "Calls of this organization are under way: wait until they have ended, which takes some minutes at most.";
     /// An expired key can't be rotated.
     KeyExpired = 409 "key_expired" "This API key has expired and can't be rotated: create a new one.";
     /// Head or body of the request did not come in time.

@@ -5,6 +5,7 @@ use crate::clock::{DAY_MS, MINUTE_MS};
 use crate::error::Error;
 use crate::jobs::outbox::LATEST_MS;
 use crate::live::feed::KEEP_MS;
+use crate::rules::mail_bounds::WINDOW_MS;
 use crate::rules::throttling::FORGET_MS;
 use crate::store;
 
@@ -27,6 +28,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     app.rates.sweep(now);
     let mut tx = app.db.write().await?;
     store::throttles::remove_older_than(&mut tx, now.plus_ms(-FORGET_MS)).await?;
+    store::mail_counters::remove_older_than(&mut tx, now.plus_ms(-WINDOW_MS)).await?;
     store::email_tokens::remove_expired(&mut tx, now).await?;
     store::sessions::remove_over_by(&mut tx, now.plus_ms(-SESSIONS_KEPT_MS), SESSIONS_AT_ONCE).await?;
     store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;

@@ -1,8 +1,9 @@
 //! The words of each mail.
 //!
-//! What users chose, such as names, is escaped for HTML and kept on one line. Lines of the text part stay short, and
+//! What users chose, such as names, is escaped for HTML, kept on one line, and written so that nothing in it becomes a link. Lines of the text part stay short, and
 //! the token also stands alone on one of them, for whoever can't click the link.
 
+use super::unlinked::{shortened, unlinked};
 use super::{Message, one_line};
 use crate::html::escape;
 use crate::store::invitations;
@@ -63,9 +64,9 @@ pub fn invitation(
     username: &str,
     letter: &invitations::Letter,
 ) -> Message {
-    let (organization, by) = (one_line(&letter.organization), one_line(&letter.invited_by));
+    let (organization, by) = (harmless(&letter.organization), harmless(&letter.invited_by));
     Letter {
-        subject: &format!("Invitation to {organization}"),
+        subject: &format!("Invitation to {}", in_subject(&letter.organization)),
         username,
         opening: &format!(
             "{by} invites you to {organization}.\nYour role there: {}. The link works for seven days, once.",
@@ -84,10 +85,10 @@ pub fn invitation(
 
 /// Tells a member that the organization is gone.
 pub fn organization_deleted(to: &str, public_url: &str, username: &str, about: &About) -> Message {
-    let organization = one_line(about.organization.as_deref().unwrap_or_default());
-    let by = one_line(about.by.as_deref().unwrap_or_default());
+    let organization = harmless(about.organization.as_deref().unwrap_or_default());
+    let by = harmless(about.by.as_deref().unwrap_or_default());
     Letter {
-        subject: &format!("{organization} was deleted"),
+        subject: &format!("{} was deleted", in_subject(about.organization.as_deref().unwrap_or_default())),
         username,
         opening: &format!(
             "{by} has deleted the organization {organization}, with all its projects.\n\
@@ -105,9 +106,9 @@ pub fn organization_deleted(to: &str, public_url: &str, username: &str, about: &
 /// Tells somebody that they belong to a project now.
 pub fn added_to_project(to: &str, public_url: &str, username: &str, about: &About) -> Message {
     let [project, organization, by, role] = [&about.project, &about.organization, &about.by, &about.role]
-        .map(|text| one_line(text.as_deref().unwrap_or_default()));
+        .map(|text| harmless(text.as_deref().unwrap_or_default()));
     Letter {
-        subject: &format!("You were added to {project}"),
+        subject: &format!("You were added to {}", in_subject(about.project.as_deref().unwrap_or_default())),
         username,
         opening: &format!(
             "{by} has added you to the project {project}\nof the organization {organization}.\nYour role there: {role}."
@@ -124,9 +125,9 @@ pub fn added_to_project(to: &str, public_url: &str, username: &str, about: &Abou
 /// Tells a member that the project is gone.
 pub fn project_deleted(to: &str, public_url: &str, username: &str, about: &About) -> Message {
     let [project, organization, by] = [&about.project, &about.organization, &about.by]
-        .map(|text| one_line(text.as_deref().unwrap_or_default()));
+        .map(|text| harmless(text.as_deref().unwrap_or_default()));
     Letter {
-        subject: &format!("{project} was deleted"),
+        subject: &format!("{} was deleted", in_subject(about.project.as_deref().unwrap_or_default())),
         username,
         opening: &format!(
             "{by} has deleted the project {project}\nof the organization {organization}.\nIts API keys no longer work."
@@ -138,6 +139,19 @@ pub fn project_deleted(to: &str, public_url: &str, username: &str, about: &About
         ),
     }
     .write(to)
+}
+
+/// Characters of a name in a subject line.
+const MAX_SUBJECT_NAME: usize = 60;
+
+/// What somebody chose, on one line and without links.
+fn harmless(text: &str) -> String {
+    unlinked(&one_line(text))
+}
+
+/// The same for a name in a subject line, which stays short.
+fn in_subject(name: &str) -> String {
+    unlinked(&shortened(&one_line(name), MAX_SUBJECT_NAME))
 }
 
 /// What every mail is made of. Lines of ours are short already, so that plain text stays plain.
@@ -163,7 +177,7 @@ struct Quote<'a> {
 
 impl Quote<'_> {
     fn lines(&self) -> Vec<String> {
-        self.words.lines().map(one_line).collect()
+        self.words.lines().map(harmless).collect()
     }
 }
 
@@ -173,7 +187,7 @@ impl Letter<'_> {
     }
 
     fn write_with(self, to: &str, quote: Option<Quote<'_>>) -> Message {
-        let hello = format!("Hello {}", one_line(self.username));
+        let hello = format!("Hello {}", harmless(self.username));
         let hello = hello.trim_end();
         let mut text = format!("{hello},\n\n{}\n", self.opening);
         let mut html = format!("<p>{},</p>\n<p>{}</p>\n", escape(hello), escape(self.opening));

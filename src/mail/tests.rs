@@ -1,6 +1,8 @@
 //! Mails as they lie in the folder.
 
 use super::*;
+use crate::store::invitations::Letter;
+use crate::store::outbox::About;
 
 const NOW: Time = Time::from_unix_ms(1_769_851_800_123);
 const TOKEN: &str = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE";
@@ -206,5 +208,71 @@ fn no_carriage_return_stands_alone() {
         let mail = String::from_utf8(compose(&message, FROM, NOW, "0").unwrap().formatted()).unwrap();
         assert!(!mail.replace("\r\n", "").contains(['\r', '\n']), "{mail:?}");
         assert!(mail.lines().any(|line| line.starts_with("two") || line.starts_with("zwei")), "{mail:?}");
+    }
+}
+
+/// What somebody may call themselves, an organization or a project, so that a mail of ours leads elsewhere.
+const BAITS: [&str; 9] = [
+    "evil.example",
+    "https://evil.example/login?a=b",
+    "Your account is suspended. Go to evil.example/now",
+    "www.evil.example",
+    "evil.\u{200b}example",
+    "evil\u{2060}.example",
+    "help@evil.example",
+    "evil\u{3002}example",
+    "xn--e1awd7f.com",
+];
+
+/// Every mail that holds what users chose, with this in each place.
+fn mails_about(bait: &str) -> Vec<Message> {
+    let (to, url) = ("ada@example.org", "https://keys.example.org/");
+    let text = || Some(bait.to_owned());
+    let about = About { organization: text(), project: text(), role: text(), by: text(), ..About::default() };
+    let letter = Letter {
+        organization: bait.to_owned(),
+        role: "member".to_owned(),
+        invited_by: bait.to_owned(),
+        message: text(),
+    };
+    vec![
+        verify(bait),
+        templates::reset_password(to, url, TOKEN, bait),
+        templates::password_changed(to, url, bait),
+        templates::invitation(to, url, TOKEN, bait, &letter),
+        templates::organization_deleted(to, url, bait, &about),
+        templates::added_to_project(to, url, bait, &about),
+        templates::project_deleted(to, url, bait, &about),
+    ]
+}
+
+/// A mail program that links whatever looks like an address of a page or a person.
+fn links(text: &str) -> Vec<String> {
+    let mut finder = linkify::LinkFinder::new();
+    finder.url_must_have_scheme(false);
+    finder.links(text).map(|link| link.as_str().to_owned()).collect()
+}
+
+#[test]
+fn what_users_chose_becomes_no_link() {
+    assert_eq!(links("see evil.example or https://evil.example"), ["evil.example", "https://evil.example"]);
+    for bait in BAITS {
+        for message in mails_about(bait) {
+            assert_eq!(links(&message.subject), [""; 0], "{}", message.subject);
+            for text in [&message.text, &message.html] {
+                let others: Vec<_> = links(text)
+                    .into_iter()
+                    .filter(|link| !link.starts_with("https://keys.example.org"))
+                    .collect();
+                assert_eq!(others, [""; 0], "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn subjects_stay_short() {
+    for message in mails_about(&"Your account is suspended ".repeat(20)) {
+        assert!(message.subject.chars().count() <= 80, "{}", message.subject);
     }
 }

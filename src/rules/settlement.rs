@@ -6,12 +6,15 @@ use crate::money::Nano;
 /// Whether an organization whose wallet stands at this, with so many open invoices, may be deleted.
 ///
 /// # Errors
-/// 409 while it owes something, or has something left.
-pub fn may_delete(posted: Nano, open_invoices: i64) -> Result<(), Error> {
-    if posted == Nano::ZERO && open_invoices == 0 {
-        return Ok(());
+/// 409 while it owes something, or has something left; or while calls are under way that will be paid with what is reserved.
+pub fn may_delete(posted: Nano, reserved: Nano, open_invoices: i64) -> Result<(), Error> {
+    if posted != Nano::ZERO || open_invoices != 0 {
+        return Err(Code::UnsettledBalance.into());
     }
-    Err(Code::UnsettledBalance.into())
+    if reserved != Nano::ZERO {
+        return Err(Code::CallsUnderWay.into());
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -20,8 +23,19 @@ mod tests {
 
     #[test]
     fn whoever_is_even_may_go() {
-        for (nano, open, may) in [(0, 0, true), (-1, 0, false), (1, 0, false), (0, 1, false)] {
-            assert_eq!(may_delete(Nano::from_units(nano), open).is_ok(), may, "{nano} {open}");
+        let cases = [
+            // Posted, reserved, open invoices.
+            (0, 0, 0, None),
+            (-1, 0, 0, Some(Code::UnsettledBalance)),
+            (1, 0, 0, Some(Code::UnsettledBalance)),
+            (0, 0, 1, Some(Code::UnsettledBalance)),
+            (0, 1, 0, Some(Code::CallsUnderWay)),
+            (1, 1, 0, Some(Code::UnsettledBalance)),
+        ];
+        for (posted, reserved, open, refused) in cases {
+            let [posted, reserved] = [posted, reserved].map(Nano::from_units);
+            let code = may_delete(posted, reserved, open).err().map(|error| error.code);
+            assert_eq!(code, refused, "{posted} {reserved} {open}");
         }
     }
 }

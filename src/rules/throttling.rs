@@ -3,7 +3,7 @@
 //! An attempt is counted before its outcome is known, so that parallel guesses gain nothing. Nothing is ever locked for
 //! good: an attacker who keeps guessing makes the owner wait a quarter of an hour at most.
 
-use crate::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
+use crate::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
 
 /// After this long without an attempt everything is forgotten, in milliseconds.
 pub const FORGET_MS: i64 = DAY_MS;
@@ -17,7 +17,7 @@ const LONGEST_WAIT_MS: i64 = 15 * MINUTE_MS;
 pub struct Attempts {
     /// How many there were.
     pub count: i64,
-    /// When the last one was (logins), or the first one of the current hour (password resets).
+    /// When the last one was.
     pub since: Time,
     /// No attempt counts before this.
     pub blocked_until: Time,
@@ -57,22 +57,6 @@ pub fn login(before: Option<Attempts>, free: u32, now: Time) -> Result<Attempts,
     Ok(Attempts { count, since: now, blocked_until: now.plus_ms(wait_ms) })
 }
 
-/// Counts one request for a password reset: so many an hour.
-///
-/// # Errors
-/// The wait until the hour is over.
-pub fn password_reset(before: Option<Attempts>, per_hour: u32, now: Time) -> Result<Attempts, Wait> {
-    let since_ms = |attempts: &Attempts| now.unix_ms() - attempts.since.unix_ms();
-    match before.filter(|attempts| (-AHEAD_MS..HOUR_MS).contains(&since_ms(attempts))) {
-        None => Ok(Attempts { count: 1, since: now, blocked_until: now }),
-        Some(attempts) if attempts.count >= i64::from(per_hour) => {
-            let retry_after_ms = (HOUR_MS - since_ms(&attempts)).min(HOUR_MS);
-            Err(Wait { retry_after_ms, limit: per_hour })
-        }
-        Some(attempts) => Ok(Attempts { count: attempts.count.saturating_add(1), ..attempts }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,17 +89,6 @@ mod tests {
     }
 
     #[test]
-    fn five_resets_an_hour() {
-        let mut attempts = None;
-        for n in 0..5 {
-            attempts = Some(password_reset(attempts, 5, START.plus_ms(n * MINUTE_MS)).unwrap());
-        }
-        let refused = password_reset(attempts, 5, START.plus_ms(10 * MINUTE_MS)).unwrap_err();
-        assert_eq!(refused.retry_after_ms, 50 * MINUTE_MS);
-        assert_eq!(password_reset(attempts, 5, START.plus_ms(HOUR_MS)).unwrap().count, 1);
-    }
-
-    #[test]
     fn a_clock_that_was_set_back_locks_nobody_out() {
         let year_ms = 365 * DAY_MS;
         let in_a_year = login(None, 2, START.plus_ms(year_ms)).unwrap();
@@ -124,17 +97,10 @@ mod tests {
         let back = login(Some(in_a_year), 2, START).unwrap();
         assert_eq!((back.count, back.since), (3, START), "it goes on from here");
         assert_eq!(back.blocked_until, START.plus_ms(2 * FIRST_WAIT_MS));
-        let mut attempts = None;
-        for _ in 0..5 {
-            attempts = Some(password_reset(attempts, 5, START.plus_ms(year_ms)).unwrap());
-        }
-        assert_eq!(password_reset(attempts, 5, START).unwrap().count, 1);
         // A clock that is half a minute behind another replica's gains nothing.
         let blocked = Attempts { count: 99, since: START, blocked_until: START.plus_ms(LONGEST_WAIT_MS) };
         let behind = START.plus_ms(-30 * SECOND_MS);
         assert_eq!(login(Some(blocked), 10, behind).unwrap_err().retry_after_ms, LONGEST_WAIT_MS);
-        let five = Attempts { count: 5, ..blocked };
-        assert_eq!(password_reset(Some(five), 5, behind).unwrap_err().retry_after_ms, HOUR_MS);
     }
 
     proptest::proptest! {

@@ -47,6 +47,16 @@ pub async fn insert(tx: &mut HeldTx<'_>, new: &NewInvitation<'_>, now: Time) -> 
     .await
 }
 
+/// How many are open. Only under the organization's lock does the answer last.
+pub async fn open_count(tx: &mut Tx, organization_id: OrganizationId, now: Time) -> Result<i64, db::Error> {
+    let (count,): (i64,) = sql(OPEN_COUNT).bind(organization_id).bind(now).one(tx).await?;
+    Ok(count)
+}
+
+/// The statement of [`open_count`].
+pub const OPEN_COUNT: &str = "SELECT COUNT(*) FROM invitations /*+ INDEXED BY invitations_open_until */
+     WHERE organization_id = $1 AND ended_at IS NULL AND expires_at > $2";
+
 /// Ends the one for this address whose time is over, so that another can take its place.
 pub async fn end_expired(
     tx: &mut HeldTx<'_>,

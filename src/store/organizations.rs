@@ -6,6 +6,7 @@ use crate::db::{self, FromRow, Lock, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
 use crate::money::Nano;
 use crate::roles::OrganizationRole;
+use crate::rules::credit_limits;
 use crate::store::{self, Page, contains_pattern};
 
 /// A row of `organizations`.
@@ -88,6 +89,52 @@ pub async fn insert(tx: &mut HeldTx<'_>, new: &NewOrganization<'_>, now: Time) -
     .await?;
     store::wallets::insert(tx, new.id, new.currency, new.credit_limit, now).await
 }
+
+/// A person who is about to make an organization.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Maker {
+    /// Their address.
+    pub email: String,
+    /// Their name.
+    pub username: String,
+    /// What decides about credit.
+    pub standing: credit_limits::Maker,
+    /// Organizations that they have made and that still exist.
+    pub organizations: i64,
+}
+
+impl FromRow for Maker {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let (verified, granted): (Option<Time>, Option<Time>) =
+            (row.get("email_verified_at")?, row.get("credit_granted_at")?);
+        Ok(Self {
+            email: row.get("email")?,
+            username: row.get("username")?,
+            standing: credit_limits::Maker { is_verified: verified.is_some(), had_credit: granted.is_some() },
+            organizations: row.get("organizations")?,
+        })
+    }
+}
+
+/// A person who is about to make an organization. Only under their account's lock does the answer last.
+pub async fn maker(tx: &mut Tx, user_id: UserId) -> Result<Option<Maker>, db::Error> {
+    sql(MAKER).bind(user_id).optional(tx).await
+}
+
+/// The statement of [`maker`].
+pub const MAKER: &str = "SELECT u.email, u.username, u.email_verified_at, u.credit_granted_at,
+            (SELECT COUNT(*) FROM organizations o WHERE o.created_by = u.id) AS organizations
+     FROM users u WHERE u.id = $1";
+
+/// The oldest organization that a person has made, as long as none of theirs was given credit.
+pub async fn first_without_credit(tx: &mut Tx, user_id: UserId) -> Result<Option<OrganizationId>, db::Error> {
+    let oldest: Option<(OrganizationId,)> = sql(FIRST_WITHOUT_CREDIT).bind(user_id).optional(tx).await?;
+    Ok(oldest.map(|(id,)| id))
+}
+
+/// The statement of [`first_without_credit`].
+pub const FIRST_WITHOUT_CREDIT: &str = "SELECT o.id FROM users u JOIN organizations o ON o.created_by = u.id
+     WHERE u.id = $1 AND u.credit_granted_at IS NULL ORDER BY o.created_at, o.id LIMIT 1";
 
 /// What a change writes.
 pub struct Changes<'a> {

@@ -1,10 +1,16 @@
 //! Mail that has not left yet.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::MailId;
+use crate::random::Random;
+use crate::rules::mail_bounds::Counter;
+use crate::store::mail_counters::Admitted;
+use crate::store::sized::Sizes;
 use crate::telemetry;
 
 /// What a mail says. Tokens are made when it leaves: none is stored here.
@@ -48,6 +54,42 @@ impl Template {
             Self::AddedToProject => "added_to_project",
             Self::OrganizationDeleted => "organization_deleted",
             Self::ProjectDeleted => "project_deleted",
+        }
+    }
+
+    /// Whether it only tells of something that was done, so that it may be dropped where too many were sent.
+    pub const fn is_notice(self) -> bool {
+        match self {
+            Self::VerifyEmail | Self::ResetPassword | Self::Invitation => false,
+            Self::PasswordChanged
+            | Self::AddedToProject
+            | Self::OrganizationDeleted
+            | Self::ProjectDeleted => true,
+        }
+    }
+
+    /// What counts its recipients.
+    pub const fn counter(self) -> Counter {
+        match self {
+            Self::VerifyEmail => Counter::Verification,
+            Self::ResetPassword => Counter::PasswordReset,
+            Self::PasswordChanged
+            | Self::Invitation
+            | Self::AddedToProject
+            | Self::OrganizationDeleted
+            | Self::ProjectDeleted => Counter::Recipient,
+        }
+    }
+
+    /// 0 for links that people wait for, 1 for anything else, which leaves after them.
+    const fn priority(self) -> i64 {
+        match self {
+            Self::VerifyEmail | Self::ResetPassword => 0,
+            Self::PasswordChanged
+            | Self::Invitation
+            | Self::AddedToProject
+            | Self::OrganizationDeleted
+            | Self::ProjectDeleted => 1,
         }
     }
 }
@@ -110,38 +152,6 @@ impl FromRow for QueuedMail {
     }
 }
 
-/// Puts a mail into the outbox: it leaves when, and only when, this transaction is committed.
-pub async fn insert(
-    tx: &mut Tx,
-    id: MailId,
-    template: Template,
-    email: &str,
-    now: Time,
-) -> Result<(), db::Error> {
-    insert_about(tx, id, template, email, &About::default(), now).await
-}
-
-/// The same, for a mail that is about something.
-pub async fn insert_about(
-    tx: &mut Tx,
-    id: MailId,
-    template: Template,
-    email: &str,
-    about: &About,
-    now: Time,
-) -> Result<(), db::Error> {
-    let details = details(about)?;
-    sql("INSERT INTO outbox (id, template, email, details, created_at, next_attempt_at, attempts)
-         VALUES ($1, $2, $3, $4, $5, $5, 0)")
-    .bind(id)
-    .bind(template.as_str())
-    .bind(email)
-    .bind(details)
-    .bind(now)
-    .defer(tx)
-    .await
-}
-
 /// As it is stored, with the request at hand: whoever looks for a mail finds what caused it.
 fn details(about: &About) -> Result<String, db::Error> {
     let request_id = telemetry::request_id().map(|id| id.to_string());
@@ -149,57 +159,68 @@ fn details(about: &About) -> Result<String, db::Error> {
         .map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))
 }
 
-/// How many mails one statement of [`insert_all`] puts there.
-const TOGETHER: usize = 100;
+static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        let rows: Vec<_> = (0..rows)
+            .map(|row| format!("(${}, $1, ${}, $2, $3, $4, $4, 0)", 2 * row + 5, 2 * row + 6))
+            .collect();
+        format!(
+            "INSERT INTO outbox (id, template, email, details, priority, created_at, next_attempt_at, attempts) VALUES {}",
+            rows.join(", ")
+        )
+    })
+});
 
-/// The same for many recipients.
+/// Puts mails into the outbox: they leave when, and only when, this transaction is committed.
 pub async fn insert_all(
     tx: &mut Tx,
     template: Template,
-    mails: &[(MailId, String)],
+    mails: &Admitted,
     about: &About,
     now: Time,
+    random: &Random,
 ) -> Result<(), db::Error> {
     let details = details(about)?;
-    let mut chunks = mails.chunks_exact(TOGETHER);
-    for chunk in &mut chunks {
-        let rows: Vec<_> = (0..TOGETHER)
-            .map(|index| format!("(${}, $1, ${}, $2, $3, $3, 0)", 2 * index + 4, 2 * index + 5))
-            .collect();
-        let text = format!(
-            "INSERT INTO outbox (id, template, email, details, created_at, next_attempt_at, attempts) VALUES {}",
-            rows.join(", ")
-        );
-        let mut statement = sql(text).bind(template.as_str()).bind(details.as_str()).bind(now);
-        for (id, email) in chunk {
-            statement = statement.bind(*id).bind(email.as_str());
+    for (text, chunk) in INSERT.chunks(mails.recipients()) {
+        let mut statement = sql(text)
+            .expecting(4 + 2 * chunk.len())
+            .bind(template.as_str())
+            .bind(details.as_str())
+            .bind(template.priority())
+            .bind(now);
+        for email in chunk {
+            statement = statement.bind(MailId::new(now, random)).bind(email.as_str());
         }
         statement.defer(tx).await?;
-    }
-    for (id, email) in chunks.remainder() {
-        insert_about(tx, *id, template, email, about, now).await?;
     }
     Ok(())
 }
 
-/// Takes mails that are due; nobody else gets them before `leased_until`, when whoever took them is taken for dead.
+/// Takes mails that are due, those that people wait for first; nobody else gets them before `leased_until`, when whoever took
+/// them is taken for dead.
 pub async fn claim(
     tx: &mut Tx,
     most: i64,
     now: Time,
     leased_until: Time,
 ) -> Result<Vec<QueuedMail>, db::Error> {
-    // The outer condition is looked at again after waiting for another replica's claim, the inner one isn't.
-    sql("UPDATE outbox SET attempts = attempts + 1, next_attempt_at = $3
-         WHERE next_attempt_at <= $2 AND id IN
-               (SELECT id FROM outbox WHERE next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1)
-         RETURNING id, template, email, details, created_at, attempts")
-    .bind(most)
-    .bind(now)
-    .bind(leased_until)
-    .all(tx)
-    .await
+    sql(CLAIM).bind(most).bind(now).bind(leased_until).all(tx).await
 }
+
+/// The statement of [`claim`]: each priority by the index, however many mails wait for another attempt. The outer condition is
+/// looked at again after waiting for another replica's claim, the inner ones aren't.
+pub const CLAIM: &str = "UPDATE outbox SET attempts = attempts + 1, next_attempt_at = $3
+     WHERE next_attempt_at <= $2 AND id IN (
+         SELECT id FROM (
+             SELECT a.id, a.priority, a.next_attempt_at FROM
+                 (SELECT id, priority, next_attempt_at FROM outbox
+                  WHERE priority = 0 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) a
+             UNION ALL
+             SELECT b.id, b.priority, b.next_attempt_at FROM
+                 (SELECT id, priority, next_attempt_at FROM outbox
+                  WHERE priority = 1 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) b
+         ) due ORDER BY priority, next_attempt_at, id LIMIT $1)
+     RETURNING id, template, email, details, created_at, attempts";
 
 /// Sets the next attempt.
 pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error> {
@@ -208,12 +229,12 @@ pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error
 
 /// Lets mails leave now whose next attempt lies after `latest`: a clock has been set back since it was set. How many.
 pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Error> {
-    sql("UPDATE outbox SET next_attempt_at = $1 WHERE next_attempt_at > $2")
-        .bind(now)
-        .bind(latest)
-        .execute(tx)
-        .await
+    sql(RECALL).bind(now).bind(latest).execute(tx).await
 }
+
+/// The statement of [`recall`]: every priority, by the index.
+pub const RECALL: &str =
+    "UPDATE outbox SET next_attempt_at = $1 WHERE priority IN (0, 1) AND next_attempt_at > $2";
 
 /// Removes a mail: it has left, or never will.
 pub async fn remove(tx: &mut Tx, id: MailId) -> Result<(), db::Error> {

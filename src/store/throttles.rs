@@ -9,15 +9,12 @@ use crate::rules::throttling::Attempts;
 pub enum Scope {
     /// Logins.
     Login,
-    /// Requests for a password reset.
-    ForgotPassword,
 }
 
 impl Scope {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Login => "login",
-            Self::ForgotPassword => "forgot_password",
         }
     }
 }

@@ -195,11 +195,39 @@ pub async fn replace_password_hash(
     Ok(changed == 1)
 }
 
+/// An address that is verified from now on. Whoever verifies one also gives the person what only verified people have.
+#[must_use = "a person whose address is verified may get credit: `first_credit::give`"]
+#[derive(PartialEq, Eq, Debug)]
+pub struct EmailVerified(UserId);
+
+impl EmailVerified {
+    /// Whose address it is.
+    pub const fn user_id(&self) -> UserId {
+        self.0
+    }
+}
+
 /// Marks the address as verified; the first time counts.
-pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
+pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<EmailVerified, db::Error> {
     sql("UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL")
         .bind(user_id)
         .bind(now)
         .defer(tx)
-        .await
+        .await?;
+    Ok(EmailVerified(user_id))
+}
+
+/// Whether the address is verified; `false` without such an account.
+pub async fn is_verified(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let verified: Option<(String,)> =
+        sql("SELECT id FROM users WHERE id = $1 AND email_verified_at IS NOT NULL")
+            .bind(user_id)
+            .optional(tx)
+            .await?;
+    Ok(verified.is_some())
+}
+
+/// Notes that an organization of theirs has been given credit.
+pub async fn set_credit_granted(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE users SET credit_granted_at = $2 WHERE id = $1").bind(user_id).bind(now).defer(tx).await
 }

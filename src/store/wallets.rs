@@ -129,6 +129,19 @@ pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
         .await
 }
 
+/// Lets a locked wallet go this far below zero, unless it may go further already.
+pub async fn raise_credit_limit(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    credit_limit: Nano,
+) -> Result<(), db::Error> {
+    sql("UPDATE wallets SET credit_limit_nano = $2 WHERE organization_id = $1 AND credit_limit_nano < $2")
+        .bind(organization_id)
+        .bind(nano(credit_limit)?)
+        .defer(tx)
+        .await
+}
+
 /// Keeps the name of an organization that goes, for the invoices that are still to come.
 pub async fn keep_name(tx: &mut Tx, organization_id: OrganizationId, name: &str) -> Result<(), db::Error> {
     sql("UPDATE wallets SET former_name = $2 WHERE organization_id = $1")

@@ -9,10 +9,12 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
-use tollkeeper::ids::{MailId, UserId};
+use tollkeeper::ids::UserId;
 use tollkeeper::jobs::{self, outbox::send_due};
+use tollkeeper::mail::posting::{Draft, post};
 use tollkeeper::routes::Listener;
 use tollkeeper::store;
+use tollkeeper::store::mail_counters::Sender;
 use tollkeeper::store::outbox::Template;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -85,10 +87,10 @@ impl<'a> MakeWriter<'a> for Logs {
 async fn write_to(world: &World, name: &str) {
     world.somebody(name).await;
     let now = world.clock.now();
-    let id = MailId::new(now, &world.app.random);
     let mut tx = world.app.db.write().await.unwrap();
     let address = format!("{name}@example.com");
-    store::outbox::insert(&mut tx, id, Template::PasswordChanged, &address, now).await.unwrap();
+    let (sender, draft) = (Sender { account: None, address: None }, Draft::plain(Template::PasswordChanged));
+    post(&world.app, &mut tx, &sender, &draft, &address, now).await.unwrap();
     tx.commit().await.unwrap();
 }
 

@@ -29,26 +29,6 @@ pub async fn forget_logins(tx: &mut Tx, email_folded: &str) -> Result<(), Error>
     Ok(store::throttles::clear(tx, Scope::Login, sha256(email_folded.as_bytes())).await?)
 }
 
-/// Counts a request for a password reset.
-///
-/// # Errors
-/// 429 with the true wait.
-pub async fn count_password_reset(
-    app: &App,
-    tx: &mut Tx,
-    email_folded: &str,
-    now: Time,
-) -> Result<(), Error> {
-    if !app.config.limits.enabled {
-        return Ok(());
-    }
-    let per_hour = app.config.limits.password_resets_per_hour;
-    count(tx, Scope::ForgotPassword, email_folded, now, |before| {
-        throttling::password_reset(before, per_hour, now)
-    })
-    .await
-}
-
 async fn count(
     tx: &mut Tx,
     scope: Scope,

@@ -7,13 +7,14 @@ use crate::access::SessionScope;
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::{Code, Error};
-use crate::ids::MailId;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
+use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, private};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
+use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
 use crate::store::users::Credentials;
 
@@ -69,8 +70,8 @@ pub async fn change_password(
     }
     store::sessions::end_all(&mut tx, user.id, Some(scope.session_id()), now).await?;
     attempts::forget_logins(&mut tx, &user.email_folded).await?;
-    let mail_id = MailId::new(now, &app.random);
-    store::outbox::insert(&mut tx, mail_id, Template::PasswordChanged, &user.email, now).await?;
+    let (sender, draft) = (Sender::person(scope.trail(), user.id), Draft::plain(Template::PasswordChanged));
+    post(&app, &mut tx, &sender, &draft, &user.email, now).await?;
     let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
     store::changes::record(&mut tx, Change::User(user.id), now).await?;

@@ -6,14 +6,12 @@ use serde::Serialize;
 use crate::access::Visitor;
 use crate::app::App;
 use crate::error::Error;
-use crate::ids::MailId;
 use crate::input::types::Email;
 use crate::input::{Body, Fields, Record};
+use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, private};
-use crate::store;
+use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
-
-use super::attempts;
 
 /// Whose password was forgotten.
 #[derive(Debug)]
@@ -39,14 +37,13 @@ pub struct Requested {
 /// neither the answer nor its time tells.
 pub async fn forgot_password(
     app: App,
-    _: Visitor,
+    scope: Visitor,
     Body(body): Body<ForgotPassword>,
 ) -> Result<Enveloped<Requested>, Error> {
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
-    attempts::count_password_reset(&app, &mut tx, &body.email.folded, now).await?;
-    let id = MailId::new(now, &app.random);
-    store::outbox::insert(&mut tx, id, Template::ResetPassword, &body.email.display, now).await?;
+    let (sender, draft) = (Sender::visitor(scope.trail()), Draft::plain(Template::ResetPassword));
+    post(&app, &mut tx, &sender, &draft, &body.email.display, now).await?;
     tx.commit().await?;
     app.outbox.notify_one();
     let message =

@@ -7,13 +7,15 @@ use crate::access::Visitor;
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::Error;
-use crate::ids::{MailId, UserId};
+use crate::ids::UserId;
 use crate::input::types::{Email, FullName, Phone, Text, Username};
 use crate::input::{Body, Fields, Record};
+use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, ok};
 use crate::rules::password::{self, About};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
+use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
 use crate::store::users::NewUser;
 
@@ -94,8 +96,8 @@ pub async fn register(
     };
     let mut tx = app.db.write().await?;
     store::users::insert(&mut tx, &new, now).await?;
-    let mail_id = MailId::new(now, &app.random);
-    store::outbox::insert(&mut tx, mail_id, Template::VerifyEmail, &body.email.display, now).await?;
+    let (sender, draft) = (Sender::visitor(scope.trail()), Draft::plain(Template::VerifyEmail));
+    post(&app, &mut tx, &sender, &draft, &body.email.display, now).await?;
     let event = Event { action: Action::UserRegistered, target: user_id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;

@@ -6,18 +6,19 @@ use serde::Serialize;
 use crate::access::{Trail, Visitor};
 use crate::app::App;
 use crate::error::{Code, Error};
-use crate::ids::MailId;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
+use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, private};
 use crate::secrets::token::MailToken;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
 use crate::store::email_tokens::Purpose;
+use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
 
-use super::{attempts, check_new_password, check_repeated};
+use super::{attempts, check_new_password, check_repeated, first_credit};
 
 /// A new password, and the token that allows it.
 #[derive(Debug)]
@@ -74,11 +75,12 @@ pub(crate) async fn reset(app: &App, trail: &Trail, token: &str, password: &str)
         .ok_or_else(refused)?;
     store::users::set_password_hash(&mut tx, user.id, &password_hash).await?;
     // The link went to this address, so somebody reads its mail.
-    store::users::set_email_verified(&mut tx, user.id, now).await?;
+    let verified = store::users::set_email_verified(&mut tx, user.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, None, now).await?;
     attempts::forget_logins(&mut tx, &user.email_folded).await?;
-    let mail_id = MailId::new(now, &app.random);
-    store::outbox::insert(&mut tx, mail_id, Template::PasswordChanged, &user.email, now).await?;
+    first_credit::give(app, &mut tx, &verified, now).await?;
+    let (sender, draft) = (Sender::person(trail, user.id), Draft::plain(Template::PasswordChanged));
+    post(app, &mut tx, &sender, &draft, &user.email, now).await?;
     let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, &trail.by(user.id), &event, now, &app.random).await?;
     store::changes::record(&mut tx, Change::User(user.id), now).await?;

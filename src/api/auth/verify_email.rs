@@ -16,6 +16,8 @@ use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::email_tokens::Purpose;
 
+use super::first_credit;
+
 /// The token of the mail.
 #[derive(Debug)]
 pub struct VerifyEmail {
@@ -55,11 +57,12 @@ pub(crate) async fn verify(app: &App, trail: &Trail, token: &str) -> Result<Veri
     let user_id = store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
         .await?
         .ok_or_else(refused)?;
-    store::users::set_email_verified(&mut tx, user_id, now).await?;
+    let verified = store::users::set_email_verified(&mut tx, user_id, now).await?;
     let user = store::users::by_id(&mut tx, user_id).await?.ok_or_else(refused)?;
     let event = Event { action: Action::EmailVerified, target: user_id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, &trail.by(user_id), &event, now, &app.random).await?;
     acceptance::accept_all(app, &mut tx, &trail.by(user_id), &user, now).await?;
+    first_credit::give(app, &mut tx, &verified, now).await?;
     tx.commit().await?;
     let verified_at = user.email_verified_at.unwrap_or(now);
     Ok(Verified { email: user.email, verified: true, verified_at })

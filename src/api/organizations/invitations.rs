@@ -9,15 +9,18 @@ use crate::access::{HeldOrganization, OrgScope};
 use crate::app::App;
 use crate::clock::{DAY_MS, Time};
 use crate::error::{Code, Error};
-use crate::ids::{InvitationId, MailId};
+use crate::ids::InvitationId;
 use crate::input::types::{DescriptionText, Email};
 use crate::input::{Body, Fields, Record};
+use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
+use crate::rules::counts::{self, Kind};
 use crate::rules::membership;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::invitations::NewInvitation;
+use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
 
 /// How long an invitation holds, in milliseconds (decisions, section 3).
@@ -72,9 +75,12 @@ pub async fn create(
     let now = app.clock.now();
     let organization_id = scope.organization_id();
     let mut tx = app.db.write().await?;
-    let (mut held, HeldOrganization { row, grantor }) = scope.hold(&mut tx).await?;
+    let (mut held, HeldOrganization { row, grantor, .. }) = scope.hold(&mut tx).await?;
     let role = body.role.unwrap_or(row.default_role);
     membership::invite(grantor, role)?;
+    if !store::users::is_verified(&mut held, scope.user_id()).await? {
+        return Err(Code::EmailNotVerified.into());
+    }
     if store::organization_members::has_address(&mut held, organization_id, &body.email.folded).await? {
         return Err(Error::new(Code::AlreadyMember).param("email"));
     }
@@ -88,11 +94,14 @@ pub async fn create(
         invited_by: scope.user_id(),
         expires_at: now.plus_ms(LIFETIME_MS),
     };
+    let open = store::invitations::open_count(&mut held, organization_id, now).await?;
+    counts::one_more(&app.config.limits, Kind::Invitations, open)?;
     store::invitations::end_expired(&mut held, organization_id, new.email_folded, now).await?;
     store::invitations::insert(&mut held, &new, now).await?;
     let about = About { invitation_id: Some(new.id.to_string()), ..About::default() };
-    let mail_id = MailId::new(now, &app.random);
-    store::outbox::insert_about(&mut held, mail_id, Template::Invitation, new.email, &about, now).await?;
+    let sender = Sender::person(scope.trail(), scope.user_id());
+    let draft = Draft { template: Template::Invitation, about };
+    post(&app, &mut held, &sender, &draft, new.email, now).await?;
     let event = Event {
         action: Action::MemberInvited,
         target: new.id.to_string(),

@@ -13,17 +13,20 @@ use crate::api::paging::ListQuery;
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::{Code, Detail, Error};
-use crate::ids::{MailId, OrganizationId, ProjectId};
+use crate::ids::{OrganizationId, ProjectId};
 use crate::input::types::{DescriptionText, Integer, Name, Temperature, Text};
 use crate::input::{Body, Fields, Nothing, Patch, Query, Record};
+use crate::mail::posting::{Draft, post_all};
 use crate::money::Ppm;
 use crate::reply::{Enveloped, ok};
 use crate::roles::{ProjectRole, Visibility, effective_project_role};
+use crate::rules::counts::{self, Kind};
 use crate::rules::naming::Problem;
 use crate::rules::projects::{check_settings, check_visibility};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
+use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
 use crate::store::projects::listing::{self, Filter};
 use crate::store::projects::{Changes, Project as ProjectRow, ProjectDetail};
@@ -114,8 +117,9 @@ pub async fn create(
         updated_at: now,
     };
     let mut tx = app.db.write().await?;
-    let (mut held, HeldOrganization { row: organization, .. }) = scope.hold(&mut tx).await?;
+    let (mut held, HeldOrganization { row: organization, projects_count, .. }) = scope.hold(&mut tx).await?;
     check_visibility(row.visibility, organization.allow_public_projects)?;
+    counts::one_more(&app.config.limits, Kind::Projects, projects_count)?;
     store::projects::insert(&mut held, &row, &body.name.folded, scope.user_id()).await?;
     store::project_members::insert(&mut held, row.id, scope.user_id(), ProjectRole::Owner, now).await?;
     let event = Event {
@@ -358,9 +362,9 @@ pub async fn delete(app: App, scope: ProjectScope, _: Nothing) -> Result<Envelop
     let (mut held, Held { found, .. }) = scope.hold(&mut tx).await?;
     let audience = store::project_members::audience(&mut held, id, scope.user_id()).await?;
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
-    let about = about(&found, by);
-    let mails: Vec<_> = others.into_iter().map(|email| (MailId::new(now, &app.random), email)).collect();
-    store::outbox::insert_all(&mut held, Template::ProjectDeleted, &mails, &about, now).await?;
+    let sender = Sender::person(scope.trail(), scope.user_id());
+    let draft = Draft { template: Template::ProjectDeleted, about: about(&found, by) };
+    post_all(&app, &mut held, &sender, &draft, others, now).await?;
     store::projects::remove(&mut held, organization_id, id).await?;
     let (action, target) = (Action::ProjectDeleted, id.to_string());
     let event = Event { action, target, organization_id: Some(organization_id) };

@@ -451,7 +451,7 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
 /// More members than one statement tells.
 #[test]
 fn every_member_of_a_deleted_organization_is_told() {
-    on_each_database(async |world| {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "500")], async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
         for n in 0..203 {

@@ -160,8 +160,18 @@ impl World {
 
     /// Somebody with a verified account and a session, straight from the store: password hashing has tests of its own.
     pub async fn somebody(&self, name: &str) -> Somebody {
+        let somebody = self.unverified(name).await;
+        let mut tx = self.app.db.write().await.unwrap();
+        let now = self.clock.now();
+        let _verified = store::users::set_email_verified(&mut tx, somebody.id, now).await.unwrap();
+        tx.commit().await.unwrap();
+        somebody
+    }
+
+    /// The same, with an address that isn't verified.
+    pub async fn unverified(&self, name: &str) -> Somebody {
         let (now, random) = (self.clock.now(), &self.app.random);
-        let (id, session_id) = (UserId::new(now, random), SessionId::new(now, random));
+        let id = UserId::new(now, random);
         let email = format!("{name}@example.com");
         let new = store::users::NewUser {
             id,
@@ -175,8 +185,16 @@ impl World {
         };
         let mut tx = self.app.db.write().await.unwrap();
         store::users::insert(&mut tx, &new, now).await.unwrap();
-        store::users::set_email_verified(&mut tx, id, now).await.unwrap();
+        tx.commit().await.unwrap();
+        self.session(id).await
+    }
+
+    /// A new session of somebody who has an account.
+    pub async fn session(&self, id: UserId) -> Somebody {
+        let now = self.clock.now();
+        let session_id = SessionId::new(now, &self.app.random);
         let ends = now.plus_ms(30 * tollkeeper::clock::DAY_MS);
+        let mut tx = self.app.db.write().await.unwrap();
         store::sessions::insert(&mut tx, session_id, id, false, now, ends).await.unwrap();
         tx.commit().await.unwrap();
         let access_token = self.token(TokenKind::Access, id, session_id, 3600).await;

@@ -17,6 +17,7 @@ use crate::error::{Code, Error};
 use crate::ids::ApiKeyId;
 use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok, private};
+use crate::rules::counts::{self, Kind};
 use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
@@ -94,7 +95,8 @@ pub async fn create(
     };
     scope.may_hand_out(&new.bounds())?;
     let mut tx = app.db.write().await?;
-    let (mut held, _) = scope.hold(&mut tx).await?;
+    let (mut held, project) = scope.hold(&mut tx).await?;
+    counts::one_more(&app.config.limits, Kind::ApiKeys, project.found.detail.api_keys_count)?;
     let maker = store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
     store::api_keys::insert(&mut held, &new, now).await?;
     let rotated_by = scope.rotated_by();

@@ -10,16 +10,18 @@ use crate::app::App;
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::{Code, Error};
-use crate::ids::{MailId, UserId};
+use crate::ids::UserId;
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::string;
 use crate::input::{Body, Fields, Nothing, Query, Record};
+use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, ok};
 use crate::roles::ProjectRole;
 use crate::rules::project_membership::{self, Remover};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
+use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
 use crate::store::project_members::Filter;
 use crate::store::users::User;
@@ -92,9 +94,9 @@ pub async fn create(
     if user.id != scope.user_id() {
         let by = store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
         let about = About { role: Some(role.as_str().to_owned()), ..about(&caller.found, by.username) };
-        let id = MailId::new(now, &app.random);
-        store::outbox::insert_about(&mut held, id, Template::AddedToProject, &user.email, &about, now)
-            .await?;
+        let sender = Sender::person(scope.trail(), scope.user_id());
+        let draft = Draft { template: Template::AddedToProject, about };
+        post(&app, &mut held, &sender, &draft, &user.email, now).await?;
     }
     tx.commit().await?;
     app.outbox.notify_one();

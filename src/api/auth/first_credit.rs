@@ -1,0 +1,31 @@
+//! Credit for a person's first organization, once their address is verified.
+
+use crate::app::App;
+use crate::clock::Time;
+use crate::db::Tx;
+use crate::error::Error;
+use crate::store;
+use crate::store::users::EmailVerified;
+
+/// Gives the first organization of a verified person its credit limit: the oldest that they have made and that still exists,
+/// and once for ever. Who has made none gets it with the first that they make.
+///
+/// This locks a wallet, so it comes after what locks organizations, and before mails are counted.
+pub async fn give(app: &App, tx: &mut Tx, verified: &EmailVerified, now: Time) -> Result<(), Error> {
+    let user_id = verified.user_id();
+    store::users::lock(tx, user_id).await?;
+    let mut held = None;
+    while let Some(organization_id) = store::organizations::first_without_credit(tx, user_id).await? {
+        // Whoever deletes an organization holds its wallet: if it is still there now, it stays until we are through.
+        if held == Some(organization_id) {
+            let credit_limit = app.config.billing.credit_limit;
+            store::wallets::raise_credit_limit(tx, organization_id, credit_limit).await?;
+            store::users::set_credit_granted(tx, user_id, now).await?;
+            tracing::info!(%organization_id, %credit_limit, "an organization was given its credit limit");
+            return Ok(());
+        }
+        store::wallets::lock(tx, organization_id, now).await?;
+        held = Some(organization_id);
+    }
+    Ok(())
+}

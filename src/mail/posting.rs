@@ -1,0 +1,114 @@
+//! The way into the outbox: a mail is counted against the limits of mails within an hour before it is put there.
+//!
+//! Where the mail is what a request asks for, the request is refused with the true wait. A notice of something else that was
+//! done is dropped, and what was done stays done. Whether an address has an account changes nothing about either.
+
+use crate::access::Trail;
+use crate::app::App;
+use crate::clock::Time;
+use crate::db::Tx;
+use crate::error::{Code, Error, RateLimit};
+use crate::ids::UserId;
+use crate::rules::mail_bounds::Counter;
+use crate::store;
+use crate::store::mail_counters::{Excess, Sender};
+use crate::store::outbox::{About, Template};
+
+impl Sender {
+    /// Somebody without a credential.
+    pub fn visitor(trail: &Trail) -> Self {
+        Self { account: None, address: trail.address }
+    }
+
+    /// A person, or an API key that acts for them.
+    pub fn person(trail: &Trail, user_id: UserId) -> Self {
+        Self { account: Some(user_id), address: trail.address }
+    }
+}
+
+/// What to write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Draft {
+    /// What it says.
+    pub template: Template,
+    /// What it is about.
+    pub about: About,
+}
+
+impl Draft {
+    /// A mail about nothing but its recipient's account.
+    pub fn plain(template: Template) -> Self {
+        Self { template, about: About::default() }
+    }
+}
+
+/// Puts a mail to one recipient into the outbox: it leaves when, and only when, this transaction is committed.
+///
+/// # Errors
+/// 429 with the true wait where the mail is what was asked for and a limit is met.
+pub async fn post(
+    app: &App,
+    tx: &mut Tx,
+    sender: &Sender,
+    draft: &Draft,
+    recipient: &str,
+    now: Time,
+) -> Result<(), Error> {
+    post_all(app, tx, sender, draft, vec![recipient.to_owned()], now).await
+}
+
+/// The same for many recipients.
+///
+/// # Errors
+/// As of [`post`].
+pub async fn post_all(
+    app: &App,
+    tx: &mut Tx,
+    sender: &Sender,
+    draft: &Draft,
+    recipients: Vec<String>,
+    now: Time,
+) -> Result<(), Error> {
+    let bounds = app.config.limits.mail_bounds();
+    let admission =
+        store::mail_counters::admit(tx, bounds.as_ref(), sender, draft.template, recipients, now).await?;
+    if draft.template.is_notice() {
+        drop_excess(app, draft.template, &admission.excess);
+    } else if let Some(longest) = admission.excess.iter().max_by_key(|excess| excess.retry_after_ms) {
+        return Err(refusal(longest));
+    }
+    let Draft { template, about } = draft;
+    store::outbox::insert_all(tx, *template, &admission.admitted, about, now, &app.random).await?;
+    Ok(())
+}
+
+fn drop_excess(app: &App, template: Template, excess: &[Excess]) {
+    for Excess { counter, limit, mails, .. } in excess {
+        app.metrics.mails_suppressed.add(*counter, *mails);
+        if *mails > 0 {
+            tracing::warn!(
+                template = template.as_str(),
+                mails,
+                limit,
+                "notices were dropped: `{}` is reached for this hour",
+                counter.key()
+            );
+        }
+    }
+}
+
+fn refusal(excess: &Excess) -> Error {
+    let Excess { counter, limit, retry_after_ms, .. } = *excess;
+    let rate_limit = RateLimit { limit, retry_after_ms, reset_ms: retry_after_ms };
+    let error = Error { rate_limit: Some(rate_limit), ..Error::new(Code::TooManyAttempts) };
+    let mails = match counter {
+        Counter::Account => format!("Your account has caused {limit} mails within an hour"),
+        Counter::Address => format!("Your network address has caused {limit} mails within an hour"),
+        Counter::Recipient => format!("This e-mail address was sent {limit} mails within an hour"),
+        Counter::Verification => {
+            format!("This e-mail address was sent {limit} links to confirm it within an hour")
+        }
+        Counter::PasswordReset => return error,
+    };
+    error.message(format!("{mails}, which is the most: wait as long as `retry-after` says."))
+}

@@ -1,0 +1,138 @@
+//! Limits of mails within an hour: of one account, of one client address, and of one recipient.
+//!
+//! An hour begins with the first mail that is counted in it. Password resets and verifications are counted by recipient
+//! apart from all other mails, so that a flood of other mails can't keep them from arriving.
+
+use crate::clock::{HOUR_MS, MINUTE_MS, Time};
+
+/// How long a count goes on, in milliseconds.
+pub const WINDOW_MS: i64 = HOUR_MS;
+/// How far the beginning of a count may lie ahead of the clock, in milliseconds: clocks of replicas differ. One that lies
+/// further ahead was written by a clock that has been set back since, and counts for nothing.
+pub const AHEAD_MS: i64 = MINUTE_MS;
+
+/// How many mails each counter may reach within an hour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Of [`Counter::Account`].
+    pub account: u32,
+    /// Of [`Counter::Address`].
+    pub address: u32,
+    /// Of [`Counter::Recipient`].
+    pub recipient: u32,
+    /// Of [`Counter::PasswordReset`].
+    pub password_resets: u32,
+    /// Of [`Counter::Verification`].
+    pub verifications: u32,
+}
+
+impl Bounds {
+    /// The limit of a counter.
+    pub const fn of(&self, counter: Counter) -> u32 {
+        match counter {
+            Counter::Account => self.account,
+            Counter::Address => self.address,
+            Counter::Recipient => self.recipient,
+            Counter::PasswordReset => self.password_resets,
+            Counter::Verification => self.verifications,
+        }
+    }
+}
+
+/// A count of mails. Counters are locked in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Counter {
+    /// Mails that a person causes, also by API keys.
+    Account,
+    /// Mails caused from a client address.
+    Address,
+    /// Mails to a recipient, resets and verifications apart.
+    Recipient,
+    /// Password resets to a recipient.
+    PasswordReset,
+    /// Verifications to a recipient.
+    Verification,
+}
+
+impl Counter {
+    /// Every counter.
+    pub const ALL: [Self; 5] =
+        [Self::Account, Self::Address, Self::Recipient, Self::PasswordReset, Self::Verification];
+
+    /// The word in the database, the log and the metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Account => "account",
+            Self::Address => "address",
+            Self::Recipient => "recipient",
+            Self::PasswordReset => "password_reset",
+            Self::Verification => "verification",
+        }
+    }
+
+    /// The configuration key of its limit.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Account => "limits.mails_per_account_hour",
+            Self::Address => "limits.mails_per_address_hour",
+            Self::Recipient => "limits.mails_per_recipient_hour",
+            Self::PasswordReset => "limits.password_resets_per_hour",
+            Self::Verification => "limits.verifications_per_hour",
+        }
+    }
+}
+
+/// How many of the mails just added fit below `bound`, of a counter that stands at `counted` with them.
+pub fn fitting(counted: i64, added: i64, bound: u32) -> i64 {
+    i64::from(bound).saturating_sub(counted.saturating_sub(added)).clamp(0, added.max(0))
+}
+
+/// How long until a count that began at `since` is over, in milliseconds.
+pub fn retry_after_ms(since: Time, now: Time) -> i64 {
+    (since.unix_ms().saturating_add(WINDOW_MS)).saturating_sub(now.unix_ms()).clamp(1, WINDOW_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Time = Time::from_unix_ms(1_700_000_000_000);
+
+    #[test]
+    fn a_counter_takes_as_many_as_its_bound() {
+        let cases = [
+            // Counted with them, added, bound, fitting.
+            (1, 1, 5, 1),
+            (5, 1, 5, 1),
+            (6, 1, 5, 0),
+            (900, 1, 5, 0),
+            (7, 7, 5, 5),
+            (7, 4, 5, 2),
+            (0, 0, 5, 0),
+            (i64::MAX, 1, u32::MAX, 0),
+        ];
+        for (counted, added, bound, expected) in cases {
+            assert_eq!(fitting(counted, added, bound), expected, "{counted} {added} {bound}");
+        }
+    }
+
+    #[test]
+    fn the_wait_ends_with_the_hour() {
+        assert_eq!(retry_after_ms(START, START.plus_ms(10 * MINUTE_MS)), 50 * MINUTE_MS);
+        assert_eq!(retry_after_ms(START, START.plus_ms(HOUR_MS)), 1);
+        // A clock that is half a minute behind another replica's.
+        assert_eq!(retry_after_ms(START, START.plus_ms(-30_000)), HOUR_MS);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_sequence_passes_the_bound(batches in proptest::collection::vec(0_i64..50, 0..40), bound in 1_u32..100) {
+            let (mut counted, mut sent) = (0, 0);
+            for added in batches {
+                counted += added;
+                sent += fitting(counted, added, bound);
+            }
+            proptest::prop_assert_eq!(sent, counted.min(i64::from(bound)));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Mails put into the outbox within an hour, counted for all replicas by who caused them, from where, and whom they are for.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::UserId;
+use crate::rules::mail_bounds::{self, AHEAD_MS, Bounds, Counter, WINDOW_MS};
+use crate::rules::naming;
+use crate::secrets::sha256;
+use crate::store::outbox::Template;
+use crate::store::sized::{Sizes, values};
+
+/// Who causes mails, and from where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sender {
+    /// The person, where one is known; of an API key the person for whom it acts.
+    pub account: Option<UserId>,
+    /// The client's address; all that are unknown count as one.
+    pub address: Option<IpAddr>,
+}
+
+/// Recipients whose mails are counted and within the bounds. Only [`admit`] makes one, and the outbox takes nothing else.
+#[derive(Debug)]
+pub struct Admitted(Vec<String>);
+
+impl Admitted {
+    pub(super) fn recipients(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// A limit that was met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Excess {
+    /// Which one.
+    pub counter: Counter,
+    /// Mails an hour.
+    pub limit: u32,
+    /// Mails that were left out because of it.
+    pub mails: usize,
+    /// How long until its hour is over, in milliseconds.
+    pub retry_after_ms: i64,
+}
+
+/// What became of some mails.
+#[derive(Debug)]
+pub struct Admission {
+    /// Those that may be put into the outbox.
+    pub admitted: Admitted,
+    /// Why others may not; empty when all may.
+    pub excess: Vec<Excess>,
+}
+
+/// Counts mails in the transaction that is about to put them into the outbox. The counters stay locked until it ends, so that
+/// parallel ones are counted one after the other. Without bounds nothing is counted.
+pub async fn admit(
+    tx: &mut Tx,
+    bounds: Option<&Bounds>,
+    sender: &Sender,
+    template: Template,
+    recipients: Vec<String>,
+    now: Time,
+) -> Result<Admission, db::Error> {
+    let Some(bounds) = bounds.filter(|_| !recipients.is_empty()) else {
+        return Ok(Admission { admitted: Admitted(recipients), excess: Vec::new() });
+    };
+    let total = recipients.len();
+    let by_recipient = template.counter();
+    let mut mails: BTreeMap<Subject, Vec<String>> = BTreeMap::new();
+    for recipient in recipients {
+        let subject = (by_recipient, sha256(naming::fold(&recipient).as_bytes()));
+        mails.entry(subject).or_default().push(recipient);
+    }
+    let senders = subjects(sender);
+    let mut added: Vec<(Subject, usize)> = senders.iter().map(|subject| (*subject, total)).collect();
+    added.extend(mails.iter().map(|(subject, recipients)| (*subject, recipients.len())));
+    let counts = add(tx, &added, now).await?;
+
+    let mut excess = Vec::new();
+    let mut admitted = Vec::with_capacity(total);
+    for (subject, mut recipients) in mails {
+        let fits = counts.fitting(subject, recipients.len(), bounds);
+        let left_out = recipients.len().saturating_sub(fits);
+        if left_out > 0 {
+            excess.push(counts.excess(subject, left_out, bounds, now));
+            recipients.truncate(fits);
+        }
+        admitted.append(&mut recipients);
+    }
+    for subject in senders {
+        let fits = counts.fitting(subject, total, bounds);
+        if fits < total {
+            excess.push(counts.excess(subject, admitted.len().saturating_sub(fits), bounds, now));
+            admitted.truncate(fits);
+        }
+    }
+    Ok(Admission { admitted: Admitted(admitted), excess })
+}
+
+/// A counter and whom it is for, by the SHA-256 of that.
+type Subject = (Counter, [u8; 32]);
+
+fn subjects(sender: &Sender) -> Vec<Subject> {
+    let account = sender.account.map(|id| (Counter::Account, sha256(id.to_string().as_bytes())));
+    let address = match sender.address.map(|address| address.to_canonical()) {
+        None => "unknown".to_owned(),
+        Some(IpAddr::V4(address)) => address.to_string(),
+        // The network that one customer of a provider has.
+        Some(IpAddr::V6(address)) => format!("{:x}/64", address.to_bits() >> 64),
+    };
+    account.into_iter().chain([(Counter::Address, sha256(address.as_bytes()))]).collect()
+}
+
+/// Counters with what was just added to them.
+struct Counts(BTreeMap<Subject, (i64, Time)>);
+
+impl Counts {
+    fn of(&self, subject: Subject) -> (i64, Time) {
+        self.0.get(&subject).copied().unwrap_or((i64::MAX, Time::from_unix_ms(0)))
+    }
+
+    fn fitting(&self, subject: Subject, added: usize, bounds: &Bounds) -> usize {
+        let added = i64::try_from(added).unwrap_or(i64::MAX);
+        let fits = mail_bounds::fitting(self.of(subject).0, added, bounds.of(subject.0));
+        usize::try_from(fits).unwrap_or(0)
+    }
+
+    fn excess(&self, subject: Subject, mails: usize, bounds: &Bounds, now: Time) -> Excess {
+        let (counter, (_, since)) = (subject.0, self.of(subject));
+        let retry_after_ms = mail_bounds::retry_after_ms(since, now);
+        Excess { counter, limit: bounds.of(counter), mails, retry_after_ms }
+    }
+}
+
+struct Counted {
+    scope: String,
+    subject_hash: [u8; 32],
+    mails: i64,
+    since: Time,
+}
+
+impl FromRow for Counted {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            scope: row.get("scope")?,
+            subject_hash: row.get("subject_hash")?,
+            mails: row.get("mails")?,
+            since: row.get("since")?,
+        })
+    }
+}
+
+static ADD: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        let goes_on = format!(
+            "mail_counters.since > excluded.since - {WINDOW_MS} AND mail_counters.since <= excluded.since + {AHEAD_MS}"
+        );
+        format!(
+            "INSERT INTO mail_counters (scope, subject_hash, mails, since) VALUES {}
+             ON CONFLICT (scope, subject_hash) DO UPDATE SET
+                 mails = CASE WHEN {goes_on} THEN mail_counters.mails + excluded.mails ELSE excluded.mails END,
+                 since = CASE WHEN {goes_on} THEN mail_counters.since ELSE excluded.since END
+             RETURNING scope, subject_hash, mails, since",
+            values(rows, 4)
+        )
+    })
+});
+
+/// Adds to these counters, which are in the order in which everybody locks them.
+async fn add(tx: &mut Tx, added: &[(Subject, usize)], now: Time) -> Result<Counts, db::Error> {
+    let mut counts = BTreeMap::new();
+    for (text, chunk) in ADD.chunks(added) {
+        let mut statement = sql(text).expecting(chunk.len() * 4);
+        for ((counter, hash), mails) in chunk {
+            let mails = i64::try_from(*mails).unwrap_or(i64::MAX);
+            statement = statement.bind(counter.as_str()).bind(hash).bind(mails).bind(now);
+        }
+        for Counted { scope, subject_hash, mails, since } in statement.all(tx).await? {
+            let counter = Counter::ALL.into_iter().find(|counter| counter.as_str() == scope);
+            let counter = counter.ok_or_else(|| db::Error::Internal(format!("scope is {scope:?}")))?;
+            counts.insert((counter, subject_hash), (mails, since));
+        }
+    }
+    Ok(Counts(counts))
+}
+
+/// Removes counters whose hour is over; how many.
+pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
+    sql("DELETE FROM mail_counters WHERE since < $1").bind(time).execute(tx).await
+}

@@ -1,0 +1,252 @@
+//! Credit: for a person's first organization, once, and not before their address is verified.
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::json;
+use tollkeeper::db::sql;
+use tollkeeper::store;
+
+use crate::support::books::{assert_books, change, number};
+use crate::support::http::Call;
+use crate::support::twin::Twin;
+use crate::support::world::{PASSWORD, Somebody, World, id, on_each_database, on_each_database_with};
+
+const NANO: i64 = 1_000_000_000;
+
+/// The credit limit of an organization, in whole dollars.
+async fn credit(world: &World, organization: &str) -> i64 {
+    number(world, &format!("SELECT credit_limit_nano FROM wallets WHERE organization_id = '{organization}'"))
+        .await
+        / NANO
+}
+
+async fn organizations(world: &World, owner: &Somebody, names: [&str; 3]) -> Vec<String> {
+    let mut ids = Vec::new();
+    for name in names {
+        ids.push(world.organization(owner, name).await);
+        world.clock.advance_ms(1);
+    }
+    ids
+}
+
+async fn credits(world: &World, organizations: &[String]) -> Vec<i64> {
+    let mut limits = Vec::new();
+    for organization in organizations {
+        limits.push(credit(world, organization).await);
+    }
+    limits
+}
+
+async fn delete(world: &World, owner: &Somebody, organization: &str) {
+    let path = format!("/v1/organizations/{organization}");
+    world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
+}
+
+/// Registers somebody, who does not confirm the address yet.
+async fn register(world: &World, name: &str) -> Somebody {
+    let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
+    world.post("/v1/auth/register", &body).data().await;
+    let mut tx = world.app.db.read().await.unwrap();
+    let user = store::users::by_email(&mut tx, &format!("{name}@example.com")).await.unwrap().unwrap();
+    world.session(user.id).await
+}
+
+/// The ways to show that an address is one's own.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Endpoint,
+    Page,
+    Reset,
+}
+
+async fn verify(world: &World, name: &str, way: Way) {
+    let address = format!("{name}@example.com");
+    if matches!(way, Way::Reset) {
+        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        world.clock.advance_ms(1);
+        world.post("/v1/auth/forgot-password", &json!({ "email": address })).data().await;
+    }
+    let token = world.mailed_token(&address).await;
+    let new = "Violet-Kettle-Orbit-9";
+    match way {
+        Way::Endpoint => {
+            world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
+        }
+        Way::Page => {
+            let page = world.call(Method::POST, "/verify-email").form(&[("token", &token)]).send().await;
+            assert_eq!(page.status, 200, "{}", page.text);
+        }
+        Way::Reset => {
+            let body = json!({"token": token, "password": new, "password_confirmation": new});
+            world.post("/v1/auth/reset-password", &body).data().await;
+        }
+    }
+}
+
+#[test]
+fn three_organizations_of_one_person_have_one_credit_limit() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let three = organizations(&world, &ada, ["A", "B", "C"]).await;
+        assert_eq!(credits(&world, &three).await, [100, 0, 0]);
+        // To delete and make again gives nothing again.
+        delete(&world, &ada, &three[0]).await;
+        assert_eq!(credit(&world, &world.organization(&ada, "A").await).await, 0);
+        // Somebody else has their own.
+        let bob = world.somebody("bob").await;
+        assert_eq!(credit(&world, &world.organization(&bob, "A").await).await, 100);
+    });
+}
+
+#[test]
+fn further_organizations_have_what_the_operator_says() {
+    let settings =
+        [("TOLLKEEPER_BILLING__CREDIT_LIMIT", "25"), ("TOLLKEEPER_BILLING__FURTHER_CREDIT_LIMIT", "3")];
+    on_each_database_with(&settings, async |world| {
+        let ada = world.somebody("ada").await;
+        let three = organizations(&world, &ada, ["A", "B", "C"]).await;
+        assert_eq!(credits(&world, &three).await, [25, 3, 3]);
+    });
+}
+
+#[test]
+fn credit_comes_when_the_address_is_verified_whichever_way() {
+    on_each_database(async |world| {
+        for (name, way) in [("ada", Way::Endpoint), ("bob", Way::Page), ("cara", Way::Reset)] {
+            let maker = register(&world, name).await;
+            let three = organizations(&world, &maker, ["A", "B", "C"]).await;
+            assert_eq!(credits(&world, &three).await, [0, 0, 0], "{way:?}");
+            // The oldest that still exists is the first.
+            delete(&world, &maker, &three[0]).await;
+            verify(&world, name, way).await;
+            assert_eq!(credits(&world, &three).await, [0, 100, 0], "{way:?}");
+            let maker = world.session(maker.id).await;
+            assert_eq!(credit(&world, &world.organization(&maker, "D").await).await, 0, "{way:?}");
+        }
+        assert_books(&world).await;
+    });
+}
+
+#[test]
+fn credit_waits_for_the_first_organization_of_somebody_verified() {
+    on_each_database(async |world| {
+        let ada = register(&world, "ada").await;
+        let gone = world.organization(&ada, "Gone").await;
+        delete(&world, &ada, &gone).await;
+        verify(&world, "ada", Way::Endpoint).await;
+        assert_eq!(credit(&world, &gone).await, 0);
+        let two = [world.organization(&ada, "A").await, world.organization(&ada, "B").await];
+        assert_eq!(credits(&world, &two).await, [100, 0]);
+        // Another proof of the address changes nothing.
+        delete(&world, &ada, &two[0]).await;
+        verify(&world, "ada", Way::Reset).await;
+        assert_eq!(credits(&world, &two).await, [100, 0]);
+    });
+}
+
+#[test]
+fn calls_are_let_through_from_the_verification_on() {
+    on_each_database(async |world| {
+        let ada = register(&world, "ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let ask = async || {
+            let body = json!({"credential": key, "operation": "chat", "model": "svc-1", "max_tokens": 100,
+                              "estimated_prompt_tokens": 10});
+            world.ask("/service/v1/authorize", &body).bare().await
+        };
+        let before = ask().await;
+        assert_eq!((&before["allowed"], &before["code"]), (&json!(false), &json!("insufficient_quota")));
+        verify(&world, "ada", Way::Endpoint).await;
+        let after = ask().await;
+        assert_eq!(after["allowed"], true, "{after}");
+
+        // Its money is set aside: the organization stays until the call has ended.
+        let path = place.organization_path();
+        let refused = world.call(Method::DELETE, &path).bearer(&ada.access_token).send().await;
+        assert_eq!((refused.status, refused.code().as_str()), (409, "calls_under_way"), "{}", refused.text);
+        assert_eq!(refused.header("x-should-retry"), "false");
+        let reservation = after["reservation"]["id"].as_str().or(after["reservation_id"].as_str()).unwrap();
+        let path = format!("/service/v1/reservations/{reservation}");
+        let release =
+            Call::new(&world.service, Method::DELETE, &path).bearer(world.app.service_token.expose());
+        assert_eq!(release.send().await.status, 200);
+        delete(&world, &ada, &place.organization).await;
+        assert_books(&world).await;
+    });
+}
+
+#[test]
+fn a_proof_beside_new_organizations_gives_credit_once() {
+    on_each_database(async |world| {
+        let twins = Twin::both(&world).await;
+        for round in 0..6 {
+            let name = format!("maker{round}");
+            let maker = register(&world, &name).await;
+            let token = world.mailed_token(&format!("{name}@example.com")).await;
+            let first = world.organization(&maker, "First").await;
+            let mut calls = Vec::new();
+            for number in 0..8 {
+                let body = json!({"name": format!("N{number}")});
+                let call = twins[number % 2].post("/v1/organizations", &body);
+                calls.push(call.bearer(&maker.access_token).send());
+                if number == 3 {
+                    calls.push(twins[1].post("/v1/auth/verify-email", &json!({ "token": token })).send());
+                    let path = format!("/v1/organizations/{first}");
+                    let call = twins[0].call(Method::DELETE, &path);
+                    calls.push(call.bearer(&maker.access_token).send());
+                }
+            }
+            for answer in join_all(calls).await {
+                assert_eq!(answer.status, 200, "{}", answer.text);
+            }
+            let text = "SELECT COUNT(*) FROM wallets w WHERE w.credit_limit_nano > 0
+                        AND (w.organization_id = $1 OR w.organization_id IN
+                             (SELECT id FROM organizations WHERE created_by = $2))";
+            let mut tx = world.app.db.read().await.unwrap();
+            let (given,): (i64,) = sql(text).bind(&first).bind(maker.id).one(&mut tx).await.unwrap();
+            assert_eq!(given, 1, "round {round}");
+        }
+    });
+}
+
+#[test]
+fn of_many_first_organizations_at_once_one_has_credit() {
+    on_each_database(async |world| {
+        let twins = Twin::both(&world).await;
+        for round in 0..4 {
+            let maker = world.somebody(&format!("maker{round}")).await;
+            let calls = (0..16).map(|number| {
+                let body = json!({"name": format!("N{number}")});
+                twins[number % 2].post("/v1/organizations", &body).bearer(&maker.access_token).send()
+            });
+            let made: Vec<_> =
+                join_all(calls).await.iter().map(|answer| id(&answer.json()["data"])).collect();
+            assert_eq!(credits(&world, &made).await.iter().sum::<i64>(), 100, "round {round}");
+        }
+    });
+}
+
+/// The statement of the schema's step that marks makers of before.
+fn marking(is_postgres: bool) -> &'static str {
+    let step = if is_postgres {
+        include_str!("../../migrations/postgres/0013_bounds.sql")
+    } else {
+        include_str!("../../migrations/sqlite/0013_bounds.sql")
+    };
+    &step[step.find("UPDATE users").unwrap()..]
+}
+
+#[test]
+fn makers_from_before_keep_their_limits_and_get_no_more() {
+    on_each_database(async |world| {
+        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let before = world.organization(&ada, "Before").await;
+        change(&world, "UPDATE users SET credit_granted_at = NULL").await;
+        change(&world, "UPDATE wallets SET credit_limit_nano = 40000000000").await;
+        change(&world, marking(world.app.db.is_postgres()).trim().trim_end_matches(';')).await;
+        let after = world.organization(&ada, "After").await;
+        assert_eq!(credits(&world, &[before, after]).await, [40, 0]);
+        assert_eq!(credit(&world, &world.organization(&bob, "His").await).await, 100);
+    });
+}

@@ -1,0 +1,341 @@
+//! How many mails within an hour somebody may cause or be sent, and which of them leave first.
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
+use tollkeeper::db::sql;
+use tollkeeper::jobs::sweep::sweep;
+use tollkeeper::roles::OrganizationRole;
+use tollkeeper::secrets::jwt::TokenKind;
+use tollkeeper::store;
+
+use crate::support::http::{Answer, Call};
+use crate::support::twin::Twin;
+use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database, on_each_database_with};
+
+/// Mails in the outbox to this address.
+async fn queued(world: &World, address: &str) -> i64 {
+    let mut tx = world.app.db.read().await.unwrap();
+    let (count,): (i64,) =
+        sql("SELECT COUNT(*) FROM outbox WHERE email = $1").bind(address).one(&mut tx).await.unwrap();
+    count
+}
+
+/// Notices that were dropped for this reason.
+async fn suppressed(world: &World, reason: &str) -> String {
+    let call = Call::new(&world.service, Method::GET, "/metrics");
+    let metrics = call.bearer(world.app.service_token.expose()).send().await.text;
+    let start = format!("tollkeeper_mails_suppressed_total{{reason=\"{reason}\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&start)).unwrap().to_owned()
+}
+
+async fn invite(world: &World, by: &str, organization: &str, address: &str) -> Answer {
+    let path = format!("/v1/organizations/{organization}/invitations");
+    world.post(&path, &json!({ "email": address })).bearer(by).send().await
+}
+
+/// Adds somebody to the project and takes them out again.
+async fn add_and_remove(world: &World, owner: &Somebody, place: &Place, who: &Somebody) {
+    let path = format!("{}/members", place.project_path());
+    let body = json!({"user_id": who.id, "role": "viewer"});
+    world.post(&path, &body).bearer(&owner.access_token).data().await;
+    let path = format!("{path}/{}", who.id);
+    world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
+}
+
+fn too_many(answer: &Answer, wait_ms: i64) {
+    assert_eq!((answer.status, answer.code().as_str()), (429, "too_many_attempts"), "{}", answer.text);
+    assert_eq!(answer.header("retry-after"), (wait_ms / 1000).to_string(), "{}", answer.text);
+}
+
+#[test]
+fn a_recipient_is_told_twenty_things_an_hour_and_the_rest_is_dropped() {
+    on_each_database(async |world| {
+        let (mallory, bob) = (world.somebody("mallory").await, world.somebody("bob").await);
+        let place = world.place(&mallory, "Acme").await;
+        for _ in 0..25 {
+            add_and_remove(&world, &mallory, &place, &bob).await;
+        }
+        assert_eq!(queued(&world, "bob@example.com").await, 20);
+        assert_eq!(suppressed(&world, "recipient").await, "5");
+        // Nobody else has to do without.
+        let carol = world.somebody("carol").await;
+        add_and_remove(&world, &mallory, &place, &carol).await;
+        assert_eq!(queued(&world, "carol@example.com").await, 1);
+        world.clock.advance_ms(HOUR_MS);
+        let access_token = world.token(TokenKind::Access, mallory.id, mallory.session_id, 60).await;
+        add_and_remove(&world, &Somebody { access_token, ..mallory }, &place, &bob).await;
+        assert_eq!(queued(&world, "bob@example.com").await, 21);
+    });
+}
+
+#[test]
+fn a_loop_of_password_changes_floods_no_mailbox() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "3")], async |world| {
+        let ada = world.somebody("ada").await;
+        let passwords = [PASSWORD, "Violet-Kettle-Orbit-9"];
+        for number in 0..5 {
+            let (current, new) = (passwords[number % 2], passwords[(number + 1) % 2]);
+            let body =
+                json!({"current_password": current, "new_password": new, "new_password_confirmation": new});
+            world.post("/v1/auth/change-password", &body).bearer(&ada.access_token).data().await;
+        }
+        assert_eq!(queued(&world, "ada@example.com").await, 3);
+        assert_eq!(suppressed(&world, "recipient").await, "2");
+        // The way back in isn't held up by it.
+        world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
+        assert_eq!(queued(&world, "ada@example.com").await, 4);
+    });
+}
+
+#[test]
+fn invitations_to_one_address_are_refused_with_the_wait_whoever_sends_them() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "3")], async |world| {
+        world.somebody("bob").await;
+        let mut refusals = Vec::new();
+        for address in ["bob@example.com", "nobody@example.com"] {
+            for number in 0..3 {
+                let sender = world.somebody(&format!("s{number}.{}", &address[..3])).await;
+                let organization = world.organization(&sender, "Acme").await;
+                // However it is written, it is one mailbox.
+                let written = if number == 1 { address.to_uppercase() } else { address.to_owned() };
+                let sent = invite(&world, &sender.access_token, &organization, &written).await;
+                assert_eq!(sent.status, 200, "{}", sent.text);
+            }
+            let sender = world.somebody(&format!("last.{}", &address[..3])).await;
+            let organization = world.organization(&sender, "Acme").await;
+            world.clock.advance_ms(MINUTE_MS);
+            let refused = invite(&world, &sender.access_token, &organization, address).await;
+            too_many(&refused, 59 * MINUTE_MS);
+            assert_eq!(open_invitations(&world, &organization).await, 0, "nothing was done");
+            refusals.push(refused.json());
+        }
+        assert_eq!(refusals[0], refusals[1], "nothing tells whether there is an account");
+    });
+}
+
+async fn open_invitations(world: &World, organization: &str) -> i64 {
+    let text = "SELECT COUNT(*) FROM invitations WHERE organization_id = $1 AND ended_at IS NULL";
+    let mut tx = world.app.db.read().await.unwrap();
+    let (count,): (i64,) = sql(text).bind(organization).one(&mut tx).await.unwrap();
+    count
+}
+
+#[test]
+fn a_person_and_all_their_keys_cause_so_many_mails_an_hour() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "4")], async |world| {
+        let (mallory, ada, bob) =
+            (world.somebody("mallory").await, world.somebody("ada").await, world.somebody("bob").await);
+        let (place, theirs) = (world.place(&mallory, "Acme").await, world.place(&ada, "Acme").await);
+        let mut callers = vec![mallory.access_token.clone()];
+        for name in ["one", "two", "three"] {
+            callers.push(world.key(&mallory, &place, &json!({ "name": name })).await.1);
+        }
+        for (number, caller) in callers.iter().enumerate() {
+            let sent = invite(&world, caller, &place.organization, &format!("g{number}@example.com")).await;
+            assert_eq!(sent.status, 200, "{}", sent.text);
+        }
+        for caller in &callers {
+            let refused = invite(&world, caller, &place.organization, "more@example.com").await;
+            too_many(&refused, HOUR_MS);
+        }
+        // What is only told is dropped, and what is done is done.
+        add_and_remove(&world, &mallory, &place, &bob).await;
+        assert_eq!(queued(&world, "bob@example.com").await, 0);
+        assert_eq!(suppressed(&world, "account").await, "1");
+        let sent = invite(&world, &ada.access_token, &theirs.organization, "more@example.com").await;
+        assert_eq!(sent.status, 200, "{}", sent.text);
+    });
+}
+
+#[test]
+fn a_client_address_causes_so_many_mails_an_hour() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ADDRESS_HOUR", "3")], async |world| {
+        let register = |name: &str, address: &str| {
+            let body =
+                json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
+            world.post("/v1/auth/register", &body).from(address).send()
+        };
+        for (name, address) in
+            [("one", "2001:db8::1"), ("two", "2001:db8::ffff"), ("three", "2001:db8:0:0:9::")]
+        {
+            assert_eq!(register(name, address).await.status, 200);
+        }
+        too_many(&register("four", "2001:db8::1").await, HOUR_MS);
+        assert_eq!(register("four", "2001:db8:0:1::1").await.status, 200, "nothing was left of it");
+        let mut refusals = Vec::new();
+        for name in ["one", "nobody"] {
+            let body = json!({"email": format!("{name}@example.com")});
+            let refused = world.post("/v1/auth/forgot-password", &body).from("2001:db8::2").send().await;
+            too_many(&refused, HOUR_MS);
+            refusals.push(refused.json());
+            world.post("/v1/auth/forgot-password", &body).from("192.0.2.7").data().await;
+        }
+        assert_eq!(refusals[0], refusals[1]);
+    });
+}
+
+#[test]
+fn nothing_is_counted_while_limits_are_off() {
+    let settings =
+        [("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "1"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
+    on_each_database_with(&settings, async |world| {
+        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let place = world.place(&ada, "Acme").await;
+        for _ in 0..3 {
+            add_and_remove(&world, &ada, &place, &bob).await;
+        }
+        assert_eq!((queued(&world, "bob@example.com").await, counters(&world).await), (3, 0));
+    });
+}
+
+async fn counters(world: &World) -> i64 {
+    let mut tx = world.app.db.read().await.unwrap();
+    let (count,): (i64,) = sql("SELECT COUNT(*) FROM mail_counters").one(&mut tx).await.unwrap();
+    count
+}
+
+#[test]
+fn counters_go_when_their_hour_is_over_and_a_clock_set_back_holds_nobody_up() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__PASSWORD_RESETS_PER_HOUR", "1")], async |world| {
+        let ask = || world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).send();
+        assert_eq!(ask().await.status, 200);
+        sweep(&world.app).await.unwrap();
+        assert_eq!(counters(&world).await, 2, "the address and the recipient");
+        too_many(&ask().await, HOUR_MS);
+        world.clock.advance_ms(-2 * MINUTE_MS);
+        assert_eq!(ask().await.status, 200, "that count lies in the future");
+        world.clock.advance_ms(HOUR_MS + 1);
+        sweep(&world.app).await.unwrap();
+        assert_eq!(counters(&world).await, 0);
+    });
+}
+
+/// So many organizations, each of its own person.
+async fn senders(world: &World, count: usize) -> Vec<(Somebody, String)> {
+    let mut senders = Vec::new();
+    for number in 0..count {
+        let sender = world.somebody(&format!("sender{number}")).await;
+        let organization = world.organization(&sender, "Acme").await;
+        senders.push((sender, organization));
+    }
+    senders
+}
+
+#[test]
+fn two_replicas_never_pass_a_bound_by_one() {
+    let settings = [
+        ("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "9"),
+        ("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "7"),
+        ("TOLLKEEPER_LIMITS__ORGANIZATIONS_PER_PERSON", "40"),
+    ];
+    on_each_database_with(&settings, async |world| {
+        let twins = Twin::both(&world).await;
+        let send = async |senders: &[(Somebody, String)], address: &dyn Fn(usize) -> String| {
+            let calls = senders.iter().enumerate().map(|(number, (sender, organization))| {
+                let path = format!("/v1/organizations/{organization}/invitations");
+                let call = twins[number % 2].post(&path, &json!({"email": address(number)}));
+                call.bearer(&sender.access_token).send()
+            });
+            let statuses: Vec<_> = join_all(calls).await.iter().map(|answer| answer.status).collect();
+            let count = |status| statuses.iter().filter(|found| **found == status).count();
+            (count(200), count(429))
+        };
+        let many = senders(&world, 40).await;
+        assert_eq!(send(&many, &|_| "victim@example.com".to_owned()).await, (9, 31));
+        assert_eq!(queued(&world, "victim@example.com").await, 9);
+        let one = world.somebody("one").await;
+        let mut theirs = Vec::new();
+        for number in 0..40 {
+            theirs.push((one.clone(), world.organization(&one, &format!("O{number}")).await));
+        }
+        assert_eq!(send(&theirs, &|number| format!("guest{number}@example.com")).await, (7, 33));
+    });
+}
+
+#[test]
+fn two_who_write_to_the_same_many_people_do_not_wait_for_each_other_in_a_circle() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "3")], async |world| {
+        let twins = Twin::both(&world).await;
+        let owners = [world.somebody("ada").await, world.somebody("bob").await];
+        let mut members = Vec::new();
+        for number in 0..90 {
+            members.push(world.somebody(&format!("member{number}")).await);
+        }
+        for round in 0..4 {
+            let mut places = Vec::new();
+            for (number, owner) in owners.iter().enumerate() {
+                let organization = world.organization(owner, &format!("O{round}")).await;
+                let place = Place { organization, project: String::new() };
+                // One of them by another order.
+                for index in 0..members.len() {
+                    let index = if number == 0 { index } else { members.len() - 1 - index };
+                    world.join_organization(&place, &members[index], OrganizationRole::Member).await;
+                }
+                world.join_organization(&place, &owners[1 - number], OrganizationRole::Member).await;
+                places.push(place);
+            }
+            let calls = owners.iter().zip(&places).enumerate().map(|(number, (owner, place))| {
+                let call = twins[number].call(Method::DELETE, &place.organization_path());
+                // The count of a common client address would keep them apart.
+                call.from(&format!("192.0.2.{number}")).bearer(&owner.access_token).send()
+            });
+            for answer in join_all(calls).await {
+                assert_eq!(answer.status, 200, "{}", answer.text);
+            }
+        }
+        for who in ["member0", "member42", "member89", "ada", "bob"] {
+            assert_eq!(queued(&world, &format!("{who}@example.com")).await, 3, "{who}");
+        }
+    });
+}
+
+#[test]
+fn links_that_people_wait_for_leave_first() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        for number in 0..12 {
+            let sent =
+                invite(&world, &ada.access_token, &place.organization, &format!("g{number}@example.com"))
+                    .await;
+            assert_eq!(sent.status, 200, "{}", sent.text);
+        }
+        world.clock.advance_ms(1_000);
+        world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
+        let bob = json!({"email": "bob@example.com", "password": PASSWORD, "username": "bob"});
+        world.post("/v1/auth/register", &bob).data().await;
+        let words = async |most| {
+            let mut tx = world.app.db.write().await.unwrap();
+            let now = world.clock.now();
+            let mails = store::outbox::claim(&mut tx, most, now, now.plus_ms(2 * MINUTE_MS)).await.unwrap();
+            tx.commit().await.unwrap();
+            let mut words: Vec<_> = mails.iter().map(|mail| mail.template.as_str()).collect();
+            words.sort_unstable();
+            words
+        };
+        assert_eq!(words(3).await, ["invitation", "reset_password", "verify_email"]);
+        assert_eq!(words(100).await, ["invitation"; 11]);
+        assert_eq!(words(100).await, [""; 0], "they are leased");
+        // Those that wait for another attempt keep nobody else waiting.
+        invite(&world, &ada.access_token, &place.organization, "late@example.com").await;
+        assert_eq!(words(8).await, ["invitation"]);
+    });
+}
+
+#[test]
+fn a_refusal_says_what_was_met() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "1")], async |world| {
+        let ada = world.somebody("ada").await;
+        let organization = world.organization(&ada, "Acme").await;
+        invite(&world, &ada.access_token, &organization, "bob@example.com").await;
+        let refused = invite(&world, &ada.access_token, &organization, "carol@example.com").await;
+        let error: Value = refused.json()["error"].clone();
+        assert_eq!(
+            error["message"],
+            "Your account has caused 1 mails within an hour, which is the most: wait as long as `retry-after` says."
+        );
+        assert_eq!(error["type"], "rate_limit_error");
+    });
+}
