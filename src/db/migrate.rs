@@ -42,6 +42,7 @@ const STEPS: &[Step] = &[
     step!(7, "audit_state", "0007_audit_state.sql"),
     step!(8, "usage_by_month", "0008_usage_by_month.sql"),
     step!(9, "members_and_invitations", "0009_members_and_invitations.sql"),
+    step!(10, "passwords_and_growth", "0010_passwords_and_growth.sql"),
 ];
 
 /// The schema version that this binary makes.

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::db::{self, FromRow, Lock, Row, Tx, sql};
 use crate::ids::UserId;
 
 /// A row of `users`, without the password's hash: only who checks a password reads that.
@@ -164,37 +164,123 @@ pub async fn credentials_by_email(tx: &mut Tx, email_folded: &str) -> Result<Opt
     sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).optional(tx).await
 }
 
-/// Notes a login.
-pub async fn set_last_login(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
-    sql("UPDATE users SET last_login_at = $2 WHERE id = $1").bind(user_id).bind(now).defer(tx).await
+/// Notes a login and keeps this hash, if the stored one is still the one that was checked; whether it was. Until the
+/// transaction ends nobody else changes the account.
+pub async fn note_login(
+    tx: &mut Tx,
+    user_id: UserId,
+    checked: &str,
+    kept: &str,
+    now: Time,
+) -> Result<bool, db::Error> {
+    let changed = sql("UPDATE users SET last_login_at = $4, password_hash = $3, awaits_login = 0
+         WHERE id = $1 AND password_hash = $2")
+    .bind(user_id)
+    .bind(checked)
+    .bind(kept)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(changed == 1)
 }
 
-/// Replaces the stored hash by one with today's parameters.
-pub async fn set_password_hash(tx: &mut Tx, user_id: UserId, password_hash: &str) -> Result<(), db::Error> {
-    sql("UPDATE users SET password_hash = $2 WHERE id = $1").bind(user_id).bind(password_hash).defer(tx).await
+/// Sets another password, whatever the stored one is.
+pub async fn set_password(
+    tx: &mut Tx,
+    user_id: UserId,
+    password_hash: &str,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("UPDATE users SET password_hash = $2, password_changed_at = $3 WHERE id = $1")
+        .bind(user_id)
+        .bind(password_hash)
+        .bind(now)
+        .defer(tx)
+        .await
 }
 
-/// Replaces the stored hash if it is still the one that was checked; whether it was.
-pub async fn replace_password_hash(
+/// Sets another password if the stored hash is still the one that was checked; whether it was.
+pub async fn replace_password(
     tx: &mut Tx,
     user_id: UserId,
     checked: &str,
     password_hash: &str,
+    now: Time,
 ) -> Result<bool, db::Error> {
-    let changed = sql("UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2")
-        .bind(user_id)
-        .bind(checked)
-        .bind(password_hash)
-        .execute(tx)
-        .await?;
+    let changed = sql("UPDATE users SET password_hash = $3, password_changed_at = $4
+         WHERE id = $1 AND password_hash = $2")
+    .bind(user_id)
+    .bind(checked)
+    .bind(password_hash)
+    .bind(now)
+    .execute(tx)
+    .await?;
     Ok(changed == 1)
 }
 
-/// Marks the address as verified; the first time counts.
-pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
-    sql("UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL")
+/// Takes the account's lock: nobody changes its password until the transaction ends.
+pub async fn lock(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
+    sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Change).await
+}
+
+/// Whether the password was replaced after `then`. Only under the account's lock does the answer last. A time after
+/// `latest` counts for nothing: a clock has been set back since it was written.
+pub async fn password_changed_since(
+    tx: &mut Tx,
+    user_id: UserId,
+    then: Time,
+    latest: Time,
+) -> Result<bool, db::Error> {
+    let changed: Option<(UserId,)> =
+        sql("SELECT id FROM users WHERE id = $1 AND password_changed_at > $2 AND password_changed_at <= $3")
+            .bind(user_id)
+            .bind(then)
+            .bind(latest)
+            .optional(tx)
+            .await?;
+    Ok(changed.is_some())
+}
+
+/// Marks the address as verified; whether it was not before. The first time counts.
+pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, db::Error> {
+    let changed =
+        sql("UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL")
+            .bind(user_id)
+            .bind(now)
+            .execute(tx)
+            .await?;
+    Ok(changed == 1)
+}
+
+/// The same for a token without a password: invitations then wait for the next login.
+pub async fn set_email_verified_by_token(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE users SET email_verified_at = $2, awaits_login = 1 WHERE id = $1 AND email_verified_at IS NULL")
         .bind(user_id)
         .bind(now)
         .defer(tx)
         .await
+}
+
+/// Marks the address as verified if the stored hash is still the one that was checked; whether it is.
+pub async fn set_email_verified_with(
+    tx: &mut Tx,
+    user_id: UserId,
+    checked: &str,
+    now: Time,
+) -> Result<bool, db::Error> {
+    let changed = sql("UPDATE users SET email_verified_at = COALESCE(email_verified_at, $3), awaits_login = 0
+         WHERE id = $1 AND password_hash = $2")
+    .bind(user_id)
+    .bind(checked)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(changed == 1)
+}
+
+/// Whether the address was verified by a token alone, and nobody has logged in since.
+pub async fn awaits_login(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let waiting: Option<(UserId,)> =
+        sql("SELECT id FROM users WHERE id = $1 AND awaits_login = 1").bind(user_id).optional(tx).await?;
+    Ok(waiting.is_some())
 }

@@ -47,6 +47,7 @@ mod openapi;
 mod operators;
 mod packaging;
 mod pages;
+mod passwords;
 mod plans;
 mod postgres;
 mod races;
