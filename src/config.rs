@@ -68,6 +68,8 @@ pub struct Config {
     pub log: Log,
     /// Throttling.
     pub limits: Limits,
+    /// What is removed by its age.
+    pub retention: Retention,
     /// Money.
     pub billing: Billing,
     /// API keys.
@@ -145,6 +147,21 @@ pub struct Limits {
     pub password_resets_per_hour: u32,
     /// Failed logins of an account before the waits begin.
     pub login_failures: u32,
+    /// Changes of an account's password, an hour.
+    pub password_changes_per_hour: u32,
+    /// Live sessions of a person; a login too many ends the oldest.
+    pub sessions_per_person: u32,
+}
+
+/// Table `retention`.
+#[derive(Clone, Debug)]
+pub struct Retention {
+    /// How long an account is kept that was never verified, logged in to or made a member of anything, in days; 0: for ever.
+    pub unverified_accounts_days: u32,
+    /// How long entries of the audit trail are kept, in days; 0: for ever.
+    pub audit_log_days: u32,
+    /// How long mails are kept that were written to files, in days; 0: for ever.
+    pub mail_files_days: u32,
 }
 
 /// Table `billing`.
@@ -204,6 +221,13 @@ pub struct Telemetry {
     pub logs: bool,
 }
 
+impl Default for Retention {
+    fn default() -> Self {
+        // Whoever looks back at a year, a month after its end, finds all of it in the trail.
+        Self { unverified_accounts_days: 30, audit_log_days: 400, mail_files_days: 30 }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -244,7 +268,10 @@ impl Default for Config {
                 registrations_per_minute: 60,
                 password_resets_per_hour: 5,
                 login_failures: 10,
+                password_changes_per_hour: 5,
+                sessions_per_person: 50,
             },
+            retention: Retention::default(),
             billing: Billing {
                 credit_limit: Nano::from_units(100_000_000_000),
                 currency: "USD".to_owned(),

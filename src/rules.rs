@@ -10,6 +10,7 @@ pub mod invoicing;
 pub mod membership;
 pub mod naming;
 pub mod password;
+pub mod password_changes;
 pub mod periods;
 pub mod phones;
 pub mod project_membership;

@@ -184,14 +184,14 @@ pub async fn note_login(
     Ok(changed == 1)
 }
 
-/// Sets another password, whatever the stored one is.
+/// Sets another password, whatever the stored one is, for somebody who has shown to read the account's mail.
 pub async fn set_password(
     tx: &mut Tx,
     user_id: UserId,
     password_hash: &str,
     now: Time,
 ) -> Result<(), db::Error> {
-    sql("UPDATE users SET password_hash = $2, password_changed_at = $3 WHERE id = $1")
+    sql("UPDATE users SET password_hash = $2, password_changed_at = $3, awaits_login = 0 WHERE id = $1")
         .bind(user_id)
         .bind(password_hash)
         .bind(now)
@@ -243,12 +243,11 @@ pub async fn password_changed_since(
 
 /// Marks the address as verified; whether it was not before. The first time counts.
 pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, db::Error> {
-    let changed =
-        sql("UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL")
-            .bind(user_id)
-            .bind(now)
-            .execute(tx)
-            .await?;
+    let changed = sql("UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL")
+        .bind(user_id)
+        .bind(now)
+        .execute(tx)
+        .await?;
     Ok(changed == 1)
 }
 
@@ -268,13 +267,14 @@ pub async fn set_email_verified_with(
     checked: &str,
     now: Time,
 ) -> Result<bool, db::Error> {
-    let changed = sql("UPDATE users SET email_verified_at = COALESCE(email_verified_at, $3), awaits_login = 0
+    let changed =
+        sql("UPDATE users SET email_verified_at = COALESCE(email_verified_at, $3), awaits_login = 0
          WHERE id = $1 AND password_hash = $2")
-    .bind(user_id)
-    .bind(checked)
-    .bind(now)
-    .execute(tx)
-    .await?;
+        .bind(user_id)
+        .bind(checked)
+        .bind(now)
+        .execute(tx)
+        .await?;
     Ok(changed == 1)
 }
 

@@ -137,12 +137,8 @@ fn a_letter_in_two_pieces_is_the_same_password() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         change(&world, &ada.access_token, PASSWORD, "Caf\u{e9}-Kettle-Orbit-9").data().await;
-        let again = change(
-            &world,
-            &ada.access_token,
-            "Caf\u{e9}-Kettle-Orbit-9",
-            "Cafe\u{301}-Kettle-Orbit-9",
-        );
+        let again =
+            change(&world, &ada.access_token, "Caf\u{e9}-Kettle-Orbit-9", "Cafe\u{301}-Kettle-Orbit-9");
         assert_eq!(again.send().await.details(), ["new_password password_unchanged"]);
     });
 }

@@ -170,7 +170,8 @@ fn confirming_by_the_link_alone_lets_no_stranger_in() {
         let corp = |names: Vec<String>| names.contains(&"Corp".to_owned());
         assert!(!corp(organizations(&world, &stranger.access_token).await), "an old session gains nothing");
         // Nor by the link of the invitation: whoever is logged in may not be whoever reads the mail.
-        let follow = || world.call(Method::POST, "/invitations/accept").form(&[("token", &invitation)]).send();
+        let follow =
+            || world.call(Method::POST, "/invitations/accept").form(&[("token", &invitation)]).send();
         let followed = follow().await;
         assert_page(&followed, 200, "Log in first");
         assert!(!corp(organizations(&world, &stranger.access_token).await));

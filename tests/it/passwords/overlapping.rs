@@ -116,8 +116,9 @@ fn no_login_with_the_old_password_survives_a_new_one() {
             assert_eq!(live, i64::from(how == How::Change), "{case}");
             for twin in &twins {
                 settle(twin).await;
-                let login =
-                    |password: &str| twin.post("/v1/auth/login", &json!({"email": email, "password": password}));
+                let login = |password: &str| {
+                    twin.post("/v1/auth/login", &json!({"email": email, "password": password}))
+                };
                 assert_eq!(login(PASSWORD).refused().await.0, 401, "{case}: the old password is nothing");
                 login(NEW_PASSWORD).data().await;
             }
