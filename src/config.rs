@@ -228,6 +228,12 @@ impl Default for Retention {
     }
 }
 
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self { endpoint: None, headers: Vec::new(), sample_ratio: Decimal::from_units(100_000), logs: false }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -288,12 +294,7 @@ impl Default for Config {
             // One core stays free for everything else.
             passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 64 },
             audit: Audit { every_hours: 24 },
-            telemetry: Telemetry {
-                endpoint: None,
-                headers: Vec::new(),
-                sample_ratio: Decimal::from_units(100_000),
-                logs: false,
-            },
+            telemetry: Telemetry::default(),
         }
     }
 }

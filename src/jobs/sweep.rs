@@ -1,7 +1,7 @@
 //! Forgets what has run out.
 
 use crate::app::App;
-use crate::clock::{DAY_MS, MINUTE_MS};
+use crate::clock::{DAY_MS, HOUR_MS, MINUTE_MS};
 use crate::error::Error;
 use crate::jobs::outbox::LATEST_MS;
 use crate::live::feed::KEEP_MS;
@@ -27,6 +27,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     app.rates.sweep(now);
     let mut tx = app.db.write().await?;
     store::throttles::remove_older_than(&mut tx, now.plus_ms(-FORGET_MS)).await?;
+    store::throttles::remove_hours_before(&mut tx, now.plus_ms(-HOUR_MS - CLOCKS_DIFFER_MS)).await?;
     store::email_tokens::remove_expired(&mut tx, now).await?;
     store::sessions::remove_over_by(&mut tx, now.plus_ms(-SESSIONS_KEPT_MS), SESSIONS_AT_ONCE).await?;
     store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;

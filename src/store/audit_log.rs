@@ -242,6 +242,18 @@ pub async fn times(
     Ok(rows.into_iter().map(|(time,)| time).collect())
 }
 
+/// The time of the newest entry; none without any.
+pub async fn newest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
+    let (newest,): (Option<Time>,) = sql("SELECT MAX(happened_at) FROM audit_log").one(tx).await?;
+    Ok(newest)
+}
+
+/// The time of the oldest entry; none without any.
+pub async fn oldest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
+    let (oldest,): (Option<Time>,) = sql("SELECT MIN(happened_at) FROM audit_log").one(tx).await?;
+    Ok(oldest)
+}
+
 /// Removes up to `most` entries from before `then`; how many. The database refuses those of the last 90 days.
 pub async fn remove_before(tx: &mut Tx, then: Time, most: i64) -> Result<u64, db::Error> {
     sql(REMOVE_BEFORE).bind(then).bind(most).execute(tx).await

@@ -81,3 +81,12 @@ pub async fn clear(tx: &mut Tx, scope: Scope, subject_hash: [u8; 32]) -> Result<
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM throttles WHERE since < $1").bind(time).execute(tx).await
 }
+
+/// Removes what is counted by the hour where that hour is over; how many rows.
+pub async fn remove_hours_before(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
+    sql("DELETE FROM throttles WHERE since < $1 AND scope = $2")
+        .bind(time)
+        .bind(Scope::ForgotPassword.as_str())
+        .execute(tx)
+        .await
+}

@@ -1,5 +1,7 @@
 //! Accounts.
 
+pub mod unused;
+
 use std::sync::LazyLock;
 
 use crate::clock::Time;
