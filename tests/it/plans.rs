@@ -1,5 +1,7 @@
 //! What the databases do for a list: they go by an index of the tenant, however large the installation is.
 
+mod growth;
+
 use http::Method;
 use serde_json::json;
 use tollkeeper::db::{Error, FromRow, Row, Tx, sql};
