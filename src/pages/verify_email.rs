@@ -112,11 +112,8 @@ pub async fn create(app: App, scope: Visitor, form: Form<ConfirmAddress>) -> Res
                 Code::WrongPassword => vec![wrong_password()],
                 _ => error.details.iter().map(problem).collect(),
             };
-            Ok(ask(
-                Page { code: Some(error.code), ..Page::new(TITLE) }.problems(&problems),
-                &token,
-                &problems,
-            ))
+            let page = Page { code: Some(Code::InvalidRequest), ..Page::new(TITLE) };
+            Ok(ask(page.problems(&problems), &token, &problems))
         }
         Err(error) => Err(error),
     }

@@ -224,7 +224,7 @@ fn the_page_asks_for_the_password_and_then_takes_invitations_up() {
         assert!(answer.text.contains("The password is required."), "{}", answer.text);
         assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
         let answer = confirm(&world, &token, "Wrong-Kettle-1").send().await;
-        assert_page(&answer, 401, "Confirm your e-mail address");
+        assert_page(&answer, 400, "Confirm your e-mail address");
         assert!(answer.text.contains("This is not the account&#x27;s password."), "{}", answer.text);
         assert!(!answer.text.contains("Wrong-Kettle-1"), "passwords don't come back");
         assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
@@ -244,7 +244,7 @@ fn guesses_on_the_page_count_like_logins() {
         register(&world, "victim", PASSWORD).await;
         let token = world.mailed_token(VICTIM).await;
         for _ in 0..9 {
-            assert_eq!(confirm(&world, &token, "Wrong-Kettle-1").send().await.status, 401);
+            assert_eq!(confirm(&world, &token, "Wrong-Kettle-1").send().await.status, 400);
         }
         assert_eq!(login(&world, "victim", "Wrong-Kettle-1").refused().await.0, 401);
         let answer = confirm(&world, &token, PASSWORD).send().await;

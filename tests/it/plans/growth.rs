@@ -24,6 +24,17 @@ fn what_has_gathered_is_found_by_its_index() {
                 "{series} INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at, ended_at)
                  SELECT 's' || CAST(i AS TEXT), '{me}', 0, i, 9, CASE WHEN i % 100 = 0 THEN NULL ELSE i END FROM n"
             ),
+            // And others who are logged in.
+            format!(
+                "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
+                     email_verified_at)
+                 SELECT 'v' || CAST(i AS TEXT), 'v' || CAST(i AS TEXT), 'v' || CAST(i AS TEXT), 'v' || CAST(i AS TEXT),
+                        'v' || CAST(i AS TEXT), 'x', i, i FROM n"
+            ),
+            format!(
+                "{series} INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at)
+                 SELECT 't' || CAST(i AS TEXT), 'v' || CAST(i AS TEXT), 0, i, 9 FROM n"
+            ),
             // One account in a hundred was never verified.
             format!(
                 "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
