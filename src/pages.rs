@@ -125,9 +125,12 @@ impl Page {
         if lines.is_empty() {
             return self;
         }
-        self.text("Whoever used the account before was logged out, and the API keys and invitations that came from it have ended. It still belongs to these organizations:")
-            .list(lines)
-            .text("Leave those that you do not know.")
+        self.text(
+            "Whoever used the account before was logged out, and the API keys and invitations that came from it have \
+             ended. It still belongs to these organizations:",
+        )
+        .list(lines)
+        .text("Leave or delete those that you do not know.")
     }
 
     /// What is wrong, each with a link to its field. It takes the focus, so that it is read first.

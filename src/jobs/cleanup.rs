@@ -186,7 +186,11 @@ fn remove_files_now(dir: &Path, before: Time) -> std::io::Result<u64> {
         let file = file?;
         let is_old = file.file_name().to_str().is_some_and(|name| mail::was_written_before(name, before));
         if is_old {
-            std::fs::remove_file(file.path())?;
+            match std::fs::remove_file(file.path()) {
+                // Another server with the same folder was faster.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                done => done?,
+            }
             removed += 1;
         }
     }

@@ -64,8 +64,8 @@ pub fn password_changed(to: &str, public_url: &str, username: &str, about: &Abou
                   belongs to these organizations:",
         link: None,
         closing: &format!(
-            "Leave those that you do not know. If it was not you who set the password,\nask for a new one at once and \
-             tell whoever runs\n{url}."
+            "Leave or delete those that you do not know. If it was not you who set the\npassword, ask for a new one at once \
+             and tell whoever runs\n{url}."
         ),
     }
     .write_list(to, &about.belongs_to)

@@ -17,7 +17,7 @@ const SETTINGS: [(&str, &str); 2] =
 /// A hash that takes its time: 64 MiB, four passes.
 const SLOW: &str = "$argon2id$v=19$m=65536,t=4,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
 
-const LOGINS: usize = 6;
+const LOGINS: usize = 3;
 /// Slow hashes in front of the logins: more than there is time for while the new password is set.
 const SLOW_ONES: usize = 30;
 
