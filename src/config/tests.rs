@@ -137,7 +137,7 @@ fn the_audit_trail_is_kept_for_90_days_or_for_ever() {
         let read = from_file(&format!("[retention]\naudit_log_days = {days}\n"));
         match read {
             Ok(config) => {
-                assert_eq!((good, config.retention.audit_log_days.to_string().as_str()), (true, days))
+                assert_eq!((good, config.retention.audit_log_days.to_string().as_str()), (true, days));
             }
             Err(error) => {
                 assert!(
