@@ -46,7 +46,7 @@ impl FromRow for Unverified {
     }
 }
 
-/// The statement of [`slice`].
+/// The statement of [`slice()`].
 pub static SLICE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT created_at, id, CASE WHEN {UNUSED} THEN 1 ELSE 0 END AS is_unused FROM users
