@@ -69,6 +69,8 @@ pub struct Config {
     pub log: Log,
     /// Throttling.
     pub limits: Limits,
+    /// What is removed by its age.
+    pub retention: Retention,
     /// Money.
     pub billing: Billing,
     /// API keys.
@@ -166,6 +168,10 @@ pub struct Limits {
     pub open_invitations_per_organization: u32,
     /// API keys of a project.
     pub api_keys_per_project: u32,
+    /// Changes of an account's password, an hour.
+    pub password_changes_per_hour: u32,
+    /// Live sessions of a person; a login too many ends the oldest.
+    pub sessions_per_person: u32,
 }
 
 impl Default for Limits {
@@ -186,6 +192,8 @@ impl Default for Limits {
             projects_per_organization: 200,
             open_invitations_per_organization: 200,
             api_keys_per_project: 1_000,
+            password_changes_per_hour: 5,
+            sessions_per_person: 50,
         }
     }
 }
@@ -201,6 +209,17 @@ impl Limits {
             verifications: self.verifications_per_hour,
         })
     }
+}
+
+/// Table `retention`.
+#[derive(Clone, Debug)]
+pub struct Retention {
+    /// How long an account is kept that was never verified, logged in to or made a member of anything, in days; 0: for ever.
+    pub unverified_accounts_days: u32,
+    /// How long entries of the audit trail are kept, in days; 0: for ever.
+    pub audit_log_days: u32,
+    /// How long mails are kept that were written to files, in days; 0: for ever.
+    pub mail_files_days: u32,
 }
 
 /// Table `billing`.
@@ -262,6 +281,19 @@ pub struct Telemetry {
     pub logs: bool,
 }
 
+impl Default for Retention {
+    fn default() -> Self {
+        // Whoever looks back at a year, a month after its end, finds all of it in the trail.
+        Self { unverified_accounts_days: 30, audit_log_days: 400, mail_files_days: 30 }
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self { endpoint: None, headers: Vec::new(), sample_ratio: Decimal::from_units(100_000), logs: false }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -297,6 +329,7 @@ impl Default for Config {
             mail: Mail { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() },
             log: Log { format: LogFormat::Text, level: "info".to_owned(), access: true },
             limits: Limits::default(),
+            retention: Retention::default(),
             billing: Billing {
                 credit_limit: Nano::from_units(100_000_000_000),
                 further_credit_limit: Nano::ZERO,
@@ -314,12 +347,7 @@ impl Default for Config {
             // One core stays free for everything else.
             passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 64 },
             audit: Audit { every_hours: 24 },
-            telemetry: Telemetry {
-                endpoint: None,
-                headers: Vec::new(),
-                sample_ratio: Decimal::from_units(100_000),
-                logs: false,
-            },
+            telemetry: Telemetry::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod auditing;
 pub mod billing;
+pub mod cleanup;
 pub mod leases;
 pub mod outbox;
 pub mod reservations;
@@ -12,6 +13,7 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
+use crate::error::Error;
 use crate::live::{feed, last_uses, rates};
 use crate::metrics::{Job, Stopwatch};
 
@@ -193,15 +195,20 @@ async fn audit(app: &App) {
     }
 }
 
-/// Forgets old usage events, once a day.
+/// Forgets old usage events and removes what would only grow, once a day.
 async fn forget(app: &App) {
-    let mut walk = retention::Walk::default();
+    let (mut events, mut others) = (retention::Walk::default(), cleanup::Walk::default());
     loop {
         let mut goes_on = false;
         if app.is_ready() {
-            match noted(app, Job::Retention, retention::turn(app, &mut walk)).await {
-                Ok(turn) => goes_on = turn.goes_on,
-                Err(error) => tracing::warn!("old usage events: {error}"),
+            let turns = async {
+                // What keeps one of them from its work is none of the other's.
+                let turns = (retention::turn(app, &mut events).await, cleanup::turn(app, &mut others).await);
+                Ok::<_, Error>(turns.0?.goes_on | turns.1?.goes_on)
+            };
+            match noted(app, Job::Retention, turns).await {
+                Ok(more) => goes_on = more,
+                Err(error) => tracing::warn!("what is old: {error}"),
             }
         }
         tokio::time::sleep(if goes_on { BETWEEN_SLICES } else { BETWEEN_LOOKS }).await;

@@ -142,6 +142,19 @@ fn file_name(now: Time, id: &str) -> String {
     format!("{time}-{id}.eml")
 }
 
+/// Whether a file has the name of a mail that was written before then. Files of others have other names.
+pub fn was_written_before(name: &str, then: Time) -> bool {
+    let Some((time, id)) = name.strip_suffix(".eml").and_then(|name| name.split_once('-')) else {
+        return false;
+    };
+    // Up to the id all names are of one length, so they sort by time.
+    let due = file_name(then, id);
+    let due = due.split_once('-').map_or("", |(due, _)| due);
+    let is_ours =
+        time.len() == due.len() && id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_ours && time < due
+}
+
 /// Writes a whole file or none: who watches the folder for `.eml` never sees half a mail.
 async fn write(dir: &Path, file: &Path, content: &[u8]) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).await?;

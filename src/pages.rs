@@ -73,6 +73,8 @@ enum Input<'a> {
     Token,
     /// A new password, or its repetition; never filled in by us.
     Password { name: &'static str, label: &'static str, hint: Option<&'static str>, wrong: bool },
+    /// The account's password, which the browser may know.
+    CurrentPassword { wrong: bool },
 }
 
 /// Something wrong with a form: the field and a sentence.
@@ -101,6 +103,34 @@ impl Page {
     fn text(mut self, words: &str) -> Self {
         self.body.push_str(&format!("<p>{}</p>\n", escape(words)));
         self
+    }
+
+    /// The title of a part of the page.
+    fn heading(mut self, words: &str) -> Self {
+        self.body.push_str(&format!("<h2>{}</h2>\n", escape(words)));
+        self
+    }
+
+    /// Lines that belong together, each in an item; nothing without any.
+    fn list(mut self, lines: &[String]) -> Self {
+        if !lines.is_empty() {
+            let items: String = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
+            self.body.push_str(&format!("<ul>\n{items}</ul>\n"));
+        }
+        self
+    }
+
+    /// What an account belongs to, for an owner who may not have made it so; nothing without any.
+    fn belongings(self, lines: &[String]) -> Self {
+        if lines.is_empty() {
+            return self;
+        }
+        self.text(
+            "Whoever used the account before was logged out, and the API keys and invitations that came from it have \
+             ended. It still belongs to these organizations:",
+        )
+        .list(lines)
+        .text("Leave or delete those that you do not know.")
     }
 
     /// What is wrong, each with a link to its field. It takes the focus, so that it is read first.
@@ -177,25 +207,28 @@ impl Input<'_> {
             Self::Token => "<label for=\"token\">Token from the mail</label>\n\
                  <input id=\"token\" name=\"token\" required autocomplete=\"off\" autocapitalize=\"none\" spellcheck=\"false\">\n"
                 .to_owned(),
-            Self::Password { name, label, hint, wrong } => {
-                let (name, label) = (escape(name), escape(label));
-                let hint_id = hint.map(|_| format!("{name}-hint")).unwrap_or_default();
-                let hint = hint.map_or(String::new(), |hint| {
-                    format!("<p class=\"soft\" id=\"{hint_id}\">{}</p>\n", escape(hint))
-                });
-                let invalid = if wrong { " aria-invalid=\"true\"" } else { "" };
-                let described = format!("{hint_id}{}", if wrong { " problems" } else { "" });
-                let described = match described.trim() {
-                    "" => String::new(),
-                    ids => format!(" aria-describedby=\"{ids}\""),
-                };
-                format!(
-                    "<label for=\"{name}\">{label}</label>\n{hint}<input id=\"{name}\" name=\"{name}\" type=\"password\" \
-                     required autocomplete=\"new-password\"{described}{invalid}>\n"
-                )
-            }
+            Self::CurrentPassword { wrong } => password(("password", "Password of the account"), None, wrong, "current-password"),
+            Self::Password { name, label, hint, wrong } => password((name, label), hint, wrong, "new-password"),
         }
     }
+}
+
+/// A field for a password.
+fn password((name, label): (&str, &str), hint: Option<&str>, wrong: bool, autocomplete: &str) -> String {
+    let (name, label) = (escape(name), escape(label));
+    let hint_id = hint.map(|_| format!("{name}-hint")).unwrap_or_default();
+    let hint = hint
+        .map_or(String::new(), |hint| format!("<p class=\"soft\" id=\"{hint_id}\">{}</p>\n", escape(hint)));
+    let invalid = if wrong { " aria-invalid=\"true\"" } else { "" };
+    let described = format!("{hint_id}{}", if wrong { " problems" } else { "" });
+    let described = match described.trim() {
+        "" => String::new(),
+        ids => format!(" aria-describedby=\"{ids}\""),
+    };
+    format!(
+        "<label for=\"{name}\">{label}</label>\n{hint}<input id=\"{name}\" name=\"{name}\" type=\"password\" \
+                     required autocomplete=\"{autocomplete}\"{described}{invalid}>\n"
+    )
 }
 
 fn page_headers(headers: &mut HeaderMap) {

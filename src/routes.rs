@@ -89,7 +89,7 @@ fn public_routes() -> Vec<Route> {
         post("/v1/auth/refresh-token", Session::RefreshToken, auth::refresh_token),
         post("/v1/auth/forgot-password", Public::Login,        auth::forgot_password),
         post("/v1/auth/reset-password",  Public::Login,        auth::reset_password),
-        post("/v1/auth/change-password", Session::AccessToken, auth::change_password),
+        post("/v1/auth/change-password", Session::Password,    auth::change_password),
         get ("/v1/auth/me",            Session::AccessToken,  auth::me),
         post("/v1/auth/logout",        Session::AccessToken,  auth::logout),
         // 4.2 Organizations

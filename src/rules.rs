@@ -13,6 +13,7 @@ pub mod mail_bounds;
 pub mod membership;
 pub mod naming;
 pub mod password;
+pub mod password_changes;
 pub mod periods;
 pub mod phones;
 pub mod project_membership;

@@ -44,19 +44,27 @@ impl Visitor {
     }
 }
 
-impl Access for Public {
-    type Scope = Visitor;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<Visitor, Error> {
+impl Public {
+    /// Counts a call of this address.
+    pub(super) fn limit(self, app: &App, call: &Call) -> Result<(), Error> {
         let limits = &app.config.limits;
         let (scope, per_minute) = match self {
             Self::Register => ("register", limits.registrations_per_minute),
             Self::Login => ("login", limits.logins_per_minute),
-            Self::Unlimited => return Ok(Visitor { trail: Trail::of(call) }),
+            Self::Unlimited => return Ok(()),
         };
         if limits.enabled {
             let key = limiter::key_for(scope, Who::Address(call.address));
             app.limiter.check(key, per_minute, app.clock.now()).map_err(rate_limited)?;
         }
+        Ok(())
+    }
+}
+
+impl Access for Public {
+    type Scope = Visitor;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<Visitor, Error> {
+        self.limit(app, call)?;
         Ok(Visitor { trail: Trail::of(call) })
     }
     fn describe(&self) -> AccessDoc {

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::ids::{SessionId, UserId};
 use crate::secrets::jwt::TokenKind;
 
-use super::{Access, AccessDoc, Call, Credential, Trail, live_session};
+use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session};
 
 /// The authentication endpoints after login: one kind of token, no API keys (decisions, section 3, "bearer").
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +14,9 @@ pub enum Session {
     RefreshToken,
     /// The access token.
     AccessToken,
+    /// The access token, for what checks the account's password too: an address that does so too often has to wait
+    /// (`limits.logins_per_minute`).
+    Password,
 }
 
 /// A person with a live session.
@@ -44,19 +47,22 @@ impl Access for Session {
     async fn admit(&self, app: &App, call: &mut Call) -> Result<SessionScope, Error> {
         let kind = match self {
             Self::RefreshToken => TokenKind::Refresh,
-            Self::AccessToken => TokenKind::Access,
+            Self::AccessToken | Self::Password => TokenKind::Access,
         };
         // Boxed, as where any caller is let in: what a database needs is nested deeply, and rarely needed here.
         let stamp = app.feed.epochs.stamp();
         let (user_id, session_id) = Box::pin(live_session(app, call.bearer()?, kind)).await?;
         call.credential = Credential::session(session_id, user_id, kind, stamp);
         call.who = user_id.to_string();
+        if matches!(self, Self::Password) {
+            Public::Login.limit(app, call)?;
+        }
         Ok(SessionScope { user_id, session_id, trail: Trail::of(call) })
     }
     fn describe(&self) -> AccessDoc {
         match self {
             Self::RefreshToken => AccessDoc::new(Some("refreshToken"), "refresh token"),
-            Self::AccessToken => AccessDoc::new(Some("accessToken"), "access token"),
+            Self::AccessToken | Self::Password => AccessDoc::new(Some("accessToken"), "access token"),
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod forgot_password;
 pub mod login;
 pub mod logout;
 pub mod me;
+mod reclaiming;
 pub mod refresh_token;
 pub mod register;
 pub mod reset_password;
@@ -39,6 +40,8 @@ use crate::store::users::User;
 const ACCESS_TOKEN_MS: i64 = HOUR_MS;
 /// How long a refresh token and its session live, in milliseconds (interface, section 8).
 const REFRESH_TOKEN_MS: i64 = 30 * DAY_MS;
+/// The detail of a new password that is the old one.
+const UNCHANGED: &str = "password_unchanged";
 /// The only token type there is (RFC 6750).
 const BEARER: &str = "Bearer";
 

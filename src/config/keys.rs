@@ -1,5 +1,6 @@
 //! The table of every key: its name, how it is read and how it is shown.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::Config;
@@ -225,6 +226,31 @@ pub const KEYS: &[Key] = &[
         |c| number(c.limits.api_keys_per_project),
     ),
     key(
+        "limits.password_changes_per_hour",
+        |c, v| put(&mut c.limits.password_changes_per_hour, rate(v)),
+        |c| number(c.limits.password_changes_per_hour),
+    ),
+    key(
+        "limits.sessions_per_person",
+        |c, v| put(&mut c.limits.sessions_per_person, read::whole(v, 1..=10_000)),
+        |c| number(c.limits.sessions_per_person),
+    ),
+    key(
+        "retention.unverified_accounts_days",
+        |c, v| put(&mut c.retention.unverified_accounts_days, days(v)),
+        |c| number(c.retention.unverified_accounts_days),
+    ),
+    key(
+        "retention.audit_log_days",
+        |c, v| put(&mut c.retention.audit_log_days, read::zero_or_whole(v, AUDIT_LOG_DAYS)),
+        |c| number(c.retention.audit_log_days),
+    ),
+    key(
+        "retention.mail_files_days",
+        |c, v| put(&mut c.retention.mail_files_days, days(v)),
+        |c| number(c.retention.mail_files_days),
+    ),
+    key(
         "billing.credit_limit",
         |c, v| put(&mut c.billing.credit_limit, read::amount(v)),
         |c| text(&c.billing.credit_limit),
@@ -329,6 +355,13 @@ fn some<T>(slot: &mut Option<T>, value: Read<T>) -> Read<()> {
 
 fn rate(value: &Value) -> Read<u32> {
     read::whole(value, 1..=1_000_000)
+}
+
+/// The database keeps entries of the audit trail for 90 days, whatever asks for their removal.
+const AUDIT_LOG_DAYS: RangeInclusive<i64> = 90..=36_500;
+
+fn days(value: &Value) -> Read<u32> {
+    read::whole(value, 0..=36_500)
 }
 
 fn seconds(value: &Value) -> Read<u32> {

@@ -40,6 +40,15 @@ pub fn whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>) -> Read
     number.ok_or_else(|| format!("expected a whole number from {} to {}", range.start(), range.end()))
 }
 
+/// 0, or a whole number within the range.
+pub fn zero_or_whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>) -> Read<T> {
+    let number = match value {
+        Value::Integer(number) if *number == 0 || range.contains(number) => T::try_from(*number).ok(),
+        _ => None,
+    };
+    number.ok_or_else(|| format!("expected 0 or a whole number from {} to {}", range.start(), range.end()))
+}
+
 /// An exact decimal: a whole number, or a string with a point. A float is refused, because it isn't exact.
 pub fn decimal<const SCALE: u32>(value: &Value, what: &str) -> Read<Decimal<SCALE>> {
     let read = match value {

@@ -94,6 +94,13 @@ organizations_per_person = 20
 projects_per_organization = 200
 open_invitations_per_organization = 200
 api_keys_per_project = 1000
+password_changes_per_hour = 5
+sessions_per_person = 50
+
+[retention]
+unverified_accounts_days = 30
+audit_log_days = 400
+mail_files_days = 30
 
 [billing]
 credit_limit = "100"
@@ -131,6 +138,26 @@ fn the_defaults_are_the_documented_ones() {
     assert_eq!(config.to_toml(), expected);
     // What is shown can be read again.
     assert_eq!(from_file(&expected).unwrap().to_toml(), expected);
+}
+
+#[test]
+fn the_audit_trail_is_kept_for_90_days_or_for_ever() {
+    for (days, good) in
+        [("0", true), ("1", false), ("89", false), ("90", true), ("36500", true), ("-1", false)]
+    {
+        let read = from_file(&format!("[retention]\naudit_log_days = {days}\n"));
+        match read {
+            Ok(config) => {
+                assert_eq!((good, config.retention.audit_log_days.to_string().as_str()), (true, days));
+            }
+            Err(error) => {
+                assert!(
+                    !good && error.to_string().contains("expected 0 or a whole number from 90 to 36500"),
+                    "{error}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

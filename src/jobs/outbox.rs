@@ -37,6 +37,8 @@ const LONGEST_WAIT_MS: i64 = HOUR_MS;
 const VERIFICATION_MS: i64 = DAY_MS;
 /// How long the link of a password reset works, in milliseconds (decisions, section 2).
 const RESET_MS: i64 = HOUR_MS;
+/// How far the clocks of replicas may lie apart, in milliseconds.
+const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
 /// Mails that are under way at a time, and so the connections to the mail server.
 const AT_ONCE: usize = 8;
 /// How often we look for more mail while some is under way.
@@ -183,14 +185,18 @@ async fn compose(app: &App, mail: &QueuedMail) -> Result<Option<Message>, Error>
     Ok(match mail.template {
         Template::VerifyEmail if user.email_verified_at.is_some() => None,
         Template::VerifyEmail => {
-            let token = new_token(app, &user, Purpose::VerifyEmail, VERIFICATION_MS).await?;
-            Some(templates::verify_email(&user.email, url, token.expose(), username))
+            let token = new_token(app, &user, Purpose::VerifyEmail, VERIFICATION_MS, None).await?;
+            token.map(|token| templates::verify_email(&user.email, url, token.expose(), username))
         }
         Template::ResetPassword => {
-            let token = new_token(app, &user, Purpose::ResetPassword, RESET_MS).await?;
-            Some(templates::reset_password(&user.email, url, token.expose(), username))
+            // Asked for before the password was changed, it would set another one afterwards.
+            let asked_at = Some(mail.created_at);
+            let token = new_token(app, &user, Purpose::ResetPassword, RESET_MS, asked_at).await?;
+            token.map(|token| templates::reset_password(&user.email, url, token.expose(), username))
         }
-        Template::PasswordChanged => Some(templates::password_changed(&user.email, url, username)),
+        Template::PasswordChanged => {
+            Some(templates::password_changed(&user.email, url, username, &mail.about))
+        }
         Template::OrganizationDeleted => {
             Some(templates::organization_deleted(&user.email, url, username, &mail.about))
         }
@@ -217,13 +223,27 @@ async fn invitation(app: &App, mail: &QueuedMail, guest: Option<&User>) -> Resul
     Ok(letter.map(|letter| templates::invitation(to, &app.public_url, token.expose(), username, &letter)))
 }
 
-async fn new_token(app: &App, user: &User, purpose: Purpose, lives_ms: i64) -> Result<MailToken, Error> {
+/// A token, in place of an older one; none when it must not be older than the account's password, and is.
+async fn new_token(
+    app: &App,
+    user: &User,
+    purpose: Purpose,
+    lives_ms: i64,
+    asked_at: Option<Time>,
+) -> Result<Option<MailToken>, Error> {
     let token = MailToken::generate(&app.random);
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
+    if let Some(asked_at) = asked_at {
+        let latest = now.plus_ms(CLOCKS_DIFFER_MS);
+        store::users::lock(&mut tx, user.id).await?;
+        if store::users::password_changed_since(&mut tx, user.id, asked_at, latest).await? {
+            return Ok(None);
+        }
+    }
     store::email_tokens::replace(&mut tx, user.id, purpose, token.hash(), now, now.plus_ms(lives_ms)).await?;
     tx.commit().await?;
-    Ok(token)
+    Ok(Some(token))
 }
 
 #[cfg(test)]

@@ -41,19 +41,35 @@ pub fn reset_password(to: &str, public_url: &str, token: &str, username: &str) -
     .write(to)
 }
 
-/// Tells the owner of an account that its password was changed.
-pub fn password_changed(to: &str, public_url: &str, username: &str) -> Message {
+/// Tells the owner of an account that its password was changed, and what it belongs to if somebody else may have made it so.
+pub fn password_changed(to: &str, public_url: &str, username: &str, about: &About) -> Message {
+    let url = public_url.trim_end_matches('/');
+    let subject = "Your password was changed";
+    if about.belongs_to.is_empty() {
+        return Letter {
+            subject,
+            username,
+            opening: "the password of your account was just changed, and other devices were\nlogged out.",
+            link: None,
+            closing: &format!(
+                "If it was not you, ask for a new password at once and tell whoever runs\n{url}."
+            ),
+        }
+        .write(to);
+    }
     Letter {
-        subject: "Your password was changed",
+        subject,
         username,
-        opening: "the password of your account was just changed, and other devices were\nlogged out.",
+        opening: "the password of your account was just changed, and your address is\nconfirmed. Whoever used the account \
+                  before was logged out, and the API keys\nand invitations that came from it have ended.\n\nIt still \
+                  belongs to these organizations:",
         link: None,
         closing: &format!(
-            "If it was not you, ask for a new password at once and tell whoever runs\n{}.",
-            public_url.trim_end_matches('/')
+            "Leave or delete those that you do not know. If it was not you who set the\npassword, ask for a new one at once \
+             and tell whoever runs\n{url}."
         ),
     }
-    .write(to)
+    .write_list(to, &about.belongs_to)
 }
 
 /// Asks somebody into an organization; who has no account yet isn't called by a name.
@@ -187,10 +203,25 @@ impl Letter<'_> {
     }
 
     fn write_with(self, to: &str, quote: Option<Quote<'_>>) -> Message {
+        self.write_whole(to, &[], quote)
+    }
+
+    /// With lines that hold others' words, each marked and kept to its line.
+    fn write_list(self, to: &str, lines: &[String]) -> Message {
+        self.write_whole(to, lines, None)
+    }
+
+    fn write_whole(self, to: &str, list: &[String], quote: Option<Quote<'_>>) -> Message {
         let hello = format!("Hello {}", harmless(self.username));
         let hello = hello.trim_end();
         let mut text = format!("{hello},\n\n{}\n", self.opening);
         let mut html = format!("<p>{},</p>\n<p>{}</p>\n", escape(hello), escape(self.opening));
+        if !list.is_empty() {
+            let lines: Vec<_> = list.iter().map(|line| harmless(line)).collect();
+            text.push_str(&format!("\n- {}\n", lines.join("\n- ")));
+            let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
+            html.push_str(&format!("<ul>\n<li>{}</li>\n</ul>\n", lines.join("</li>\n<li>")));
+        }
         if let Some(quote) = quote {
             let lines = quote.lines();
             text.push_str(&format!("\n{} writes:\n\n> {}\n", quote.by, lines.join("\n> ")));

@@ -238,7 +238,12 @@ fn mails_about(bait: &str) -> Vec<Message> {
     vec![
         verify(bait),
         templates::reset_password(to, url, TOKEN, bait),
-        templates::password_changed(to, url, bait),
+        templates::password_changed(
+            to,
+            url,
+            bait,
+            &About { belongs_to: vec![bait.to_owned()], ..About::default() },
+        ),
         templates::invitation(to, url, TOKEN, bait, &letter),
         templates::organization_deleted(to, url, bait, &about),
         templates::added_to_project(to, url, bait, &about),

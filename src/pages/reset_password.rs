@@ -33,8 +33,9 @@ pub async fn create(app: App, scope: Visitor, form: Form<ResetPassword>) -> Resu
         Err(error) => Err(error),
     };
     match changed {
-        Ok(_) => Ok(Page::good("Your password is changed")
+        Ok(changed) => Ok(Page::good("Your password is changed")
             .text("Log in with the new one. Wherever you were logged in, you have been logged out.")
+            .belongings(&changed.belongs_to)
             .text("You can close this page.")),
         Err(error) if is_dead_link(&error) => Ok(Page::bad("This link no longer works", Code::InvalidToken)
             .text("It works for one hour, and only once; a newer mail replaces the one before.")
@@ -68,6 +69,7 @@ fn inputs<'a>(token: Input<'a>, problems: &[Problem]) -> [Input<'a>; 3] {
 fn problem(detail: &Detail) -> Problem {
     let sentence = match detail.code {
         "does_not_match" => "The two passwords are not the same.".to_owned(),
+        "password_unchanged" => "The new password is the one that the account has.".to_owned(),
         _ => detail
             .message
             .replace("`password_confirmation`", "The repeated password")

@@ -65,6 +65,11 @@ pub fn check(password: &str, about: &About<'_>) -> Vec<Problem> {
         .collect()
 }
 
+/// Whether two texts are one password: they are hashed after NFC.
+pub fn is_same(one: &str, other: &str) -> bool {
+    one.nfc().eq(other.nfc())
+}
+
 /// A digit of any script; not a letter that stands for a number, such as Ⅷ.
 fn is_digit(c: char) -> bool {
     c.is_numeric() && !c.is_alphabetic()

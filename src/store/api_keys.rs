@@ -223,6 +223,25 @@ pub async fn delete(
         .await
 }
 
+/// The organizations in which a person has made keys that are still there, in the order in which they are locked.
+pub async fn organizations_of_maker(tx: &mut Tx, maker: UserId) -> Result<Vec<OrganizationId>, db::Error> {
+    let rows: Vec<(OrganizationId,)> =
+        sql("SELECT DISTINCT organization_id FROM api_keys WHERE created_by = $1 ORDER BY organization_id")
+            .bind(maker)
+            .all(tx)
+            .await?;
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
+/// Removes every key that a person has made, as [`delete`] does one; each with its organization. The caller holds the locks of
+/// [`organizations_of_maker`], and records the changes.
+pub async fn delete_made_by(
+    tx: &mut Tx,
+    maker: UserId,
+) -> Result<Vec<(ApiKeyId, OrganizationId)>, db::Error> {
+    sql("DELETE FROM api_keys WHERE created_by = $1 RETURNING id, organization_id").bind(maker).all(tx).await
+}
+
 /// A computed status: it never waits for a job (decisions, section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StatusFilter {

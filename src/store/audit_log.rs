@@ -220,6 +220,55 @@ impl FromRow for AuditEntry {
     }
 }
 
+/// The times between `since` and `until` at which this was done to the target, the newest first, at most `most`.
+pub async fn times(
+    tx: &mut Tx,
+    (action, target): (Action, &str),
+    (since, until): (Time, Time),
+    most: u32,
+) -> Result<Vec<Time>, db::Error> {
+    // Ids sort by time: those before `since` aren't even looked at.
+    let rows: Vec<(Time,)> = sql(TIMES)
+        .bind(target)
+        .bind(AuditId::from_parts(since, 0))
+        .bind(action.as_str())
+        .bind(since)
+        .bind(until)
+        .bind(i64::from(most))
+        .all(tx)
+        .await?;
+    Ok(rows.into_iter().map(|(time,)| time).collect())
+}
+
+/// The statement of [`times`].
+pub const TIMES: &str = "SELECT happened_at FROM audit_log
+     WHERE target = $1 AND id >= $2 AND action = $3 AND happened_at > $4 AND happened_at <= $5
+     ORDER BY id DESC LIMIT $6";
+
+/// The time of the newest entry; none without any.
+pub async fn newest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
+    let (newest,): (Option<Time>,) = sql("SELECT MAX(happened_at) FROM audit_log").one(tx).await?;
+    Ok(newest)
+}
+
+/// The time of the oldest entry; none without any.
+pub async fn oldest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
+    let (oldest,): (Option<Time>,) = sql(OLDEST).one(tx).await?;
+    Ok(oldest)
+}
+
+/// The statement of [`oldest`].
+pub const OLDEST: &str = "SELECT MIN(happened_at) FROM audit_log";
+
+/// Removes up to `most` entries from before `then`; how many. The database refuses those of the last 90 days.
+pub async fn remove_before(tx: &mut Tx, then: Time, most: i64) -> Result<u64, db::Error> {
+    sql(REMOVE_BEFORE).bind(then).bind(most).execute(tx).await
+}
+
+/// The statement of [`remove_before`].
+pub const REMOVE_BEFORE: &str = "DELETE FROM audit_log WHERE id IN
+     (SELECT id FROM audit_log WHERE happened_at < $1 ORDER BY happened_at LIMIT $2)";
+
 /// Which entries are wanted; an empty text means any.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {

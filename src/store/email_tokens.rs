@@ -70,6 +70,20 @@ pub async fn owner(
     Ok(owner.map(|owner| owner.user_id))
 }
 
+/// Voids a person's tokens for this purpose.
+pub async fn void(tx: &mut Tx, user_id: UserId, purpose: Purpose) -> Result<(), db::Error> {
+    sql("DELETE FROM email_tokens WHERE user_id = $1 AND purpose = $2")
+        .bind(user_id)
+        .bind(purpose.as_str())
+        .defer(tx)
+        .await
+}
+
+/// Voids all tokens of a person.
+pub async fn void_all(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
+    sql("DELETE FROM email_tokens WHERE user_id = $1").bind(user_id).defer(tx).await
+}
+
 /// Removes what has expired; how many tokens.
 pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM email_tokens WHERE expires_at <= $1").bind(now).execute(tx).await

@@ -111,6 +111,15 @@ pub const END_WITH_MEMBER: &str = "UPDATE invitations SET ended_at = $4 WHERE en
       UNION ALL
       SELECT id FROM invitations WHERE organization_id = $1 AND email_folded = $3 AND ended_at IS NULL)";
 
+/// Ends all that a person has sent, into whatever organization.
+pub async fn end_all_sent(tx: &mut Tx, invited_by: UserId, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE invitations SET ended_at = $2 WHERE invited_by = $1 AND ended_at IS NULL")
+        .bind(invited_by)
+        .bind(now)
+        .defer(tx)
+        .await
+}
+
 /// Ends one that is open; `accepted_by`: whose membership it was good for.
 pub async fn end(
     tx: &mut HeldTx<'_>,

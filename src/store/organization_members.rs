@@ -174,6 +174,40 @@ pub const TWO: &str =
      LEFT JOIN users u ON u.id = m.user_id
      WHERE o.id = $1";
 
+/// A membership as its owner is told of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Membership {
+    /// The organization's name.
+    pub organization: String,
+    /// The role there.
+    pub role: OrganizationRole,
+    /// How many other members there are.
+    pub others: i64,
+}
+
+impl FromRow for Membership {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let word: String = row.get("role")?;
+        Ok(Self {
+            organization: row.get("organization")?,
+            role: OrganizationRole::parse(&word)
+                .ok_or_else(|| db::Error::Internal(format!("role is {word:?}")))?,
+            others: row.get("others")?,
+        })
+    }
+}
+
+/// A person's memberships, at most `most`: what they own first.
+pub async fn of_person(tx: &mut Tx, user_id: UserId, most: i64) -> Result<Vec<Membership>, db::Error> {
+    sql("SELECT o.name AS organization, m.role AS role, o.members_count - 1 AS others
+         FROM organization_members m JOIN organizations o ON o.id = m.organization_id WHERE m.user_id = $1
+         ORDER BY CASE m.role WHEN 'owner' THEN 0 WHEN 'admin' THEN 1 ELSE 2 END, o.created_at, o.id LIMIT $2")
+    .bind(user_id)
+    .bind(most)
+    .all(tx)
+    .await
+}
+
 /// Whether somebody with this address is a member.
 pub async fn has_address(
     tx: &mut Tx,

@@ -113,6 +113,9 @@ pub struct About {
     /// The request that caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// What the recipient's account belongs to, a line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub belongs_to: Vec<String>,
     /// The id of an invitation; its link's token is made when the mail leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invitation_id: Option<String>,

@@ -72,6 +72,36 @@ pub async fn end_all(
         .await
 }
 
+/// The most sessions that one login ends.
+const MAX_ENDED_AT_ONCE: i64 = 1_000;
+
+/// The statement of [`end_oldest`]: by the live sessions, however many have ended.
+pub const END_OLDEST: &str = "UPDATE sessions SET ended_at = $3 WHERE id IN
+     (SELECT id FROM sessions /*+ INDEXED BY sessions_live */
+      WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $3 AND id <> $2
+      ORDER BY created_at DESC, id DESC LIMIT $5 OFFSET $4)
+     RETURNING id";
+
+/// Ends the oldest live sessions of a person, so that `most` are left, among them `kept`; which ones ended. The caller records
+/// the changes.
+pub async fn end_oldest(
+    tx: &mut Tx,
+    user_id: UserId,
+    kept: SessionId,
+    most: u32,
+    now: Time,
+) -> Result<Vec<SessionId>, db::Error> {
+    let rows: Vec<(SessionId,)> = sql(END_OLDEST)
+        .bind(user_id)
+        .bind(kept)
+        .bind(now)
+        .bind(i64::from(most).saturating_sub(1))
+        .bind(MAX_ENDED_AT_ONCE)
+        .all(tx)
+        .await?;
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
 /// Removes up to `most` sessions that were over by then, ended or expired; how many.
 pub async fn remove_over_by(tx: &mut Tx, then: Time, most: i64) -> Result<u64, db::Error> {
     sql("DELETE FROM sessions WHERE id IN

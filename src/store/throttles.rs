@@ -70,9 +70,8 @@ pub async fn clear(tx: &mut Tx, scope: Scope, subject_hash: [u8; 32]) -> Result<
     sql("DELETE FROM throttles WHERE scope = $1 AND subject_hash = $2")
         .bind(scope.as_str())
         .bind(subject_hash)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
 }
 
 /// Removes what has long been forgotten; how many rows.

@@ -1,5 +1,7 @@
 //! Accounts.
 
+pub mod unused;
+
 use std::sync::LazyLock;
 
 use crate::clock::Time;
@@ -164,57 +166,147 @@ pub async fn credentials_by_email(tx: &mut Tx, email_folded: &str) -> Result<Opt
     sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).optional(tx).await
 }
 
-/// Takes the lock of an account's row until the end of the transaction. Without effect when there is no such account.
-pub async fn lock(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
-    sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Change).await
+/// Notes a login and keeps this hash, if the stored one is still the one that was checked; whether it was. Until the
+/// transaction ends nobody else changes the account.
+pub async fn note_login(
+    tx: &mut Tx,
+    user_id: UserId,
+    checked: &str,
+    kept: &str,
+    now: Time,
+) -> Result<bool, db::Error> {
+    let changed = sql("UPDATE users SET last_login_at = $4, password_hash = $3, awaits_login = 0
+         WHERE id = $1 AND password_hash = $2")
+    .bind(user_id)
+    .bind(checked)
+    .bind(kept)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(changed == 1)
 }
 
-/// Notes a login.
-pub async fn set_last_login(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
-    sql("UPDATE users SET last_login_at = $2 WHERE id = $1").bind(user_id).bind(now).defer(tx).await
+/// Sets another password, whatever the stored one is, for somebody who has shown to read the account's mail.
+pub async fn set_password(
+    tx: &mut Tx,
+    user_id: UserId,
+    password_hash: &str,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("UPDATE users SET password_hash = $2, password_changed_at = $3, awaits_login = 0 WHERE id = $1")
+        .bind(user_id)
+        .bind(password_hash)
+        .bind(now)
+        .defer(tx)
+        .await
 }
 
-/// Replaces the stored hash by one with today's parameters.
-pub async fn set_password_hash(tx: &mut Tx, user_id: UserId, password_hash: &str) -> Result<(), db::Error> {
-    sql("UPDATE users SET password_hash = $2 WHERE id = $1").bind(user_id).bind(password_hash).defer(tx).await
-}
-
-/// Replaces the stored hash if it is still the one that was checked; whether it was.
-pub async fn replace_password_hash(
+/// Sets another password if the stored hash is still the one that was checked; whether it was.
+pub async fn replace_password(
     tx: &mut Tx,
     user_id: UserId,
     checked: &str,
     password_hash: &str,
+    now: Time,
 ) -> Result<bool, db::Error> {
-    let changed = sql("UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2")
-        .bind(user_id)
-        .bind(checked)
-        .bind(password_hash)
-        .execute(tx)
-        .await?;
+    let changed = sql("UPDATE users SET password_hash = $3, password_changed_at = $4
+         WHERE id = $1 AND password_hash = $2")
+    .bind(user_id)
+    .bind(checked)
+    .bind(password_hash)
+    .bind(now)
+    .execute(tx)
+    .await?;
     Ok(changed == 1)
+}
+
+/// Takes the account's lock: nobody changes its password until the transaction ends.
+pub async fn lock(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
+    sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Change).await
+}
+
+/// Whether the password was replaced after `then`. Only under the account's lock does the answer last. A time after
+/// `latest` counts for nothing: a clock has been set back since it was written.
+pub async fn password_changed_since(
+    tx: &mut Tx,
+    user_id: UserId,
+    then: Time,
+    latest: Time,
+) -> Result<bool, db::Error> {
+    let changed: Option<(UserId,)> =
+        sql("SELECT id FROM users WHERE id = $1 AND password_changed_at > $2 AND password_changed_at <= $3")
+            .bind(user_id)
+            .bind(then)
+            .bind(latest)
+            .optional(tx)
+            .await?;
+    Ok(changed.is_some())
 }
 
 /// An address that is verified from now on. Whoever verifies one also gives the person what only verified people have.
 #[must_use = "a person whose address is verified may get credit: `first_credit::give`"]
 #[derive(PartialEq, Eq, Debug)]
-pub struct EmailVerified(UserId);
+pub struct EmailVerified {
+    user_id: UserId,
+    is_first: bool,
+}
 
 impl EmailVerified {
     /// Whose address it is.
     pub const fn user_id(&self) -> UserId {
-        self.0
+        self.user_id
+    }
+
+    /// Whether it was not verified before.
+    pub const fn is_first(&self) -> bool {
+        self.is_first
     }
 }
 
 /// Marks the address as verified; the first time counts.
 pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<EmailVerified, db::Error> {
-    sql("UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL")
+    let text = "UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL";
+    set_verified(tx, text, user_id, now).await
+}
+
+/// The same for a token without a password: invitations then wait for the next login.
+pub async fn set_email_verified_by_token(
+    tx: &mut Tx,
+    user_id: UserId,
+    now: Time,
+) -> Result<EmailVerified, db::Error> {
+    let text = "UPDATE users SET email_verified_at = $2, awaits_login = 1
+                WHERE id = $1 AND email_verified_at IS NULL";
+    set_verified(tx, text, user_id, now).await
+}
+
+async fn set_verified(
+    tx: &mut Tx,
+    text: &'static str,
+    user_id: UserId,
+    now: Time,
+) -> Result<EmailVerified, db::Error> {
+    let changed = sql(text).bind(user_id).bind(now).execute(tx).await?;
+    Ok(EmailVerified { user_id, is_first: changed == 1 })
+}
+
+/// Marks the address as verified if the stored hash is still the one that was checked.
+pub async fn set_email_verified_with(
+    tx: &mut Tx,
+    user_id: UserId,
+    checked: &str,
+    now: Time,
+) -> Result<Option<EmailVerified>, db::Error> {
+    let changed =
+        sql("UPDATE users SET email_verified_at = COALESCE(email_verified_at, $3), awaits_login = 0
+         WHERE id = $1 AND password_hash = $2")
         .bind(user_id)
+        .bind(checked)
         .bind(now)
-        .defer(tx)
+        .execute(tx)
         .await?;
-    Ok(EmailVerified(user_id))
+    // The caller has proved to own the account either way, so nothing hangs on whether this is the first time.
+    Ok((changed == 1).then_some(EmailVerified { user_id, is_first: false }))
 }
 
 /// Whether the address is verified; `false` without such an account.
@@ -230,4 +322,11 @@ pub async fn is_verified(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error
 /// Notes that an organization of theirs has been given credit.
 pub async fn set_credit_granted(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
     sql("UPDATE users SET credit_granted_at = $2 WHERE id = $1").bind(user_id).bind(now).defer(tx).await
+}
+
+/// Whether the address was verified by a token alone, and nobody has logged in since.
+pub async fn awaits_login(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let waiting: Option<(UserId,)> =
+        sql("SELECT id FROM users WHERE id = $1 AND awaits_login = 1").bind(user_id).optional(tx).await?;
+    Ok(waiting.is_some())
 }

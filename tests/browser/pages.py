@@ -166,12 +166,19 @@ def verify(driver):
     driver.get(link)
     driver.get(link)
     look(driver, "verify", "Confirm your e-mail address")
+    element(driver, "#password").send_keys("Wrong-Kettle-1")
+    press(driver)
+    look(driver, "verify-wrong", "Confirm your e-mail address")
+    element(driver, "#password").send_keys(PASSWORD)
     press(driver)
     look(driver, "verify-done", "Your address is confirmed")
     assert EMAIL in element(driver, "main").text
     assert "token" not in driver.current_url, driver.current_url
     driver.get(f"{URL}/verify-email")
     element(driver, "#token").send_keys(link.split("token=")[1])
+    press(driver)
+    look(driver, "verify-copied", "Confirm your e-mail address")
+    element(driver, "#password").send_keys(PASSWORD)
     press(driver)
     look(driver, "verify-used", "This link no longer works")
 
@@ -234,6 +241,7 @@ def invitation(driver):
     look(driver, "invitation-unconfirmed", "Confirm your address first")
     until("another link", lambda: mailed_link("/verify-email") != before)
     driver.get(mailed_link("/verify-email"))
+    element(driver, "#password").send_keys(PASSWORD)
     press(driver)
     look(driver, "invitation-verified", "Your address is confirmed")
     driver.get(link)

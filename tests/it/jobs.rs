@@ -1,5 +1,6 @@
 //! What goes on without a request.
 
+mod cleanup;
 mod retention;
 
 use tollkeeper::clock::{DAY_MS, HOUR_MS, Time};

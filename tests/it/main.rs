@@ -54,6 +54,7 @@ mod openapi;
 mod operators;
 mod packaging;
 mod pages;
+mod passwords;
 mod plans;
 mod postgres;
 mod races;

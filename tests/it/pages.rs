@@ -93,7 +93,7 @@ fn looking_uses_nothing_up_and_a_click_confirms_once() {
             assert!(page.text.contains("<form method=\"post\" action=\"verify-email\">"), "{}", page.text);
         }
         assert_eq!(world.app.db.statement_count(), before, "a look asks the database nothing");
-        let fields = [("token", token.as_str())];
+        let fields = [("token", token.as_str()), ("password", PASSWORD)];
         let done = form(&world, "/verify-email", &fields).send().await;
         check(&done, 200, "Your address is confirmed");
         assert!(done.text.contains(EMAIL));
@@ -109,12 +109,12 @@ fn a_verification_link_lives_a_day() {
         register(&world).await;
         let token = world.mailed_token(EMAIL).await;
         world.clock.advance_ms(tollkeeper::clock::DAY_MS);
-        let late = form(&world, "/verify-email", &[("token", &token)]).send().await;
+        let late = form(&world, "/verify-email", &[("token", &token), ("password", PASSWORD)]).send().await;
         check(&late, 400, "This link no longer works");
         world.clock.advance_ms(-1);
         // A token that was copied by hand brings blanks along.
         let padded = format!(" {token}\r\n");
-        let done = form(&world, "/verify-email", &[("token", &padded)]).send().await;
+        let done = form(&world, "/verify-email", &[("token", &padded), ("password", PASSWORD)]).send().await;
         check(&done, 200, "Your address is confirmed");
     });
 }
@@ -223,7 +223,7 @@ fn nothing_that_was_sent_becomes_html() {
         let body = json!({"email": address, "password": PASSWORD, "username": "obrien"});
         world.post("/v1/auth/register", &body).data().await;
         let token = world.mailed_token(address).await;
-        let page = form(&world, "/verify-email", &[("token", &token)]).send().await;
+        let page = form(&world, "/verify-email", &[("token", &token), ("password", PASSWORD)]).send().await;
         check(&page, 200, "Your address is confirmed");
         assert!(page.text.contains("o&#x27;brien&amp;co@example.com"), "{}", page.text);
     });

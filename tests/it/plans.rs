@@ -1,6 +1,7 @@
 //! What the databases do for a list: they go by an index of the tenant, however large the installation is.
 
 mod bounds;
+mod growth;
 
 use http::Method;
 use serde_json::json;

@@ -38,13 +38,13 @@ async fn count(
 ) -> Result<(), Error> {
     let subject = sha256(email_folded.as_bytes());
     let before = store::throttles::lock(tx, scope, subject, now).await?;
-    let after = rule((before.count > 0).then_some(before)).map_err(|wait| {
-        let limit = RateLimit {
-            limit: wait.limit,
-            retry_after_ms: wait.retry_after_ms,
-            reset_ms: wait.retry_after_ms,
-        };
-        Error { rate_limit: Some(limit), ..Error::new(Code::TooManyAttempts) }
-    })?;
+    let after = rule((before.count > 0).then_some(before)).map_err(too_many)?;
     Ok(store::throttles::set(tx, scope, subject, &after).await?)
+}
+
+/// 429 with the true wait.
+pub fn too_many(wait: Wait) -> Error {
+    let limit =
+        RateLimit { limit: wait.limit, retry_after_ms: wait.retry_after_ms, reset_ms: wait.retry_after_ms };
+    Error { rate_limit: Some(limit), ..Error::new(Code::TooManyAttempts) }
 }

@@ -6,19 +6,23 @@ use serde::Serialize;
 use crate::access::SessionScope;
 use crate::app::App;
 use crate::clock::Time;
+use crate::db::Tx;
 use crate::error::{Code, Error};
+use crate::ids::UserId;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, private};
+use crate::rules::{password, password_changes};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
+use crate::store::email_tokens::Purpose;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
 use crate::store::users::Credentials;
 
-use super::{attempts, check_new_password, check_repeated};
+use super::{UNCHANGED, attempts, check_new_password, check_repeated};
 
 /// The old password and the new one.
 #[derive(Debug)]
@@ -29,10 +33,16 @@ pub struct ChangePassword {
 
 impl Record for ChangePassword {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let current_password = fields.required("current_password");
+        let current_password = fields.required::<Text<1024>>("current_password");
         let new_password = fields.required::<Text<1024>>("new_password");
         let confirmation = fields.required::<Text<1024>>("new_password_confirmation");
         check_repeated(fields, "new_password_confirmation", new_password.as_ref(), confirmation.as_ref());
+        if let (Some(Text(current)), Some(Text(new))) = (&current_password, &new_password)
+            && password::is_same(current, new)
+        {
+            let message = "`new_password` is the current password: choose another one.";
+            fields.problem::<()>("new_password", UNCHANGED, message);
+        }
         Some(Self { current_password: current_password?, new_password: new_password? })
     }
 }
@@ -44,7 +54,8 @@ pub struct PasswordChanged {
     updated_at: Time,
 }
 
-/// Sets the password; every other session of the account ends. A guess at the current password counts like a login.
+/// Sets the password; every other session of the account and every older link for a new password end. A guess at the current
+/// password counts like a login.
 pub async fn change_password(
     app: App,
     scope: SessionScope,
@@ -53,8 +64,10 @@ pub async fn change_password(
     let mut tx = app.db.read().await?;
     let found = store::users::credentials_by_id(&mut tx, scope.user_id()).await?;
     let Credentials { user, password_hash: stored } = found.ok_or(Code::InvalidAccessToken)?;
-    drop(tx);
     check_new_password("new_password", &body.new_password.0, &user)?;
+    // Before anything is hashed for it, and again where it counts.
+    limit(&app, &mut tx, user.id, app.clock.now()).await?;
+    drop(tx);
     attempts::count_login(&app, &user.email_folded, app.clock.now()).await?;
     let verdict = app.hasher.verify(&body.current_password.0, Some(&stored)).await?;
     if !verdict.matches {
@@ -64,14 +77,20 @@ pub async fn change_password(
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     // Somebody else may have changed it, or ended this session, while we hashed: then what was checked no longer holds.
-    let replaced = store::users::replace_password_hash(&mut tx, user.id, &stored, &password_hash).await?;
+    let replaced = store::users::replace_password(&mut tx, user.id, &stored, &password_hash, now).await?;
     if !replaced || store::sessions::live(&mut tx, scope.session_id(), now).await?.is_none() {
         return Err(Code::InvalidAccessToken.into());
     }
+    limit(&app, &mut tx, user.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(scope.session_id()), now).await?;
+    store::email_tokens::void(&mut tx, user.id, Purpose::ResetPassword).await?;
     attempts::forget_logins(&mut tx, &user.email_folded).await?;
-    let (sender, draft) = (Sender::person(scope.trail(), user.id), Draft::plain(Template::PasswordChanged));
-    post(&app, &mut tx, &sender, &draft, &user.email, now).await?;
+    // Whoever reads the mail of an address that nobody has verified may have nothing to do with the account.
+    if user.email_verified_at.is_some() {
+        let sender = Sender::person(scope.trail(), user.id);
+        let draft = Draft::plain(Template::PasswordChanged);
+        post(&app, &mut tx, &sender, &draft, &user.email, now).await?;
+    }
     let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
     store::changes::record(&mut tx, Change::User(user.id), now).await?;
@@ -79,4 +98,16 @@ pub async fn change_password(
     app.outbox.notify_one();
     let message = "Your password is changed; your other sessions have ended.".to_owned();
     Ok(private(PasswordChanged { message, updated_at: now }))
+}
+
+/// Refuses one change too many within an hour, by what the audit trail has of the others.
+async fn limit(app: &App, tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), Error> {
+    let limits = &app.config.limits;
+    if !limits.enabled {
+        return Ok(());
+    }
+    let (target, per_hour) = (user_id.to_string(), limits.password_changes_per_hour);
+    let changes = (Action::PasswordChanged, target.as_str());
+    let times = store::audit_log::times(tx, changes, password_changes::counted(now), per_hour).await?;
+    password_changes::another(&times, per_hour, now).map_err(attempts::too_many)
 }

@@ -8,17 +8,13 @@ use crate::app::App;
 use crate::error::{Code, Error};
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
-use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, private};
 use crate::secrets::token::MailToken;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
-use crate::store::changes::Change;
 use crate::store::email_tokens::Purpose;
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::Template;
 
-use super::{attempts, check_new_password, check_repeated, first_credit};
+use super::check_repeated;
+use super::reclaiming::{self, NewPassword};
 
 /// A new password, and the token that allows it.
 #[derive(Debug)]
@@ -44,47 +40,40 @@ pub struct PasswordReset {
     email: String,
 }
 
-/// Uses the token up and sets the password; every session of the account ends. A password that breaks a rule leaves the
-/// token as it was.
+/// Uses the token up and sets the password; every session of the account ends. If nobody had verified its address before, so
+/// does everything else by which it could be used. A password that breaks a rule leaves the token as it was.
 pub async fn reset_password(
     app: App,
     scope: Visitor,
     Body(body): Body<ResetPassword>,
 ) -> Result<Enveloped<PasswordReset>, Error> {
-    let email = reset(&app, scope.trail(), &body.token.0, &body.password.0).await?;
+    let NewPassword { email, .. } = reset(&app, scope.trail(), &body.token.0, &body.password.0).await?;
     let message = "Your password is changed: log in with the new one.".to_owned();
     Ok(private(PasswordReset { message, email }))
 }
 
-/// The same for the page behind the mailed link; the account's address.
-pub(crate) async fn reset(app: &App, trail: &Trail, token: &str, password: &str) -> Result<String, Error> {
+/// The same for the page behind the mailed link.
+pub(crate) async fn reset(
+    app: &App,
+    trail: &Trail,
+    token: &str,
+    password: &str,
+) -> Result<NewPassword, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
     let token = MailToken::parse(token).ok_or_else(refused)?;
     let mut tx = app.db.read().await?;
     let owner =
         store::email_tokens::owner(&mut tx, Purpose::ResetPassword, token.hash(), app.clock.now()).await?;
-    let user = store::users::by_id(&mut tx, owner.ok_or_else(refused)?).await?.ok_or_else(refused)?;
+    let owner = owner.ok_or_else(refused)?;
+    let account = store::users::credentials_by_id(&mut tx, owner).await?.ok_or_else(refused)?;
     drop(tx);
-    check_new_password("password", password, &user)?;
-    let password_hash = app.hasher.hash(password).await?;
+    let password_hash = reclaiming::hash_new(app, "password", password, &account).await?;
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     // Of two that come with the same token, only one gets here with it.
     store::email_tokens::consume(&mut tx, Purpose::ResetPassword, token.hash(), now)
         .await?
         .ok_or_else(refused)?;
-    store::users::set_password_hash(&mut tx, user.id, &password_hash).await?;
-    // The link went to this address, so somebody reads its mail.
-    let verified = store::users::set_email_verified(&mut tx, user.id, now).await?;
-    store::sessions::end_all(&mut tx, user.id, None, now).await?;
-    attempts::forget_logins(&mut tx, &user.email_folded).await?;
-    first_credit::give(app, &mut tx, &verified, now).await?;
-    let (sender, draft) = (Sender::person(trail, user.id), Draft::plain(Template::PasswordChanged));
-    post(app, &mut tx, &sender, &draft, &user.email, now).await?;
-    let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };
-    store::audit_log::record(&mut tx, &trail.by(user.id), &event, now, &app.random).await?;
-    store::changes::record(&mut tx, Change::User(user.id), now).await?;
-    tx.commit().await?;
-    app.outbox.notify_one();
-    Ok(user.email)
+    let trail = trail.by(account.user.id);
+    reclaiming::set_password(app, tx, &trail, account.user, &password_hash, now).await
 }

@@ -76,5 +76,12 @@ fn page(followed: Followed) -> Page {
                  your password. Choose a new one, and log in with it.",
             )
             .text(then),
+        Followed::AwaitsLogin(email) => Page::new("Log in first")
+            .text(&format!("The address {email} is confirmed, but nobody has logged in since."))
+            .text("You are a member as soon as you log in. You do not need this page again.")
+            .text(
+                "If you do not know the password, or if it was not you who registered, go to where you log in and say \
+                 that you forgot it.",
+            ),
     }
 }

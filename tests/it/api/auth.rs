@@ -337,6 +337,8 @@ fn five_resets_an_hour_for_one_address() {
 fn a_changed_password_ends_the_other_sessions() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
+        let token = world.mailed_token("Ada@Example.com").await;
+        world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
         let (one, other) = (login(&world, PASSWORD).await, login(&world, PASSWORD).await);
         let token = |tokens: &Value| tokens["access_token"].as_str().unwrap().to_owned();
         let change = |current: &str, new: &str, again: &str| {

@@ -141,7 +141,8 @@ fn the_page_that_confirms_an_address_takes_invitations_up_too() {
         invited(&world, &ada, &place, json!({"email": GUEST})).await;
         register(&world, "guest").await;
         let token = world.mailed_token(GUEST).await;
-        let page = world.call(Method::POST, "/verify-email").form(&[("token", &token)]).send().await;
+        let fields = [("token", token.as_str()), ("password", PASSWORD)];
+        let page = world.call(Method::POST, "/verify-email").form(&fields).send().await;
         assert_page(&page, 200, "Your address is confirmed");
         assert_eq!(members_count(&world, &ada, &place).await, 2);
     });

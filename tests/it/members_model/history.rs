@@ -5,13 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::{Error, FromRow, Row, sql};
-use tollkeeper::ids::{InvitationId, UserId};
+use tollkeeper::ids::InvitationId;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::secrets::token::MailToken;
 use tollkeeper::store;
-use tollkeeper::store::email_tokens::Purpose;
 
 use super::model::{
     ADMIN, Call, HOME, MEMBER, ORGANIZATION_ROLES, OWNER, PEOPLE, PROJECT_ADMIN, PROJECT_ROLES, Project,
@@ -96,12 +94,10 @@ pub struct History {
     pub starts_at: i64,
     projects: Mutex<[Option<Arc<str>>; SLOTS]>,
     links: Mutex<Vec<Link>>,
-    /// Addresses are proved by logins, not by verifying them again: argon2 takes its time.
-    with_logins: bool,
 }
 
 impl History {
-    pub async fn begin(world: &World, twins: &[Twin; 2], seed: u64, with_logins: bool) -> Self {
+    pub async fn begin(world: &World, twins: &[Twin; 2], seed: u64) -> Self {
         let mut people = Vec::new();
         for number in 0..PEOPLE {
             people.push(world.somebody(&format!("h{seed}p{number}")).await);
@@ -141,7 +137,6 @@ impl History {
             starts_at: 0,
             projects: Mutex::new([Some(home), None, None]),
             links: Mutex::new(Vec::new()),
-            with_logins,
         };
         history.starts_at = history.look(&twins[0]).await;
         history
@@ -332,18 +327,8 @@ impl History {
     }
 
     async fn prove_address(&self, twin: &Twin, person: usize) -> Answer {
-        if self.with_logins {
-            let body = json!({"email": self.address(person), "password": PASSWORD});
-            return twin.post("/v1/auth/login", &body).send().await;
-        }
-        let (app, token) = (&twin.app, MailToken::generate(&twin.app.random));
-        let now = app.clock.now();
-        let id = UserId::parse(&self.ids[person]).unwrap();
-        let (purpose, ends) = (Purpose::VerifyEmail, now.plus_ms(HOUR_MS));
-        let mut tx = app.db.write().await.unwrap();
-        store::email_tokens::replace(&mut tx, id, purpose, token.hash(), now, ends).await.unwrap();
-        tx.commit().await.unwrap();
-        twin.post("/v1/auth/verify-email", &json!({"token": token.expose()})).send().await
+        let body = json!({"email": self.address(person), "password": PASSWORD});
+        twin.post("/v1/auth/login", &body).send().await
     }
 
     /// What later calls need of an answer.

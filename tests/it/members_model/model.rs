@@ -31,7 +31,7 @@ pub enum Step {
     FollowLink {
         older: usize,
     },
-    /// Verifies their address again, or logs in.
+    /// Logs in.
     ProveAddress,
     ChangeRole {
         member: usize,

@@ -24,12 +24,15 @@ pub(crate) enum Followed {
     NoAccount(String),
     /// Somebody has, but hasn't proved that it is theirs: the invitation waits.
     Unconfirmed(String),
+    /// It was proved by a token alone: the invitation waits for the next login.
+    AwaitsLogin(String),
 }
 
 /// Takes up the invitation of a link for the account with its address.
 ///
 /// The link doesn't confirm the address of an account that hasn't: somebody else may have made that account, in hope of a
-/// guest who lets them in. Confirming the address, or a new password, shows whose it is.
+/// guest who lets them in. Confirming the address with the account's password, a new password, or a login after the address
+/// was confirmed shows whose it is.
 pub(crate) async fn follow(app: &App, trail: &Trail, token: &str) -> Result<Followed, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
     let token = MailToken::parse(token).ok_or_else(refused)?;
@@ -37,13 +40,16 @@ pub(crate) async fn follow(app: &App, trail: &Trail, token: &str) -> Result<Foll
     let mut tx = app.db.read().await?;
     let invitation = store::invitations::by_token(&mut tx, token.hash(), now).await?.ok_or_else(refused)?;
     let user = store::users::by_email(&mut tx, &invitation.email_folded).await?;
-    drop(tx);
     let Some(user) = user else {
         return Ok(Followed::NoAccount(invitation.email));
     };
     if user.email_verified_at.is_none() {
         return Ok(Followed::Unconfirmed(invitation.email));
     }
+    if store::users::awaits_login(&mut tx, user.id).await? {
+        return Ok(Followed::AwaitsLogin(invitation.email));
+    }
+    drop(tx);
     let mut tx = app.db.write().await?;
     let outcome = accept(app, &mut tx, &trail.by(user.id), user.id, &invitation, now).await?;
     tx.commit().await?;

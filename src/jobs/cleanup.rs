@@ -1,0 +1,198 @@
+//! Removes what would only grow: accounts that nobody has ever used, old entries of the audit trail, and old files of mails.
+//!
+//! Every replica goes over all of it once a day, in slices, and where two meet, the second finds nothing left; files are each
+//! replica's own. An age is what lies between a thing and the newest entry of the trail: where nothing happens nothing grows, and
+//! a clock that is ahead removes nothing before somebody acts by it.
+
+use std::path::{Path, PathBuf};
+
+use crate::app::App;
+use crate::clock::{DAY_MS, Day, Time};
+use crate::error::Error;
+use crate::mail::{self, Mailer};
+use crate::store;
+use crate::store::users::unused::{self, Position};
+
+/// What one turn looks at, and removes at most.
+const SLICE: i64 = 500;
+
+/// Where the walk of this replica has come to.
+#[derive(Debug, Default)]
+pub struct Walk {
+    /// The day on which the last one ended, or began, if it is under way.
+    day: Option<Day>,
+    stage: Stage,
+    removed: Removed,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Stage {
+    /// Accounts after this one.
+    Accounts(Position),
+    Trail,
+    Files,
+    /// Nothing is left for today.
+    #[default]
+    Done,
+}
+
+/// What a walk has removed so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Removed {
+    /// Accounts.
+    pub accounts: u64,
+    /// Entries of the audit trail.
+    pub entries: u64,
+    /// Files of mails.
+    pub files: u64,
+}
+
+/// What came of one turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// What today's walk has removed so far.
+    pub removed: Removed,
+    /// Whether there is more to do today.
+    pub goes_on: bool,
+}
+
+/// Looks at the next slice, if there is one today.
+///
+/// # Errors
+/// The database's or the disk's; the same slice comes again then.
+pub async fn turn(app: &App, walk: &mut Walk) -> Result<Turn, Error> {
+    turn_of(app, walk, SLICE).await
+}
+
+/// The same with slices of another size.
+///
+/// # Errors
+/// The database's or the disk's.
+pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
+    let today = app.clock.now().day();
+    if matches!(walk.stage, Stage::Done) {
+        if walk.day == Some(today) {
+            return Ok(Turn { removed: walk.removed, goes_on: false });
+        }
+        *walk = Walk {
+            day: Some(today),
+            stage: Stage::Accounts(Position::default()),
+            removed: Removed::default(),
+        };
+    }
+    let retention = &app.config.retention;
+    walk.stage = match &walk.stage {
+        Stage::Accounts(after) => match before(app, retention.unverified_accounts_days).await? {
+            Some(before) => {
+                let (removed, end) = remove_accounts(app, before, after, size).await?;
+                walk.removed.accounts = walk.removed.accounts.saturating_add(removed);
+                end.map_or(Stage::Trail, Stage::Accounts)
+            }
+            None => Stage::Trail,
+        },
+        Stage::Trail => match before(app, retention.audit_log_days).await? {
+            Some(before) => {
+                let removed = remove_entries(app, before, size).await?;
+                walk.removed.entries = walk.removed.entries.saturating_add(removed);
+                if i64::try_from(removed).is_ok_and(|removed| removed < size) {
+                    Stage::Files
+                } else {
+                    Stage::Trail
+                }
+            }
+            None => Stage::Files,
+        },
+        Stage::Files => {
+            if let (Some(before), Mailer::Folder { dir, .. }) =
+                (before(app, retention.mail_files_days).await?, &app.mailer)
+            {
+                walk.removed.files = remove_files(dir.clone(), before).await?;
+            }
+            Stage::Done
+        }
+        Stage::Done => Stage::Done,
+    };
+    let goes_on = !matches!(walk.stage, Stage::Done);
+    if !goes_on && walk.removed != Removed::default() {
+        let Removed { accounts, entries, files } = walk.removed;
+        tracing::info!(
+            accounts,
+            entries,
+            files,
+            "accounts never used, old audit entries and old mail files were removed"
+        );
+    }
+    Ok(Turn { removed: walk.removed, goes_on })
+}
+
+/// The instant so many days before the newest entry of the trail, or before now if that is earlier; none for 0 days or an empty
+/// trail.
+async fn before(app: &App, days: u32) -> Result<Option<Time>, Error> {
+    if days == 0 {
+        return Ok(None);
+    }
+    let newest = store::audit_log::newest(&mut app.db.read().await?).await?;
+    Ok(newest.map(|newest| newest.min(app.clock.now()).plus_ms(-i64::from(days).saturating_mul(DAY_MS))))
+}
+
+/// How many accounts of this slice went, and where the next one begins, if there is one.
+async fn remove_accounts(
+    app: &App,
+    before: Time,
+    after: &Position,
+    size: i64,
+) -> Result<(u64, Option<Position>), Error> {
+    let slice = unused::slice(&mut app.db.read().await?, before, after, size).await?;
+    let Some(last) = slice.last() else { return Ok((0, None)) };
+    let mut removed = 0;
+    // Most slices have nothing to remove, and then nobody has to wait for a writer.
+    if slice.iter().any(|account| account.is_unused) {
+        let mut tx = app.db.write().await?;
+        removed = unused::remove(&mut tx, before, after, &last.position).await?;
+        tx.commit().await?;
+    }
+    let is_last = i64::try_from(slice.len()).is_ok_and(|length| length < size);
+    Ok((removed, (!is_last).then(|| last.position.clone())))
+}
+
+/// How many entries went.
+async fn remove_entries(app: &App, before: Time, most: i64) -> Result<u64, Error> {
+    let oldest = store::audit_log::oldest(&mut app.db.read().await?).await?;
+    if oldest.is_none_or(|oldest| oldest >= before) {
+        return Ok(0);
+    }
+    let mut tx = app.db.write().await?;
+    let removed = store::audit_log::remove_before(&mut tx, before, most).await?;
+    tx.commit().await?;
+    Ok(removed)
+}
+
+/// How many files went.
+async fn remove_files(dir: PathBuf, before: Time) -> Result<u64, Error> {
+    let shown = dir.display().to_string();
+    let removing = tokio::task::spawn_blocking(move || remove_files_now(&dir, before));
+    let removed = removing.await.map_err(Error::internal)?;
+    removed.map_err(|error| Error::internal(format!("old mails in {shown}: {error}")))
+}
+
+fn remove_files_now(dir: &Path, before: Time) -> std::io::Result<u64> {
+    let mut removed = 0;
+    let files = match std::fs::read_dir(dir) {
+        // Nothing has been mailed yet.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        files => files?,
+    };
+    for file in files {
+        let file = file?;
+        let is_old = file.file_name().to_str().is_some_and(|name| mail::was_written_before(name, before));
+        if is_old {
+            match std::fs::remove_file(file.path()) {
+                // Another server with the same folder was faster.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                done => done?,
+            }
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}

@@ -1,0 +1,57 @@
+//! How often an account's password may be changed: a pure rule over the times of the last changes.
+
+use crate::clock::{HOUR_MS, MINUTE_MS, Time};
+use crate::rules::throttling::Wait;
+
+/// How far a time may lie ahead of the clock, in milliseconds: clocks of replicas differ.
+const AHEAD_MS: i64 = MINUTE_MS;
+
+/// The times between which changes count, the first one excluded. One that lies further ahead was noted by a clock that has
+/// been set back since.
+pub fn counted(now: Time) -> (Time, Time) {
+    (now.plus_ms(-HOUR_MS), now.plus_ms(AHEAD_MS))
+}
+
+/// Whether there may be another change after these, the newest first, of which `per_hour` may count at a time.
+///
+/// # Errors
+/// The wait until the oldest of them is an hour old.
+pub fn another(times: &[Time], per_hour: u32, now: Time) -> Result<(), Wait> {
+    let nth = usize::try_from(per_hour).unwrap_or(usize::MAX).saturating_sub(1);
+    match times.get(nth) {
+        None => Ok(()),
+        Some(oldest) => {
+            let retry_after_ms = oldest.plus_ms(HOUR_MS).unix_ms() - now.unix_ms();
+            Err(Wait { retry_after_ms: retry_after_ms.clamp(1, HOUR_MS), limit: per_hour })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_unix_ms(1_700_000_000_000);
+
+    fn ago(ms: i64) -> Time {
+        NOW.plus_ms(-ms)
+    }
+
+    #[test]
+    fn so_many_in_any_hour() {
+        let three = [ago(0), ago(MINUTE_MS), ago(HOUR_MS - 1)];
+        assert_eq!(another(&three, 4, NOW), Ok(()));
+        assert_eq!(another(&three, 3, NOW), Err(Wait { retry_after_ms: 1, limit: 3 }));
+        let wait = Wait { retry_after_ms: HOUR_MS - MINUTE_MS, limit: 2 };
+        assert_eq!(another(&three, 2, NOW), Err(wait));
+        assert_eq!(another(&[], 1, NOW), Ok(()));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_locks_nobody_out() {
+        let (since, until) = counted(NOW);
+        assert_eq!((since, until), (ago(HOUR_MS), NOW.plus_ms(MINUTE_MS)));
+        let ahead = [until];
+        assert_eq!(another(&ahead, 1, NOW), Err(Wait { retry_after_ms: HOUR_MS, limit: 1 }));
+    }
+}

@@ -1,0 +1,93 @@
+//! Accounts that were never verified, never logged in to and never made anything or a part of anything.
+
+use std::sync::LazyLock;
+
+use crate::clock::Time;
+use crate::db::{self, FromRow, Row, Tx, sql};
+
+/// What makes an account of the table `users` an unused one, besides its age. Whatever refers to an account and doesn't go with it
+/// has to be asked for here.
+pub const UNUSED: &str = "users.email_verified_at IS NULL AND users.last_login_at IS NULL
+     AND NOT EXISTS (SELECT 1 FROM organization_members m WHERE m.user_id = users.id)
+     AND NOT EXISTS (SELECT 1 FROM project_members m WHERE m.user_id = users.id)
+     AND NOT EXISTS (SELECT 1 FROM organizations o WHERE o.created_by = users.id)
+     AND NOT EXISTS (SELECT 1 FROM projects p WHERE p.created_by = users.id)
+     AND NOT EXISTS (SELECT 1 FROM api_keys k WHERE k.created_by = users.id)
+     AND NOT EXISTS (SELECT 1 FROM invitations i WHERE i.invited_by = users.id)
+     AND NOT EXISTS (SELECT 1 FROM invitations i WHERE i.accepted_by = users.id)";
+
+/// A place in the order of registration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Position {
+    created_at: Time,
+    id: String,
+}
+
+impl Default for Position {
+    /// Before the first account.
+    fn default() -> Self {
+        Self { created_at: Time::from_unix_ms(i64::MIN), id: String::new() }
+    }
+}
+
+/// An account whose address isn't verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unverified {
+    /// Where it stands.
+    pub position: Position,
+    /// Whether nothing keeps it.
+    pub is_unused: bool,
+}
+
+impl FromRow for Unverified {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let position = Position { created_at: row.get("created_at")?, id: row.get("id")? };
+        Ok(Self { position, is_unused: row.get("is_unused")? })
+    }
+}
+
+/// The statement of [`slice()`].
+pub static SLICE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT created_at, id, CASE WHEN {UNUSED} THEN 1 ELSE 0 END AS is_unused FROM users
+         WHERE email_verified_at IS NULL AND created_at < $1 AND (created_at, id) > ($2, $3)
+         ORDER BY created_at, id LIMIT $4"
+    )
+});
+
+/// The statement of [`remove`].
+pub static REMOVE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "DELETE FROM users WHERE email_verified_at IS NULL AND created_at < $1
+         AND (created_at, id) > ($2, $3) AND (created_at, id) <= ($4, $5) AND {UNUSED}"
+    )
+});
+
+/// The next accounts from before then that aren't verified, the oldest first.
+pub async fn slice(
+    tx: &mut Tx,
+    before: Time,
+    after: &Position,
+    most: i64,
+) -> Result<Vec<Unverified>, db::Error> {
+    sql(SLICE.as_str())
+        .bind(before)
+        .bind(after.created_at)
+        .bind(after.id.as_str())
+        .bind(most)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+/// Removes the unused ones of a slice, with their mail tokens; how many. Their names and addresses are free again.
+pub async fn remove(tx: &mut Tx, before: Time, after: &Position, last: &Position) -> Result<u64, db::Error> {
+    sql(REMOVE.as_str())
+        .bind(before)
+        .bind(after.created_at)
+        .bind(after.id.as_str())
+        .bind(last.created_at)
+        .bind(last.id.as_str())
+        .execute(tx)
+        .await
+}

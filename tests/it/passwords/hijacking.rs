@@ -1,0 +1,364 @@
+//! An account that a stranger made with somebody's address, and what is left of the stranger when its owner comes.
+
+use http::Method;
+use serde_json::{Value, json};
+use tollkeeper::clock::DAY_MS;
+use tollkeeper::db::sql;
+use tollkeeper::ids::InvitationId;
+use tollkeeper::secrets::token::MailToken;
+use tollkeeper::store;
+
+use super::{NEW_PASSWORD, access_token, forgot, login, mails, register, reset, text};
+use crate::support::http::{Answer, Call};
+use crate::support::twin::{Twin, settle};
+use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database};
+
+const VICTIM: &str = "victim@example.com";
+const STRANGERS_PASSWORD: &str = "Stranger-Lamp-Tower-4";
+
+/// What the stranger has made of the account.
+struct Hijacked {
+    access_token: String,
+    refresh_token: String,
+    place: Place,
+    key: String,
+    /// The link of the mail that came at registration.
+    verification: String,
+    /// Of an invitation that the account has sent to the stranger's other account.
+    invitation: String,
+}
+
+fn page(world: &World, fields: &[(&str, &str)]) -> Call {
+    world.call(Method::POST, "/verify-email").form(fields)
+}
+
+fn confirm(world: &World, token: &str, password: &str) -> Call {
+    page(world, &[("token", token), ("password", password)])
+}
+
+fn take_over(world: &World, token: &str, password: &str, again: &str) -> Call {
+    page(world, &[("token", token), ("new_password", password), ("new_password_confirmation", again)])
+}
+
+fn assert_page(answer: &Answer, status: u16, title: &str) {
+    let heading = format!("<h1>{title}</h1>");
+    assert_eq!((answer.status, answer.text.contains(&heading)), (status, true), "{heading}: {}", answer.text);
+}
+
+async fn invite_victim(world: &World, admin: &Somebody, place: &Place) -> String {
+    let path = format!("{}/invitations", place.organization_path());
+    let body = json!({"email": VICTIM, "role": "admin"});
+    world.post(&path, &body).bearer(&admin.access_token).data().await;
+    let token = world.mailed_token(VICTIM).await;
+    world.clock.advance_ms(1);
+    token
+}
+
+async fn organizations(world: &World, token: &str) -> Vec<String> {
+    let data = world.get("/v1/organizations").bearer(token).data().await;
+    let mut names: Vec<_> =
+        data["organizations"].as_array().unwrap().iter().map(|row| text(row, "name")).collect();
+    names.sort();
+    names
+}
+
+/// A stranger registers the victim's address, logs in and settles down.
+async fn hijack(world: &World) -> Hijacked {
+    register(world, "victim", STRANGERS_PASSWORD).await;
+    let verification = world.mailed_token(VICTIM).await;
+    world.clock.advance_ms(1);
+    let tokens = login(world, "victim", STRANGERS_PASSWORD).data().await;
+    let (access_token, refresh_token) = (text(&tokens, "access_token"), text(&tokens, "refresh_token"));
+    let post = async |path: &str, body: Value| {
+        let data = world.post(path, &body).bearer(&access_token).data().await;
+        data["id"].as_str().unwrap_or_default().to_owned()
+    };
+    let organization = post("/v1/organizations", json!({"name": "Bait <b>& Co"})).await;
+    let project = post(&format!("/v1/organizations/{organization}/projects"), json!({"name": "Hook"})).await;
+    let place = Place { organization, project };
+    let keys = format!("{}/api-keys", place.project_path());
+    let made = world.post(&keys, &json!({"name": "line"})).bearer(&access_token).data().await;
+    // Another account of the stranger owns the organization as well, and one more is invited: as mail may be refused to
+    // people who aren't verified, straight into the tables.
+    let accomplice = world.somebody("accomplice").await;
+    world.join_organization(&place, &accomplice, tollkeeper::roles::OrganizationRole::Owner).await;
+    let invitation = invite_straight(world, &access_token, &place).await;
+    Hijacked { access_token, refresh_token, place, key: text(&made, "key"), verification, invitation }
+}
+
+/// An open invitation by whoever has this token, to an address with an account; the token of its link.
+async fn invite_straight(world: &World, access_token: &str, place: &Place) -> String {
+    let me = world.get("/v1/auth/me").bearer(access_token).data().await;
+    world.somebody("friend").await;
+    let now = world.clock.now();
+    let (id, token) = (InvitationId::new(now, &world.app.random), MailToken::generate(&world.app.random));
+    let mut tx = world.app.db.write().await.unwrap();
+    sql("INSERT INTO invitations (id, organization_id, email, email_folded, role, invited_by, created_at, expires_at)
+         VALUES ($1, $2, $3, $3, 'owner', $4, $5, $6)")
+        .bind(id)
+        .bind(place.organization.as_str())
+        .bind("friend@example.com")
+        .bind(me["user"]["id"].as_str().unwrap())
+        .bind(now)
+        .bind(now.plus_ms(DAY_MS))
+        .execute(&mut tx)
+        .await
+        .unwrap();
+    store::invitations::give_token(&mut tx, id, token.hash(), now).await.unwrap().unwrap();
+    tx.commit().await.unwrap();
+    token.expose().to_owned()
+}
+
+/// The stranger still gets in everywhere, at both servers.
+async fn assert_holds(world: &World, replica: &Twin, stranger: &Hijacked) {
+    for status in reach(world, replica, stranger).await {
+        assert_eq!(status, 200);
+    }
+}
+
+/// What the stranger's tokens and key get, at both servers.
+async fn reach(world: &World, replica: &Twin, stranger: &Hijacked) -> [u16; 4] {
+    settle(replica).await;
+    let path = stranger.place.organization_path();
+    [
+        world.get("/v1/auth/me").bearer(&stranger.access_token).send().await.status,
+        replica.get("/v1/auth/me").bearer(&stranger.access_token).send().await.status,
+        world.get(&path).bearer(&stranger.key).send().await.status,
+        replica.get(&path).bearer(&stranger.key).send().await.status,
+    ]
+}
+
+/// Nothing of the stranger's works any more, and the owner knows what the account belongs to.
+async fn assert_driven_out(world: &World, replica: &Twin, stranger: &Hijacked) {
+    assert_eq!(reach(world, replica, stranger).await, [401; 4]);
+    let refresh = world.post("/v1/auth/refresh-token", &json!({})).bearer(&stranger.refresh_token);
+    assert_eq!(refresh.refused().await.0, 401);
+    let verify = world.post("/v1/auth/verify-email", &json!({"token": stranger.verification}));
+    assert_eq!(verify.refused().await, (400, "invalid_token".into()));
+    let invitation = [("token", stranger.invitation.as_str())];
+    let followed = world.call(Method::POST, "/invitations/accept").form(&invitation).send().await;
+    assert_page(&followed, 400, "This link no longer works");
+    assert_eq!(login(world, "victim", STRANGERS_PASSWORD).refused().await.0, 401);
+    let owner = access_token(world, "victim", NEW_PASSWORD).await;
+    let keys = world.get(&format!("{}/api-keys", stranger.place.project_path()));
+    assert_eq!(keys.bearer(&owner).data().await["total"], 0, "the key is gone");
+    let told = mails(world, "victim", "Your password was changed").await;
+    assert_eq!(told.len(), 1);
+    let line = "- Bait <b>& Co: owner, 1 other member";
+    assert!(told[0].lines().any(|found| found == line), "{}", told[0]);
+    assert!(told[0].contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", told[0]);
+    let filter = tollkeeper::store::audit_log::Filter {
+        action: "api_key.deleted".into(),
+        limit: 9,
+        ..Default::default()
+    };
+    let mut tx = world.app.db.read().await.unwrap();
+    let entries = tollkeeper::store::audit_log::list(&mut tx, &filter).await.unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].organization_id.unwrap().to_string(), stranger.place.organization);
+}
+
+#[test]
+fn confirming_by_the_link_alone_lets_no_stranger_in() {
+    on_each_database(async |world| {
+        let admin = world.somebody("admin").await;
+        let place = world.place(&admin, "Corp").await;
+        let invitation = invite_victim(&world, &admin, &place).await;
+        let stranger = hijack(&world).await;
+        let verify = json!({"token": stranger.verification});
+        world.post("/v1/auth/verify-email", &verify).data().await;
+        let corp = |names: Vec<String>| names.contains(&"Corp".to_owned());
+        assert!(!corp(organizations(&world, &stranger.access_token).await), "an old session gains nothing");
+        // Nor by the link of the invitation: whoever is logged in may not be whoever reads the mail.
+        let follow =
+            || world.call(Method::POST, "/invitations/accept").form(&[("token", &invitation)]).send();
+        let followed = follow().await;
+        assert_page(&followed, 200, "Log in first");
+        assert!(!corp(organizations(&world, &stranger.access_token).await));
+        // The next login takes it up.
+        let token = access_token(&world, "victim", STRANGERS_PASSWORD).await;
+        assert!(corp(organizations(&world, &token).await));
+        assert_page(&follow().await, 400, "This link no longer works");
+    });
+}
+
+#[test]
+fn after_a_login_the_link_of_an_invitation_works_at_once() {
+    on_each_database(async |world| {
+        let admin = world.somebody("admin").await;
+        let place = world.place(&admin, "Corp").await;
+        register(&world, "victim", PASSWORD).await;
+        let token = world.mailed_token(VICTIM).await;
+        world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
+        let access = access_token(&world, "victim", PASSWORD).await;
+        world.clock.advance_ms(1);
+        let invitation = invite_victim(&world, &admin, &place).await;
+        let form = [("token", invitation.as_str())];
+        let followed = world.call(Method::POST, "/invitations/accept").form(&form).send().await;
+        assert_page(&followed, 200, "You are a member");
+        assert_eq!(organizations(&world, &access).await, ["Corp"]);
+    });
+}
+
+#[test]
+fn the_page_asks_for_the_password_and_then_takes_invitations_up() {
+    on_each_database(async |world| {
+        let admin = world.somebody("admin").await;
+        let place = world.place(&admin, "Corp").await;
+        invite_victim(&world, &admin, &place).await;
+        register(&world, "victim", PASSWORD).await;
+        let token = world.mailed_token(VICTIM).await;
+        let access = access_token(&world, "victim", PASSWORD).await;
+        let shown = world.get(&format!("/verify-email?token={token}")).send().await;
+        assert_page(&shown, 200, "Confirm your e-mail address");
+        assert_eq!(shown.text.matches("autocomplete=\"current-password\"").count(), 1, "{}", shown.text);
+        assert_eq!(shown.text.matches("autocomplete=\"new-password\"").count(), 2, "{}", shown.text);
+
+        // A token that was copied from the mail comes alone.
+        let answer = page(&world, &[("token", &token)]).send().await;
+        assert_page(&answer, 200, "Confirm your e-mail address");
+        assert!(!answer.text.contains("role=\"alert\""), "{}", answer.text);
+        assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
+        let answer = confirm(&world, &token, "").send().await;
+        assert_page(&answer, 400, "Confirm your e-mail address");
+        assert!(answer.text.contains("The password is required."), "{}", answer.text);
+        assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
+        let answer = confirm(&world, &token, "Wrong-Kettle-1").send().await;
+        assert_page(&answer, 400, "Confirm your e-mail address");
+        assert!(answer.text.contains("This is not the account&#x27;s password."), "{}", answer.text);
+        assert!(!answer.text.contains("Wrong-Kettle-1"), "passwords don't come back");
+        assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
+        let me = world.get("/v1/auth/me").bearer(&access).data().await;
+        assert_eq!(me["user"]["email_verified"], false);
+
+        let done = confirm(&world, &token, PASSWORD).send().await;
+        assert_page(&done, 200, "Your address is confirmed");
+        assert_eq!(organizations(&world, &access).await, ["Corp"], "at once");
+        assert_page(&confirm(&world, &token, PASSWORD).send().await, 400, "This link no longer works");
+    });
+}
+
+#[test]
+fn guesses_on_the_page_count_like_logins() {
+    on_each_database(async |world| {
+        register(&world, "victim", PASSWORD).await;
+        let token = world.mailed_token(VICTIM).await;
+        for _ in 0..9 {
+            assert_eq!(confirm(&world, &token, "Wrong-Kettle-1").send().await.status, 400);
+        }
+        assert_eq!(login(&world, "victim", "Wrong-Kettle-1").refused().await.0, 401);
+        let answer = confirm(&world, &token, PASSWORD).send().await;
+        assert_page(&answer, 429, "Please wait a moment");
+        world.clock.advance_ms(1_000);
+        assert_page(&confirm(&world, &token, PASSWORD).send().await, 200, "Your address is confirmed");
+        // The right password forgets the wrong ones.
+        for _ in 0..9 {
+            assert_eq!(login(&world, "victim", "Wrong-Kettle-1").refused().await.0, 401);
+        }
+        login(&world, "victim", PASSWORD).data().await;
+    });
+}
+
+#[test]
+fn a_new_password_on_the_page_drives_a_stranger_out() {
+    on_each_database(async |world| {
+        let [_, replica] = Twin::both(&world).await;
+        let admin = world.somebody("admin").await;
+        let place = world.place(&admin, "Corp").await;
+        invite_victim(&world, &admin, &place).await;
+        let stranger = hijack(&world).await;
+        assert_holds(&world, &replica, &stranger).await;
+        let token = stranger.verification.as_str();
+
+        let weak = take_over(&world, token, "kettle", "kettle").send().await;
+        assert_page(&weak, 400, "Confirm your e-mail address");
+        assert!(weak.text.contains("The new password needs a digit."), "{}", weak.text);
+        let differ = take_over(&world, token, NEW_PASSWORD, "Another-Kettle-77").send().await;
+        assert_page(&differ, 400, "Confirm your e-mail address");
+        assert!(differ.text.contains("The two passwords are not the same."), "{}", differ.text);
+        let missing = page(&world, &[("token", token), ("new_password", NEW_PASSWORD)]).send().await;
+        assert!(missing.text.contains("The repeated password is required."), "{}", missing.text);
+        let same = take_over(&world, token, STRANGERS_PASSWORD, STRANGERS_PASSWORD).send().await;
+        assert_page(&same, 400, "Confirm your e-mail address");
+        assert!(same.text.contains("The new password is the one that the account has."), "{}", same.text);
+        assert_holds(&world, &replica, &stranger).await;
+
+        let done = take_over(&world, token, NEW_PASSWORD, NEW_PASSWORD).send().await;
+        assert_page(&done, 200, "Your address is confirmed");
+        assert!(done.text.contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", done.text);
+        assert_driven_out(&world, &replica, &stranger).await;
+        let token = access_token(&world, "victim", NEW_PASSWORD).await;
+        assert_eq!(organizations(&world, &token).await, ["Bait <b>& Co", "Corp"]);
+    });
+}
+
+/// The victim asks for a reset of the address that they have never verified.
+async fn reset_by_the_victim(world: &World) -> (Twin, Hijacked, String) {
+    let [_, replica] = Twin::both(world).await;
+    let stranger = hijack(world).await;
+    assert_holds(world, &replica, &stranger).await;
+    forgot(world, "victim").await;
+    let token = world.mailed_token(VICTIM).await;
+    (replica, stranger, token)
+}
+
+#[test]
+fn a_reset_of_an_address_that_was_never_verified_drives_a_stranger_out() {
+    on_each_database(async |world| {
+        let (replica, stranger, token) = reset_by_the_victim(&world).await;
+        let done = reset(&world, &token, NEW_PASSWORD).data().await;
+        assert_eq!(done.as_object().unwrap().len(), 2, "{done}");
+        assert_driven_out(&world, &replica, &stranger).await;
+    });
+}
+
+#[test]
+fn the_page_of_a_reset_shows_what_the_account_belongs_to() {
+    on_each_database(async |world| {
+        let (replica, stranger, token) = reset_by_the_victim(&world).await;
+        let passwords = [("password", NEW_PASSWORD), ("password_confirmation", NEW_PASSWORD)];
+        let fields = [&[("token", token.as_str())], &passwords[..]].concat();
+        let done = world.call(Method::POST, "/reset-password").form(&fields).send().await;
+        assert_page(&done, 200, "Your password is changed");
+        assert!(done.text.contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", done.text);
+        assert_driven_out(&world, &replica, &stranger).await;
+    });
+}
+
+#[test]
+fn a_reset_of_a_verified_address_leaves_keys_and_invitations() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (_, key) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let invitation = invite_straight(&world, &ada.access_token, &place).await;
+        forgot(&world, "ada").await;
+        let token = world.mailed_token("ada@example.com").await;
+        let passwords = [("password", NEW_PASSWORD), ("password_confirmation", NEW_PASSWORD)];
+        let fields = [&[("token", token.as_str())], &passwords[..]].concat();
+        let done = world.call(Method::POST, "/reset-password").form(&fields).send().await;
+        assert_page(&done, 200, "Your password is changed");
+        assert!(!done.text.contains("Acme"), "{}", done.text);
+        world.get(&place.organization_path()).bearer(&key).data().await;
+        let form = [("token", invitation.as_str())];
+        let followed = world.call(Method::POST, "/invitations/accept").form(&form).send().await;
+        assert_page(&followed, 200, "You are a member");
+        let told = mails(&world, "ada", "Your password was changed").await;
+        assert!(told.len() == 1 && !told[0].contains("Acme"), "{told:?}");
+    });
+}
+
+/// A verification link lives longer than one for a new password, so it sets none once the address is verified.
+#[test]
+fn an_older_verification_link_sets_no_password_of_a_verified_account() {
+    on_each_database(async |world| {
+        register(&world, "victim", PASSWORD).await;
+        let token = world.mailed_token(VICTIM).await;
+        let mut tx = world.app.db.write().await.unwrap();
+        sql("UPDATE users SET email_verified_at = 1").execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        let answer = take_over(&world, &token, NEW_PASSWORD, NEW_PASSWORD).send().await;
+        assert_page(&answer, 400, "This link no longer works");
+        login(&world, "victim", PASSWORD).data().await;
+    });
+}

@@ -1,0 +1,91 @@
+//! How many sessions a person may have.
+
+use serde_json::json;
+use tollkeeper::db::sql;
+use tollkeeper::store::audit_log::{self, Filter};
+
+use super::{access_token, login};
+use crate::support::twin::{Twin, settle};
+use crate::support::world::{PASSWORD, World, on_each_database_with};
+
+async fn live(world: &World) -> i64 {
+    let (live,): (i64,) = sql("SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL")
+        .one(&mut world.app.db.read().await.unwrap())
+        .await
+        .unwrap();
+    live
+}
+
+#[test]
+fn one_login_too_many_ends_the_oldest_session() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3")], async |world| {
+        let [_, replica] = Twin::both(&world).await;
+        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let mut tokens = vec![ada.access_token.clone()];
+        for _ in 0..2 {
+            world.clock.advance_ms(1);
+            tokens.push(access_token(&world, "ada", PASSWORD).await);
+        }
+        let statuses = async |tokens: &[String]| {
+            let mut statuses = Vec::new();
+            for token in tokens {
+                let here = world.get("/v1/auth/me").bearer(token).send().await.status;
+                settle(&replica).await;
+                let there = replica.get("/v1/auth/me").bearer(token).send().await.status;
+                assert_eq!(here, there);
+                statuses.push(here);
+            }
+            statuses
+        };
+        assert_eq!(statuses(&tokens).await, [200, 200, 200]);
+        // By a clock that was set back the newest would be the oldest.
+        world.clock.advance_ms(-1_000);
+        world.catch_up().await;
+        tokens.push(access_token(&world, "ada", PASSWORD).await);
+        assert_eq!(statuses(&tokens).await, [401, 200, 200, 200]);
+        assert_eq!(statuses(&[bob.access_token]).await, [200], "somebody else's stay");
+        let refresh = world.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token);
+        assert_eq!(refresh.refused().await, (401, "invalid_refresh_token".into()));
+        let ended = Filter { action: "session.ended".into(), limit: 9, ..Filter::default() };
+        let entries = audit_log::list(&mut world.app.db.read().await.unwrap(), &ended).await.unwrap();
+        let entries: Vec<_> = entries.iter().map(|entry| (&entry.actor, &entry.target)).collect();
+        assert_eq!(entries, [(&ada.id.to_string(), &ada.session_id.to_string())]);
+        // A session that has ended by itself is in nobody's way.
+        world.clock.advance_ms(31 * tollkeeper::clock::DAY_MS);
+        world.catch_up().await;
+        let fresh = access_token(&world, "ada", PASSWORD).await;
+        assert_eq!(statuses(&[fresh]).await, [200]);
+        let entries = audit_log::list(&mut world.app.db.read().await.unwrap(), &ended).await.unwrap();
+        assert_eq!(entries.len(), 1);
+    });
+}
+
+#[test]
+fn many_logins_at_once_leave_no_more_sessions() {
+    let settings = [("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3")];
+    on_each_database_with(&settings, async |world| {
+        let twins = Twin::both_with_cheap_hashes(&world).await;
+        world.somebody("ada").await;
+        let body = json!({"email": "ada@example.com", "password": PASSWORD});
+        let logins: Vec<_> =
+            (0..10).map(|n| tokio::spawn(twins[n % 2].post("/v1/auth/login", &body).send())).collect();
+        let mut good = 0;
+        for login in logins {
+            good += usize::from(login.await.unwrap().status == 200);
+        }
+        assert!(good > 3, "{good}");
+        assert_eq!(live(&world).await, 3);
+    });
+}
+
+#[test]
+fn without_limits_sessions_are_not_counted() {
+    let settings = [("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
+    on_each_database_with(&settings, async |world| {
+        world.somebody("ada").await;
+        for _ in 0..5 {
+            login(&world, "ada", PASSWORD).data().await;
+        }
+        assert_eq!(live(&world).await, 6);
+    });
+}

@@ -1,0 +1,78 @@
+//! What a login asks of sessions, and what the daily clean-up asks: by an index, however much has gathered.
+
+use tollkeeper::db::sql;
+use tollkeeper::store::users::unused;
+use tollkeeper::store::{audit_log, sessions};
+
+use super::plan;
+use crate::support::world::on_each_database;
+
+/// Rows of each kind.
+const MANY: i64 = 3_000;
+
+#[test]
+fn what_has_gathered_is_found_by_its_index() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let me = ada.id.to_string();
+        let series =
+            format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MANY})");
+        let mut tx = world.app.db.write().await.unwrap();
+        for text in [
+            // One person who has logged in and out again and again.
+            format!(
+                "{series} INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at, ended_at)
+                 SELECT 's' || CAST(i AS TEXT), '{me}', 0, i, 9, CASE WHEN i % 100 = 0 THEN NULL ELSE i END FROM n"
+            ),
+            // And others who are logged in.
+            format!(
+                "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
+                     email_verified_at)
+                 SELECT 'v' || CAST(i AS TEXT), 'v' || CAST(i AS TEXT), 'v' || CAST(i AS TEXT), 'v' || CAST(i AS TEXT),
+                        'v' || CAST(i AS TEXT), 'x', i, i FROM n"
+            ),
+            format!(
+                "{series} INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at)
+                 SELECT 't' || CAST(i AS TEXT), 'v' || CAST(i AS TEXT), 0, i, 9 FROM n"
+            ),
+            // One account in a hundred was never verified.
+            format!(
+                "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
+                     email_verified_at)
+                 SELECT 'u' || CAST(i AS TEXT), 'u' || CAST(i AS TEXT), 'u' || CAST(i AS TEXT), 'u' || CAST(i AS TEXT),
+                        'u' || CAST(i AS TEXT), 'x', i, CASE WHEN i % 100 = 0 THEN NULL ELSE i END FROM n"
+            ),
+            format!(
+                "{series} INSERT INTO audit_log (id, happened_at, actor, action, target)
+                 SELECT 'a' || CAST(i AS TEXT), i, 'x', 'user.password_changed', 'u' || CAST(i AS TEXT) FROM n"
+            ),
+            "ANALYZE".to_owned(),
+        ] {
+            sql(text).execute(&mut tx).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        let cases: [(&str, &[&str], &str, bool); 6] = [
+            // Statement, parameters, the index that it goes by, and whether it may sort.
+            (sessions::END_OLDEST, &[&me, "s1", "1", "50", "1000"], "sessions_live", true),
+            (&unused::SLICE, &["9", "0", "u", "500"], "users_unverified", false),
+            (&unused::REMOVE, &["9", "0", "u", "8", "u"], "users_unverified", false),
+            (audit_log::REMOVE_BEFORE, &["9", "500"], "audit_log_happened_at", false),
+            (audit_log::OLDEST, &[], "audit_log_happened_at", false),
+            (
+                audit_log::TIMES,
+                &["u7", "a1", "user.password_changed", "1", "9", "5"],
+                "audit_log_target_id",
+                false,
+            ),
+        ];
+        for (text, parameters, index, sorts) in cases {
+            let plan = plan(&world, text, parameters).await;
+            let what = format!("on {}: {text}\n{plan}", world.backend);
+            assert!(plan.contains(index), "{what}");
+            let sorted = plan.contains("Sort Key") || plan.contains("TEMP B-TREE");
+            assert!(sorts || !sorted, "{what}");
+            let scans = |line: &&str| line.contains("Seq Scan on users") || line.contains("SCAN users");
+            assert!(!plan.lines().any(|line| scans(&line) && !line.contains("INDEX")), "{what}");
+        }
+    });
+}
