@@ -7,6 +7,7 @@ mod callers;
 mod invoices;
 mod keys;
 mod members;
+mod misses;
 mod model_calls;
 mod models;
 mod project_members;
@@ -47,6 +48,7 @@ use crate::rules::restrictions;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
 use crate::store::api_keys::LiveKey;
+use misses::missed;
 
 /// One request on its way to a handler.
 #[derive(Debug)]
@@ -211,7 +213,7 @@ async fn caller(app: &App, call: &mut Call) -> Result<Caller, Error> {
         return Ok(Caller::Person(user_id));
     }
     let now = app.clock.now();
-    let key = app.keyring.authenticate(app, bearer, now).await?;
+    let key = app.keyring.authenticate(app, bearer, now).await.map_err(|error| missed(app, call, error))?;
     call.who = key.id.to_string();
     key.admit_address(Some(call.address))?;
     key.admit_rate(app, now).await?;

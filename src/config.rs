@@ -143,8 +143,12 @@ pub struct Limits {
     pub registrations_per_minute: u32,
     /// Requests for a password reset, an hour and e-mail address.
     pub password_resets_per_hour: u32,
-    /// Failed logins of an account before the waits begin.
+    /// Failed logins of an account from one network before the waits begin.
     pub login_failures: u32,
+    /// Failed logins of an account from all networks without a good login, before the waits of all of these begin.
+    pub login_failures_all_networks: u32,
+    /// Unknown API keys and wrong service tokens, a minute and client network.
+    pub bad_credentials_per_minute: u32,
 }
 
 /// Table `billing`.
@@ -244,6 +248,8 @@ impl Default for Config {
                 registrations_per_minute: 60,
                 password_resets_per_hour: 5,
                 login_failures: 10,
+                login_failures_all_networks: 100,
+                bad_credentials_per_minute: 600,
             },
             billing: Billing {
                 credit_limit: Nano::from_units(100_000_000_000),

@@ -9,6 +9,7 @@ pub mod events;
 pub mod invoicing;
 pub mod membership;
 pub mod naming;
+pub mod networks;
 pub mod password;
 pub mod periods;
 pub mod phones;

@@ -12,6 +12,8 @@ pub mod invitations;
 pub mod invoices;
 pub mod job_leases;
 pub mod ledger;
+pub mod login_guesses;
+pub mod login_networks;
 pub mod months;
 pub mod organization_members;
 pub mod organizations;

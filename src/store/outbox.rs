@@ -24,11 +24,15 @@ pub enum Template {
     OrganizationDeleted,
     /// A project that you belonged to is gone.
     ProjectDeleted,
+    /// Logins to your account failed; to nobody when the address has no account or isn't verified.
+    LoginsRefused,
+    /// A login to your account from a network that is new.
+    NewLogin,
 }
 
 impl Template {
     /// Every template.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::VerifyEmail,
         Self::ResetPassword,
         Self::PasswordChanged,
@@ -36,6 +40,8 @@ impl Template {
         Self::AddedToProject,
         Self::OrganizationDeleted,
         Self::ProjectDeleted,
+        Self::LoginsRefused,
+        Self::NewLogin,
     ];
 
     /// The word in the database and the log.
@@ -48,6 +54,8 @@ impl Template {
             Self::AddedToProject => "added_to_project",
             Self::OrganizationDeleted => "organization_deleted",
             Self::ProjectDeleted => "project_deleted",
+            Self::LoginsRefused => "logins_refused",
+            Self::NewLogin => "new_login",
         }
     }
 }
@@ -74,6 +82,9 @@ pub struct About {
     /// The id of an invitation; its link's token is made when the mail leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invitation_id: Option<String>,
+    /// The client's address, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 /// A row of `outbox`.

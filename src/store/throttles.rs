@@ -7,8 +7,6 @@ use crate::rules::throttling::Attempts;
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// Logins.
-    Login,
     /// Requests for a password reset.
     ForgotPassword,
 }
@@ -16,7 +14,6 @@ pub enum Scope {
 impl Scope {
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Login => "login",
             Self::ForgotPassword => "forgot_password",
         }
     }
@@ -63,16 +60,6 @@ pub async fn set(
         .bind(attempts.count)
         .bind(attempts.since)
         .bind(attempts.blocked_until)
-        .execute(tx)
-        .await?;
-    Ok(())
-}
-
-/// Forgets a subject.
-pub async fn clear(tx: &mut Tx, scope: Scope, subject_hash: [u8; 32]) -> Result<(), db::Error> {
-    sql("DELETE FROM throttles WHERE scope = $1 AND subject_hash = $2")
-        .bind(scope.as_str())
-        .bind(subject_hash)
         .execute(tx)
         .await?;
     Ok(())

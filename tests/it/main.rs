@@ -33,6 +33,7 @@ mod crashes;
 mod db;
 mod faults;
 mod gate;
+mod guesses;
 mod isolation;
 mod jobs;
 mod layout;

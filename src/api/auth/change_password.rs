@@ -11,13 +11,15 @@ use crate::ids::MailId;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
+use crate::rules::networks::Network;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
 use crate::store::outbox::Template;
 use crate::store::users::Credentials;
 
-use super::{attempts, check_new_password, check_repeated};
+use super::attempts::Guess;
+use super::{check_new_password, check_repeated};
 
 /// The old password and the new one.
 #[derive(Debug)]
@@ -49,17 +51,23 @@ pub async fn change_password(
     scope: SessionScope,
     Body(body): Body<ChangePassword>,
 ) -> Result<Enveloped<PasswordChanged>, Error> {
+    let network = Network::of(scope.trail().address);
     let mut tx = app.db.read().await?;
-    let found = store::users::credentials_by_id(&mut tx, scope.user_id()).await?;
-    let Credentials { user, password_hash: stored } = found.ok_or(Code::InvalidAccessToken)?;
+    let found = store::users::credentials_by_id(&mut tx, scope.user_id(), network).await?;
+    let Credentials { user, password_hash: stored, last_login_here_at } =
+        found.ok_or(Code::InvalidAccessToken)?;
     drop(tx);
     check_new_password("new_password", &body.new_password.0, &user)?;
-    attempts::count_login(&app, &user.email_folded, app.clock.now()).await?;
-    let verdict = app.hasher.verify(&body.current_password.0, Some(&stored)).await?;
+    // A place first: being refused by the full queue is no guess.
+    let place = app.hasher.place(network)?;
+    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
+    guess.count(&app, app.clock.now()).await?;
+    let verdict = place.verify(&body.current_password.0, Some(&stored)).await?;
     if !verdict.matches {
         return Err(Error::new(Code::WrongPassword).param("current_password"));
     }
-    let password_hash = app.hasher.hash(&body.new_password.0).await?;
+    let password_hash = place.hash(&body.new_password.0).await?;
+    drop(place);
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     // Somebody else may have changed it, or ended this session, while we hashed: then what was checked no longer holds.
@@ -68,7 +76,7 @@ pub async fn change_password(
         return Err(Code::InvalidAccessToken.into());
     }
     store::sessions::end_all(&mut tx, user.id, Some(scope.session_id()), now).await?;
-    attempts::forget_logins(&mut tx, &user.email_folded).await?;
+    guess.forget(&mut tx, now).await?;
     let mail_id = MailId::new(now, &app.random);
     store::outbox::insert(&mut tx, mail_id, Template::PasswordChanged, &user.email, now).await?;
     let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };

@@ -10,6 +10,7 @@ use crate::ids::MailId;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
+use crate::rules::networks::Network;
 use crate::secrets::token::MailToken;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
@@ -65,7 +66,8 @@ pub(crate) async fn reset(app: &App, trail: &Trail, token: &str, password: &str)
     let user = store::users::by_id(&mut tx, owner.ok_or_else(refused)?).await?.ok_or_else(refused)?;
     drop(tx);
     check_new_password("password", password, &user)?;
-    let password_hash = app.hasher.hash(password).await?;
+    let network = Network::of(trail.address);
+    let password_hash = app.hasher.place(network)?.hash(password).await?;
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     // Of two that come with the same token, only one gets here with it.
@@ -76,7 +78,7 @@ pub(crate) async fn reset(app: &App, trail: &Trail, token: &str, password: &str)
     // The link went to this address, so somebody reads its mail.
     store::users::set_email_verified(&mut tx, user.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, None, now).await?;
-    attempts::forget_logins(&mut tx, &user.email_folded).await?;
+    attempts::end_all_waits(&mut tx, user.id, &user.email_folded, network, now).await?;
     let mail_id = MailId::new(now, &app.random);
     store::outbox::insert(&mut tx, mail_id, Template::PasswordChanged, &user.email, now).await?;
     let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };

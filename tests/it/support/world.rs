@@ -13,6 +13,7 @@ use tollkeeper::ids::{OrganizationId, ProjectId, SessionId, UserId};
 use tollkeeper::live::feed;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::routes::Listener;
+use tollkeeper::rules::networks::Network;
 use tollkeeper::secrets::jwt::{Claims, TokenKind};
 use tollkeeper::server::Entrance;
 use tollkeeper::store;
@@ -297,6 +298,6 @@ async fn password_hash(app: &App) -> &'static str {
     if let Some(hash) = HASH.get() {
         return hash;
     }
-    let hash = app.hasher.hash(PASSWORD).await.unwrap();
+    let hash = app.hasher.place(Network::Unknown).unwrap().hash(PASSWORD).await.unwrap();
     HASH.get_or_init(|| hash)
 }
