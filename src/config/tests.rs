@@ -84,6 +84,8 @@ logins_per_minute = 300
 registrations_per_minute = 60
 password_resets_per_hour = 5
 login_failures = 10
+login_failures_all_networks = 100
+bad_credentials_per_minute = 600
 
 [billing]
 credit_limit = "100"
