@@ -204,63 +204,15 @@ mod tests {
     #[test]
     fn well_known_passwords_are_common() {
         let nobody = About { username: "vuxzqil", email: "vuxzqil@example.org", full_name: None };
-        let passwords = [
-            "Abc12345",
-            "Abcd1234",
-            "Abcd@1234",
-            "Admin123",
-            "Admin@123",
-            "Administrator1",
-            "Aa123456",
-            "Aa12345678",
-            "Asdf1234",
-            "Changeme1",
-            "Changeme123",
-            "Charlie1",
-            "Company123",
-            "Default1",
-            "Dragon123",
-            "Football1",
-            "Freedom1",
-            "Hello123",
-            "Hello1234",
-            "Iloveyou123",
-            "Letmein1",
-            "Letmein123",
-            "Master123",
-            "Michael1",
-            "Monday123",
-            "Monkey123",
-            "P@ssw0rd1",
-            "P@ssword1",
-            "Passw0rd1",
-            "Password123",
-            "Password2024",
-            "Pa55word1",
-            "Princess1",
-            "Qwer1234",
-            "Qwerty12",
-            "Qwerty12345",
-            "Secret123",
-            "Shadow123",
-            "Spring2025",
-            "Summer2024",
-            "Sunshine1",
-            "Superman1",
-            "Test1234",
-            "Tollkeeper1",
-            "Tollkeeper2024",
-            "Trustno1",
-            "Welcome123",
-            "Welcome2024",
-            "Welcome@123",
-            "Winter2023",
-            "Zaq12wsx",
-            "1Qaz2wsx",
-            "Q1w2e3r4t5",
-        ];
+        let passwords = "Abc12345 Abcd1234 Abcd@1234 Admin123 Admin@123 Administrator1 Aa123456 Aa12345678 Asdf1234 \
+             Changeme1 Changeme123 Charlie1 Company123 Default1 Dragon123 Football1 Freedom1 Hello123 \
+             Hello1234 Iloveyou123 Letmein1 Letmein123 Master123 Michael1 Monday123 Monkey123 P@ssw0rd1 \
+             P@ssword1 Passw0rd1 Password123 Password2024 Pa55word1 Princess1 Qwer1234 Qwerty12 Qwerty12345 \
+             Secret123 Shadow123 Spring2025 Summer2024 Sunshine1 Superman1 Test1234 Tollkeeper1 \
+             Tollkeeper2024 Trustno1 Welcome123 Welcome2024 Welcome@123 Winter2023 Zaq12wsx 1Qaz2wsx \
+             Q1w2e3r4t5";
         let accepted: Vec<_> = passwords
-            .into_iter()
+            .split(' ')
             .filter(|password| !check(password, &nobody).iter().any(|it| it.code == "password_common"))
             .collect();
         assert_eq!(accepted, [""; 0]);
