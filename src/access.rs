@@ -9,6 +9,7 @@ mod held;
 mod invoices;
 mod keys;
 mod members;
+mod misses;
 mod model_calls;
 mod models;
 mod project_members;

@@ -150,8 +150,12 @@ pub struct Limits {
     pub registrations_per_minute: u32,
     /// Requests for a password reset, an hour and e-mail address.
     pub password_resets_per_hour: u32,
-    /// Failed logins of an account before the waits begin.
+    /// Failed logins of an account from one network before the waits begin.
     pub login_failures: u32,
+    /// Failed logins of an account from all networks without a good login, before the waits of all of these begin.
+    pub login_failures_all_networks: u32,
+    /// Unknown API keys and wrong service tokens, a minute and client network.
+    pub bad_credentials_per_minute: u32,
     /// Mails that verify an e-mail address, an hour and address.
     pub verifications_per_hour: u32,
     /// Mails besides resets and verifications, an hour and e-mail address.
@@ -184,6 +188,8 @@ impl Default for Limits {
             registrations_per_minute: 60,
             password_resets_per_hour: 5,
             login_failures: 10,
+            login_failures_all_networks: 100,
+            bad_credentials_per_minute: 600,
             verifications_per_hour: 5,
             mails_per_recipient_hour: 20,
             mails_per_account_hour: 200,
@@ -345,7 +351,7 @@ impl Default for Config {
                 rotation_grace_hours: 24,
             },
             // One core stays free for everything else.
-            passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 64 },
+            passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 128 },
             audit: Audit { every_hours: 24 },
             telemetry: Telemetry::default(),
         }

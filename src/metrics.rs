@@ -6,6 +6,7 @@
 mod codes;
 mod histogram;
 mod jobs;
+mod logins;
 mod process;
 mod requests;
 mod text;
@@ -18,6 +19,7 @@ use crate::rules::mail_bounds::Counter;
 pub use codes::{Asked, Codes, Decisions};
 pub use histogram::{Durations, Histogram, Sizes};
 pub use jobs::{Job, JobCounters, Jobs};
+pub use logins::Logins;
 pub use process::Process;
 pub use requests::{Measured, Routes, Traffic};
 pub use text::{Kind, Text};
@@ -33,6 +35,8 @@ pub struct Metrics {
     pub errors: Codes,
     /// What was decided about model calls.
     pub decisions: Decisions,
+    /// What came of logins.
+    pub logins: Logins,
     /// How the books are written.
     pub books: Rounds,
     /// What goes on without a request.
@@ -87,6 +91,7 @@ impl Metrics {
         requests::render(&[("public", &self.public), ("service", &self.service)], text);
         self.errors.render(text);
         self.decisions.render(text);
+        self.logins.render(text);
         self.books.render(text);
         self.jobs.render(text);
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

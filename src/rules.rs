@@ -12,6 +12,7 @@ pub mod invoicing;
 pub mod mail_bounds;
 pub mod membership;
 pub mod naming;
+pub mod networks;
 pub mod password;
 pub mod password_changes;
 pub mod periods;

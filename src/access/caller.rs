@@ -16,6 +16,7 @@ use crate::secrets::jwt::TokenKind;
 use crate::store;
 use crate::store::api_keys::LiveKey;
 
+use super::misses::missed;
 use super::projects::{self, Roles};
 use super::{Call, live_session, rate_limited};
 
@@ -169,7 +170,7 @@ pub(super) async fn caller(app: &App, call: &mut Call) -> Result<Caller, Error> 
         return Ok(Caller::Person(user_id));
     }
     let now = app.clock.now();
-    let key = app.keyring.authenticate(app, bearer, now).await?;
+    let key = app.keyring.authenticate(app, bearer, now).await.map_err(|error| missed(app, call, error))?;
     call.who = key.id.to_string();
     call.credential = Credential(Kind::Key { key: Arc::clone(&key), stamp });
     key.admit_address(call.address)?;

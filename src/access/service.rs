@@ -4,6 +4,7 @@ use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::ReservationId;
 
+use super::misses::missed;
 use super::{Access, AccessDoc, Call};
 
 /// An inference server with the service token (decisions, section 6).
@@ -18,7 +19,7 @@ impl Access for Service {
     type Scope = ServiceScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ServiceScope, Error> {
         if !app.service_token.matches(call.bearer()?) {
-            return Err(Code::InvalidServiceToken.into());
+            return Err(missed(app, call, Code::InvalidServiceToken.into()));
         }
         "service".clone_into(&mut call.who);
         Ok(ServiceScope(()))
@@ -92,7 +93,7 @@ impl Access for Proxy {
         };
         // An empty text, which stands for one that isn't ASCII, is nobody's token.
         if !app.service_token.matches(token.to_str().unwrap_or_default()) {
-            return Err(Code::InvalidServiceToken.into());
+            return Err(missed(app, call, Code::InvalidServiceToken.into()));
         }
         "service".clone_into(&mut call.who);
         Ok(ProxyScope(()))

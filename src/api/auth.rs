@@ -9,10 +9,12 @@ pub mod logout;
 pub mod me;
 mod reclaiming;
 pub mod refresh_token;
+mod refusals;
 pub mod register;
 pub mod reset_password;
 pub mod verify_email;
 
+pub(crate) use attempts::NETWORK_KNOWN_MS;
 pub use change_password::change_password;
 pub use forgot_password::forgot_password;
 pub use login::login;

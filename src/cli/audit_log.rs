@@ -73,8 +73,9 @@ async fn list(config: Config, arguments: Arguments) -> Result<Vec<AuditEntry>, S
     listed.await.map_err(|error| error.to_string())
 }
 
-/// When, who, what, on what, where from.
+/// When, who, what, on what, where from, and what else is to be known.
 fn line(entry: &AuditEntry) -> String {
     let from = entry.address.as_deref().unwrap_or("-");
-    format!("{}  {}  {}  {}  {from}", entry.happened_at, entry.actor, entry.action, entry.target)
+    let detail = entry.detail.as_ref().map(|detail| format!("  {detail}")).unwrap_or_default();
+    format!("{}  {}  {}  {}  {from}{detail}", entry.happened_at, entry.actor, entry.action, entry.target)
 }

@@ -186,6 +186,16 @@ pub const KEYS: &[Key] = &[
         |c| number(c.limits.login_failures),
     ),
     key(
+        "limits.login_failures_all_networks",
+        |c, v| put(&mut c.limits.login_failures_all_networks, read::whole(v, 1..=100_000)),
+        |c| number(c.limits.login_failures_all_networks),
+    ),
+    key(
+        "limits.bad_credentials_per_minute",
+        |c, v| put(&mut c.limits.bad_credentials_per_minute, rate(v)),
+        |c| number(c.limits.bad_credentials_per_minute),
+    ),
+    key(
         "limits.verifications_per_hour",
         |c, v| put(&mut c.limits.verifications_per_hour, rate(v)),
         |c| number(c.limits.verifications_per_hour),

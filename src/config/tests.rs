@@ -86,6 +86,8 @@ logins_per_minute = 300
 registrations_per_minute = 60
 password_resets_per_hour = 5
 login_failures = 10
+login_failures_all_networks = 100
+bad_credentials_per_minute = 600
 verifications_per_hour = 5
 mails_per_recipient_hour = 20
 mails_per_account_hour = 200
@@ -118,7 +120,7 @@ rotation_grace_hours = 24
 
 [passwords]
 hash_threads = HASH_THREADS
-queue = 64
+queue = 128
 
 [audit]
 every_hours = 24

@@ -45,6 +45,7 @@ const STEPS: &[Step] = &[
     step!(8, "usage_by_month", "0008_usage_by_month.sql"),
     step!(9, "members_and_invitations", "0009_members_and_invitations.sql"),
     step!(10, "passwords_and_growth", "0010_passwords_and_growth.sql"),
+    step!(11, "login_networks", "0011_login_networks.sql"),
     step!(13, "bounds", "0013_bounds.sql"),
     step!(14, "key_rotation", "0014_key_rotation.sql"),
 ];

@@ -204,6 +204,14 @@ async fn compose(app: &App, mail: &QueuedMail) -> Result<Option<Message>, Error>
             Some(templates::added_to_project(&user.email, url, username, &mail.about))
         }
         Template::ProjectDeleted => Some(templates::project_deleted(&user.email, url, username, &mail.about)),
+        // An address that nobody has proved to read is told nothing of logins.
+        Template::LoginsRefused | Template::NewLogin if user.email_verified_at.is_none() => None,
+        Template::LoginsRefused => {
+            Some(templates::logins_refused(&user.email, url, username, &mail.about, mail.created_at))
+        }
+        Template::NewLogin => {
+            Some(templates::new_login(&user.email, url, username, &mail.about, mail.created_at))
+        }
         // Written above.
         Template::Invitation => None,
     })

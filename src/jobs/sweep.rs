@@ -1,5 +1,6 @@
 //! Forgets what has run out.
 
+use crate::api::auth::NETWORK_KNOWN_MS;
 use crate::app::App;
 use crate::clock::{DAY_MS, MINUTE_MS};
 use crate::error::Error;
@@ -27,8 +28,9 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     app.limiter.sweep(now);
     app.rates.sweep(now);
     let mut tx = app.db.write().await?;
-    store::throttles::remove_older_than(&mut tx, now.plus_ms(-FORGET_MS)).await?;
     store::mail_counters::remove_older_than(&mut tx, now.plus_ms(-WINDOW_MS)).await?;
+    store::login_guesses::remove_older_than(&mut tx, now.plus_ms(-FORGET_MS)).await?;
+    store::login_networks::remove_older_than(&mut tx, now.plus_ms(-NETWORK_KNOWN_MS)).await?;
     store::email_tokens::remove_expired(&mut tx, now).await?;
     store::sessions::remove_over_by(&mut tx, now.plus_ms(-SESSIONS_KEPT_MS), SESSIONS_AT_ONCE).await?;
     store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;

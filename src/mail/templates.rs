@@ -5,8 +5,10 @@
 
 use super::unlinked::{shortened, unlinked};
 use super::{Message, one_line};
+use crate::clock::Time;
 use crate::html::escape;
 use crate::store::invitations;
+use crate::store::login_guesses::FAILURES_TOLD;
 use crate::store::outbox::About;
 
 /// Asks the owner of an address to confirm it.
@@ -168,6 +170,61 @@ fn harmless(text: &str) -> String {
 /// The same for a name in a subject line, which stays short.
 fn in_subject(name: &str) -> String {
     unlinked(&shortened(&one_line(name), MAX_SUBJECT_NAME))
+}
+
+/// Tells the owner of an account that logins to it failed.
+pub fn logins_refused(to: &str, service: &str, username: &str, about: &About, at: Time) -> Message {
+    Letter {
+        subject: "Failed logins to your account",
+        username,
+        opening: &format!(
+            "within a day somebody has tried {FAILURES_TOLD} times to log in to your account with a\n             wrong password, the last time on {}\nfrom {}. Nobody got in by that.",
+            minute(at),
+            client(about)
+        ),
+        link: None,
+        closing: &format!(
+            "If it was you, there is nothing to do. If it was not, make sure that your\n             password is long and used nowhere else. You are told once a day at most.\nYour account is one of {}.",
+            host(service)
+        ),
+    }
+    .write(to)
+}
+
+/// Tells the owner of an account that somebody has logged in from a network that is new.
+pub fn new_login(to: &str, service: &str, username: &str, about: &About, at: Time) -> Message {
+    Letter {
+        subject: "New login to your account",
+        username,
+        opening: &format!(
+            "somebody has logged in to your account from a network that is new for it,\non {}\nfrom {}.",
+            minute(at),
+            client(about)
+        ),
+        link: None,
+        closing: &format!(
+            "If it was you, there is nothing to do. If it was not, ask for a new password\n             at once, which ends every session, and tell whoever runs {}.",
+            host(service)
+        ),
+    }
+    .write(to)
+}
+
+/// The time to the minute: `2026-01-31 09:30 UTC`.
+fn minute(at: Time) -> String {
+    let text = at.to_string();
+    let date_and_time = text.get(..16).unwrap_or(&text).replacen('T', " ", 1);
+    format!("{date_and_time} UTC")
+}
+
+/// Where a client called from.
+fn client(about: &About) -> String {
+    about.address.as_deref().map_or_else(|| "an unknown address".to_owned(), one_line)
+}
+
+/// A URL without its scheme: mail programs make no link of it that one may follow without thinking.
+fn host(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }
 
 /// What every mail is made of. Lines of ours are short already, so that plain text stays plain.

@@ -1,5 +1,7 @@
 //! What a password must be (decisions, section 2): every broken rule is reported, so that one correction is enough.
 
+use std::sync::LazyLock;
+
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 use zxcvbn::zxcvbn;
@@ -11,9 +13,15 @@ const LONGEST: usize = 128;
 /// Words about the user that are shorter may stand in a password: they are in too many.
 const SHORTEST_PERSONAL: usize = 4;
 /// A password that an attacker who knows the user guesses within so many tries is a common one.
-const COMMON_GUESSES: u64 = 10_000;
+const COMMON_GUESSES: u64 = 1_000_000;
 /// zxcvbn's time grows faster than its input, so it gets no more than this at a time.
 const ESTIMATED_CHARS: usize = 40;
+
+/// The 10,000 commonest passwords; the head of the file says where they are from.
+const COMMON_PASSWORDS: &str = include_str!("common_passwords.txt");
+
+/// Words that are as easy to guess as the user's own: what one is logging in to.
+const SERVICE_WORDS: [&str; 3] = ["tollkeeper", "toll", "keeper"];
 
 /// How many different signs may stand for letters.
 const MOST_SIGNS: usize = 3;
@@ -48,7 +56,7 @@ pub fn check(password: &str, about: &About<'_>) -> Vec<Problem> {
         (!normal.chars().any(char::is_lowercase), "password_needs_lowercase", "needs a lower-case letter"),
         (!normal.chars().any(is_digit), "password_needs_digit", "needs a digit"),
         (
-            is_common(&normal, about, &words),
+            is_listed(&lower) || is_common(&normal, about, &words),
             "password_common",
             "is too easy to guess: add words or characters that nobody would expect",
         ),
@@ -95,6 +103,16 @@ fn leans_on(password: &str, word: &str) -> bool {
     password.contains(word) && password.replace(word, "").chars().count() < SHORTEST
 }
 
+/// Whether this is one of the commonest passwords, given in lower case, by itself or with signs in it.
+fn is_listed(password: &str) -> bool {
+    static SORTED: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        let (_, list) = COMMON_PASSWORDS.split_once("\n\n").unwrap_or_default();
+        list.lines().collect()
+    });
+    let without_signs: String = password.chars().filter(|c| c.is_alphanumeric()).collect();
+    [password, &without_signs].iter().any(|text| SORTED.binary_search(text).is_ok())
+}
+
 fn is_common(password: &str, about: &About<'_>, words: &[String]) -> bool {
     let password = &with_few_signs(password);
     let start = |text: &str| text.chars().take(ESTIMATED_CHARS).collect::<String>();
@@ -104,6 +122,7 @@ fn is_common(password: &str, about: &About<'_>, words: &[String]) -> bool {
         .chain(words.iter().map(String::as_str))
         .filter(|text| !text.is_empty())
         .take(12)
+        .chain(SERVICE_WORDS)
         .map(start)
         .collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
@@ -166,7 +185,7 @@ mod tests {
             ("Qwerty123", &["password_common"]),
             ("Iloveyou1", &["password_common"]),
             ("Welcome1", &["password_common"]),
-            ("Countess1", &["password_personal"]),
+            ("Countess1", &["password_common", "password_personal"]),
             ("12cOuNtEsSxKq9T", &["password_personal"]),
             ("12cOuNtEsSxKq9Tz", &[]),
             ("Ada.Love-zQ5v", &["password_personal"]),
@@ -185,6 +204,37 @@ mod tests {
                 "password_common"
             ]
         );
+    }
+
+    #[test]
+    fn well_known_passwords_are_common() {
+        let nobody = About { username: "vuxzqil", email: "vuxzqil@example.org", full_name: None };
+        let passwords = "Abc12345 Abcd1234 Abcd@1234 Admin123 Admin@123 Administrator1 Aa123456 Aa12345678 Asdf1234 \
+             Changeme1 Changeme123 Charlie1 Company123 Default1 Dragon123 Football1 Freedom1 Hello123 \
+             Hello1234 Iloveyou123 Letmein1 Letmein123 Master123 Michael1 Monday123 Monkey123 P@ssw0rd1 \
+             P@ssword1 Passw0rd1 Password123 Password2024 Pa55word1 Princess1 Qwer1234 Qwerty12 Qwerty12345 \
+             Secret123 Shadow123 Spring2025 Summer2024 Sunshine1 Superman1 Test1234 Tollkeeper1 \
+             Tollkeeper2024 Trustno1 Welcome123 Welcome2024 Welcome@123 Winter2023 Zaq12wsx 1Qaz2wsx \
+             Q1w2e3r4t5";
+        let accepted: Vec<_> = passwords
+            .split(' ')
+            .filter(|password| !check(password, &nobody).iter().any(|it| it.code == "password_common"))
+            .collect();
+        assert_eq!(accepted, [""; 0]);
+    }
+
+    #[test]
+    fn the_commonest_passwords_are_listed_whatever_their_case() {
+        let (_, list) = COMMON_PASSWORDS.split_once("\n\n").unwrap();
+        let list: Vec<_> = list.lines().collect();
+        assert_eq!(list.len(), 10_000);
+        assert!(list.is_sorted_by(|a, b| a < b), "for the binary search");
+        assert!(list.iter().all(|word| lowercase(word) == *word && !word.is_empty()));
+        assert!(is_listed("123456") && is_listed("trustno1") && !is_listed("violet-kettle-37"));
+        // The estimate alone lets this one pass.
+        let nobody = About { username: "", email: "", full_name: None };
+        assert!(!is_common("dOmAiNlOcK2005", &nobody, &[]));
+        assert_eq!(check("dOmAiNlOcK2005", &nobody)[0].code, "password_common");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! How often something may be tried on one account (decisions, section 2): a state machine over times that are handed in.
 //!
 //! An attempt is counted before its outcome is known, so that parallel guesses gain nothing. Nothing is ever locked for
-//! good: an attacker who keeps guessing makes the owner wait a quarter of an hour at most.
+//! good: an attacker who keeps guessing makes the owner wait a quarter of an hour at most, and not at all on a network from which
+//! the owner has logged in lately.
 
 use crate::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
 
@@ -57,6 +58,46 @@ pub fn login(before: Option<Attempts>, free: u32, now: Time) -> Result<Attempts,
     Ok(Attempts { count, since: now, blocked_until: now.plus_ms(wait_ms) })
 }
 
+/// The login attempts on one account, as they concern one client network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoginAttempts {
+    /// Those from this network.
+    pub network: Attempts,
+    /// Those from all networks that the account has no good login from.
+    pub strangers: Attempts,
+}
+
+/// How many attempts are free before the waits begin.
+#[derive(Clone, Copy, Debug)]
+pub struct FreeAttempts {
+    /// From one network.
+    pub network: u32,
+    /// From all networks that the account has no good login from.
+    pub strangers: u32,
+}
+
+/// Counts one login attempt from a network. A known one, from which the account has logged in lately, is slowed by its own
+/// attempts only, and counts for itself only; any other one also by those of all strangers together.
+///
+/// # Errors
+/// The longest wait that is on; the attempt does not count then.
+pub fn login_from(
+    before: &LoginAttempts,
+    free: FreeAttempts,
+    is_known: bool,
+    now: Time,
+) -> Result<LoginAttempts, Wait> {
+    let some = |attempts: Attempts| (attempts.count > 0).then_some(attempts);
+    let network = login(some(before.network), free.network, now);
+    let strangers =
+        if is_known { Ok(before.strangers) } else { login(some(before.strangers), free.strangers, now) };
+    match (network, strangers) {
+        (Ok(network), Ok(strangers)) => Ok(LoginAttempts { network, strangers }),
+        (Err(one), Err(other)) if other.retry_after_ms > one.retry_after_ms => Err(other),
+        (Err(wait), _) | (_, Err(wait)) => Err(wait),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +120,29 @@ mod tests {
         let expected =
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900, 900, 900, 900];
         assert_eq!(waits, expected);
+    }
+
+    const FREE: FreeAttempts = FreeAttempts { network: 10, strangers: 100 };
+
+    #[test]
+    fn a_known_network_is_slowed_by_its_own_attempts_only() {
+        let none = Attempts { count: 0, since: START, blocked_until: START };
+        let blocked =
+            |count, wait_ms| Attempts { count, since: START, blocked_until: START.plus_ms(wait_ms) };
+        let of = |network, strangers| LoginAttempts { network, strangers };
+        let counted = login_from(&of(none, blocked(120, 9_000)), FREE, true, START).unwrap();
+        assert_eq!((counted.network.count, counted.strangers), (1, blocked(120, 9_000)));
+        let wait =
+            |found: Result<LoginAttempts, Wait>| found.map_err(|wait| (wait.retry_after_ms, wait.limit));
+        assert_eq!(wait(login_from(&of(none, blocked(120, 9_000)), FREE, false, START)), Err((9_000, 100)));
+        // The longer of two waits is the true one.
+        let both = of(blocked(15, 9_001), blocked(120, 9_000));
+        assert_eq!(wait(login_from(&both, FREE, false, START)), Err((9_001, 10)));
+        let both = of(blocked(15, 9_000), blocked(120, 9_001));
+        assert_eq!(wait(login_from(&both, FREE, false, START)), Err((9_001, 100)));
+        assert_eq!(wait(login_from(&both, FREE, true, START)), Err((9_000, 10)));
+        let counted = login_from(&of(none, none), FREE, false, START).unwrap();
+        assert_eq!((counted.network.count, counted.strangers.count), (1, 1));
     }
 
     #[test]

@@ -4,7 +4,10 @@
 //! into every hash as a PHC string, so that they can change and old hashes still be checked. A hash keeps one core
 //! busy for tens of milliseconds and 19 MiB of memory, so only so many run at once, only so many more may
 //! wait, and anyone past that is told at once to come back. The threads that hash have a lower priority than others.
+//!
+//! Each client network has at most an eighth of the places, so that none of them can keep the others waiting.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,11 +16,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use subtle::ConstantTimeEq;
 use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::error::{Code, Error};
 use crate::random::Random;
+use crate::rules::networks::Network;
 use crate::secrets::Secret;
 
 const MEMORY_KIB: u32 = 19_456;
@@ -34,6 +38,9 @@ const LONGEST_PASSWORD_BYTES: usize = 2_048;
 const MOST_MEMORY_KIB: u32 = 256 * 1_024;
 const MOST_PASSES: u32 = 16;
 const MOST_LANES: u32 = 16;
+
+/// One network gets one in so many places, rounded up.
+const NETWORKS_SHARE: usize = 8;
 
 /// By how much hashing gives way to other threads, from 0 to 19; each step gives it a fifth less of a contested core.
 #[cfg(target_os = "linux")]
@@ -60,6 +67,8 @@ struct Shared {
     /// One permit for each that runs or waits, and how many there are.
     admission: Arc<Semaphore>,
     admitted: usize,
+    /// Places that are taken by each network that has any.
+    taken: Mutex<HashMap<Network, usize>>,
     /// One permit for each that runs.
     running: Arc<Semaphore>,
     /// Memory of finished hashes for the next ones: getting 19 MiB from the system each time costs 12 %.
@@ -103,6 +112,7 @@ impl Hasher {
             threads: own.ok(),
             admission: Arc::new(Semaphore::new(admitted)),
             admitted,
+            taken: Mutex::new(HashMap::new()),
             running: Arc::new(Semaphore::new(threads)),
             memory: Mutex::new(Vec::new()),
             today,
@@ -117,16 +127,64 @@ impl Hasher {
         (most.saturating_sub(self.shared.admission.available_permits()), most)
     }
 
+    /// Takes a place in the queue for a client of this network. It lasts for any number of hashes, one after the other.
+    ///
+    /// # Errors
+    /// [`Code::PasswordQueueFull`] at once when too many wait, or too many of this network.
+    pub fn place(&self, network: Network) -> Result<Place, Error> {
+        let mut taken = self.shared.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_network = taken.get(&network).copied().unwrap_or_default();
+        if of_network >= self.shared.admitted.div_ceil(NETWORKS_SHARE) {
+            return Err(Code::PasswordQueueFull.into());
+        }
+        let admission = Arc::clone(&self.shared.admission);
+        let permit = admission.try_acquire_owned().map_err(|_| Error::new(Code::PasswordQueueFull))?;
+        taken.insert(network, of_network + 1);
+        drop(taken);
+        let seat = Seat { shared: Arc::clone(&self.shared), network, _permit: permit };
+        Ok(Place { seat: Arc::new(seat) })
+    }
+}
+
+/// A place in the queue; the only way to a hash.
+#[must_use]
+pub struct Place {
+    seat: Arc<Seat>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("network", &self.seat.network).finish_non_exhaustive()
+    }
+}
+
+/// What a place holds until its last hash has ended.
+struct Seat {
+    shared: Arc<Shared>,
+    network: Network,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = self.shared.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        match taken.get_mut(&self.network) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(taken.remove(&self.network)),
+        }
+    }
+}
+
+impl Place {
     /// The PHC string to store for this password.
     ///
     /// # Errors
-    /// [`Code::PasswordQueueFull`] at once when too many wait; [`Code::Internal`] for a password that is longer
-    /// than `rules::password` allows.
+    /// [`Code::Internal`] for a password that is longer than `rules::password` allows.
     pub async fn hash(&self, password: &str) -> Result<String, Error> {
         if password.len() > LONGEST_PASSWORD_BYTES {
             return Err(Error::internal("a password that is too long reached the hasher"));
         }
-        let (password, salt) = (Secret::new(password), self.shared.random.bytes::<SALT_BYTES>());
+        let (password, salt) = (Secret::new(password), self.shared().random.bytes::<SALT_BYTES>());
         let today = self.today(salt.to_vec(), vec![0; HASH_BYTES]);
         self.run(move |memory| {
             let hash = today.compute(&password, memory)?;
@@ -139,7 +197,7 @@ impl Hasher {
     /// matches, so that the time of an answer doesn't tell which accounts exist.
     ///
     /// # Errors
-    /// [`Code::PasswordQueueFull`] at once when too many wait; [`Code::Internal`] when the stored string is damaged.
+    /// [`Code::Internal`] when the stored string is damaged.
     pub async fn verify(&self, password: &str, stored: Option<&str>) -> Result<Verdict, Error> {
         let account = match stored {
             // The error must not show the hash.
@@ -149,7 +207,7 @@ impl Hasher {
             None => None,
         };
         let possible = account.is_some() && password.len() <= LONGEST_PASSWORD_BYTES;
-        let needs_rehash = account.as_ref().is_some_and(|stored| !stored.is_of(&self.shared.today));
+        let needs_rehash = account.as_ref().is_some_and(|stored| !stored.is_of(&self.shared().today));
         let stored = account.unwrap_or_else(|| self.today(vec![0; SALT_BYTES], vec![0; HASH_BYTES]));
         let end = password.floor_char_boundary(LONGEST_PASSWORD_BYTES);
         let password = Secret::new(password.get(..end).unwrap_or_default());
@@ -161,28 +219,31 @@ impl Hasher {
         .await
     }
 
-    fn today(&self, salt: Vec<u8>, hash: Vec<u8>) -> Stored {
-        Stored { params: self.shared.today.clone(), salt, hash }
+    fn shared(&self) -> &Arc<Shared> {
+        &self.seat.shared
     }
 
-    /// Runs one hash when its turn comes. Dropped while it waits, it leaves the queue; dropped later, the hash runs
-    /// to its end and holds its place until then, because the core is busy for as long.
+    fn today(&self, salt: Vec<u8>, hash: Vec<u8>) -> Stored {
+        Stored { params: self.shared().today.clone(), salt, hash }
+    }
+
+    /// Runs one hash when its turn comes. Dropped while it waits, with its place, it leaves the queue; dropped
+    /// later, the hash runs to its end and holds the place until then, because the core is busy for as long.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Vec<Block>) -> Result<T, argon2::Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let admission = Arc::clone(&self.shared.admission);
-        let place = admission.try_acquire_owned().map_err(|_| Error::new(Code::PasswordQueueFull))?;
-        let turn = Arc::clone(&self.shared.running).acquire_owned().await.map_err(Error::internal)?;
-        let shared = Arc::clone(&self.shared);
+        let turn = Arc::clone(&self.shared().running).acquire_owned().await.map_err(Error::internal)?;
+        let seat = Arc::clone(&self.seat);
         let hash = move || {
-            let mut memory = shared.take_memory();
+            let mut memory = seat.shared.take_memory();
             let result = work(&mut memory);
-            shared.give_back(memory);
-            drop((turn, place));
+            seat.shared.give_back(memory);
+            drop((turn, seat));
             result
         };
-        let threads = self.shared.threads.as_ref().ok_or_else(|| Error::internal("no threads for hashes"))?;
+        let threads =
+            self.shared().threads.as_ref().ok_or_else(|| Error::internal("no threads for hashes"))?;
         threads.spawn_blocking(hash).await.map_err(Error::internal)?.map_err(Error::internal)
     }
 }
@@ -272,158 +333,4 @@ fn today() -> Params {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hasher() -> Hasher {
-        Hasher::new(2, 8, Random::system())
-    }
-
-    fn verdict(matches: bool, needs_rehash: bool) -> Verdict {
-        Verdict { matches, needs_rehash }
-    }
-
-    #[tokio::test]
-    async fn a_password_matches_its_own_hash_only() {
-        let hasher = hasher();
-        let stored = hasher.hash("Correct horse 7").await.unwrap();
-        let (head, tail) = stored.rsplit_once('$').unwrap();
-        assert!(head.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{head}");
-        assert_eq!((head.rsplit_once('$').unwrap().1.len(), tail.len()), (22, 43));
-        assert_eq!(hasher.verify("Correct horse 7", Some(&stored)).await.unwrap(), verdict(true, false));
-        assert_eq!(hasher.verify("Correct horse 8", Some(&stored)).await.unwrap(), verdict(false, false));
-        assert_eq!(hasher.verify("", Some(&stored)).await.unwrap(), verdict(false, false));
-        assert_ne!(stored, hasher.hash("Correct horse 7").await.unwrap());
-    }
-
-    #[tokio::test]
-    async fn nobody_never_matches() {
-        assert_eq!(hasher().verify("anything", None).await.unwrap(), verdict(false, false));
-    }
-
-    #[tokio::test]
-    async fn composed_and_decomposed_letters_are_one_password() {
-        let stored = hasher().hash("Caf\u{e9} 2026").await.unwrap();
-        assert!(hasher().verify("Cafe\u{301} 2026", Some(&stored)).await.unwrap().matches);
-    }
-
-    #[tokio::test]
-    async fn older_parameters_are_read_from_the_hash() {
-        // From the reference implementation's test.c: 64 MiB, t = 2, p = 1, "password", "somesalt".
-        let stored = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
-        let hasher = hasher();
-        assert_eq!(hasher.verify("password", Some(stored)).await.unwrap(), verdict(true, true));
-        assert_eq!(hasher.verify("passwore", Some(stored)).await.unwrap(), verdict(false, true));
-        assert!(hasher.shared.memory.lock().unwrap().is_empty(), "64 MiB are not kept");
-    }
-
-    #[tokio::test]
-    async fn an_endless_password_is_cut_and_never_matches() {
-        let longest = "A".repeat(LONGEST_PASSWORD_BYTES);
-        let stored = hasher().hash(&longest).await.unwrap();
-        assert!(hasher().verify(&longest, Some(&stored)).await.unwrap().matches);
-        assert!(!hasher().verify(&format!("{longest}A"), Some(&stored)).await.unwrap().matches);
-        assert_eq!(hasher().hash(&format!("{longest}A")).await.unwrap_err().code, Code::Internal);
-    }
-
-    #[tokio::test]
-    async fn a_damaged_hash_is_our_mistake() {
-        let good = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
-        assert!(Stored::parse(good).is_some());
-        let long = STANDARD_NO_PAD.encode([7; 65]);
-        for (from, to) in [
-            ("argon2id", "argon2i"),
-            ("v=19", "v=16"),
-            ("m=19456", "m=4294967295"),
-            ("m=19456", "m=1"),
-            ("t=2", "t=0"),
-            ("t=2", "t=99"),
-            ("p=1", "p=0"),
-            ("p=1", "p=-1"),
-            // Seven bytes of salt, and 65; a hash of 15, and of 65.
-            ("c29tZXNhbHQ", "c29tZXNhbA"),
-            ("c29tZXNhbHQ", &long),
-            ("CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc", "CTFhFdXPJO1aFaMaO6Mm"),
-            ("CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc", &long),
-            ("p=1", "p=1,x=2"),
-            ("m=19456,t=2", "t=2,m=19456"),
-            ("c29tZXNhbHQ", "c2"),
-            ("c29tZXNhbHQ", "c29tZXNhbHQ="),
-            ("PPc", "PPc$"),
-            ("PPc", "PP!"),
-            ("$argon2id", ""),
-        ] {
-            let bad = good.replacen(from, to, 1);
-            assert!(Stored::parse(&bad).is_none(), "{bad}");
-            let error = hasher().verify("password", Some(&bad)).await.unwrap_err();
-            assert_eq!(error.code, Code::Internal, "{bad}");
-            assert!(!error.to_string().contains("CTFh"), "{error}");
-        }
-    }
-
-    #[tokio::test]
-    async fn past_the_queue_one_is_refused_at_once_and_the_others_finish() {
-        let hasher = Hasher::new(1, 3, Random::system());
-        // While the test holds the only turn, nobody gets past the queue.
-        let turn = Arc::clone(&hasher.shared.running).acquire_owned().await.unwrap();
-        let waiting: Vec<_> = (0..10)
-            .map(|i| {
-                let hasher = hasher.clone();
-                tokio::spawn(async move { hasher.hash(&format!("Password {i}")).await.map(|_| i) })
-            })
-            .collect();
-        while hasher.shared.admission.available_permits() > 0 {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(hasher.verify("x", None).await.unwrap_err().code, Code::PasswordQueueFull);
-        drop(turn);
-        let mut outcomes = Vec::new();
-        for task in waiting {
-            outcomes.push(task.await.unwrap().map_err(|e| e.code));
-        }
-        let refused = outcomes.iter().filter(|o| **o == Err(Code::PasswordQueueFull)).count();
-        assert_eq!((outcomes.iter().filter(|o| o.is_ok()).count(), refused), (4, 6));
-        assert_eq!(hasher.shared.admission.available_permits(), 4);
-        assert_eq!(hasher.shared.memory.lock().unwrap().len(), 1, "one thread needs one piece of memory");
-    }
-
-    #[tokio::test]
-    async fn who_gives_up_leaves_the_queue() {
-        let hasher = Hasher::new(1, 0, Random::system());
-        let turn = Arc::clone(&hasher.shared.running).acquire_owned().await.unwrap();
-        for _ in 0..5 {
-            let wait = std::time::Duration::from_millis(1);
-            assert!(tokio::time::timeout(wait, hasher.hash("Password 1")).await.is_err());
-        }
-        drop(turn);
-        assert!(hasher.hash("Password 1").await.is_ok());
-    }
-
-    #[cfg(target_os = "linux")]
-    #[tokio::test]
-    async fn hashes_give_way_to_other_threads() {
-        /// The 19th word of `/proc/…/stat`, the 17th behind the name (proc(5)).
-        fn niceness() -> i32 {
-            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-            stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().parse().unwrap()
-        }
-        let before = niceness();
-        let hashing = hasher().run(|_| Ok(niceness())).await.unwrap();
-        assert_eq!(hashing, (before + NICENESS).min(19));
-        let others = tokio::task::spawn_blocking(niceness).await.unwrap();
-        assert_eq!((niceness(), others), (before, before), "nobody else does");
-    }
-
-    #[test]
-    fn today_s_parameters_are_the_ones_above() {
-        assert_eq!(parameters(&today()), (19_456, 2, 1));
-        assert_eq!(parameters(&Params::DEFAULT), (19_456, 2, 1));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn reading_noise_never_panics(noise in "\\$argon2id\\$v=19\\$.*") {
-            proptest::prop_assert!(Stored::parse(&noise).is_none());
-        }
-    }
-}
+mod tests;

@@ -15,6 +15,8 @@ pub enum Action {
     EmailVerified,
     /// A login.
     SessionStarted,
+    /// A login that was refused.
+    SessionRefused,
     /// A logout.
     SessionEnded,
     /// A new password by its owner.
@@ -77,10 +79,11 @@ pub enum Action {
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::UserRegistered,
         Self::EmailVerified,
         Self::SessionStarted,
+        Self::SessionRefused,
         Self::SessionEnded,
         Self::PasswordChanged,
         Self::PasswordReset,
@@ -118,6 +121,7 @@ impl Action {
             Self::UserRegistered => "user.registered",
             Self::EmailVerified => "user.email_verified",
             Self::SessionStarted => "session.started",
+            Self::SessionRefused => "session.refused",
             Self::SessionEnded => "session.ended",
             Self::PasswordChanged => "user.password_changed",
             Self::PasswordReset => "user.password_reset",
@@ -170,8 +174,20 @@ pub async fn record(
     now: Time,
     random: &Random,
 ) -> Result<(), db::Error> {
-    sql("INSERT INTO audit_log (id, happened_at, actor, action, target, organization_id, address, request_id)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
+    record_with(tx, trail, event, &serde_json::Value::Null, now, random).await
+}
+
+/// Adds an entry with a small JSON object of what else is to be known; null: nothing.
+pub async fn record_with(
+    tx: &mut Tx,
+    trail: &Trail,
+    event: &Event,
+    detail: &serde_json::Value,
+    now: Time,
+    random: &Random,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO audit_log (id, happened_at, actor, action, target, organization_id, address, request_id, detail)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
     .bind(AuditId::new(now, random))
     .bind(now)
     .bind(trail.actor.as_str())
@@ -180,6 +196,7 @@ pub async fn record(
     .bind(event.organization_id)
     .bind(trail.address.map(|address| address.to_string()))
     .bind(trail.request_id.map(|id| id.to_string()))
+    .bind((!detail.is_null()).then(|| detail.to_string()))
     .defer(tx)
     .await
 }
@@ -203,10 +220,14 @@ pub struct AuditEntry {
     pub address: Option<String>,
     /// In which request.
     pub request_id: Option<String>,
+    /// What else is to be known: an object.
+    pub detail: Option<serde_json::Value>,
 }
 
 impl FromRow for AuditEntry {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let detail: Option<String> = row.get("detail")?;
+        let detail = detail.map(|text| serde_json::from_str(&text)).transpose();
         Ok(Self {
             id: row.get("id")?,
             happened_at: row.get("happened_at")?,
@@ -216,6 +237,8 @@ impl FromRow for AuditEntry {
             organization_id: row.get("organization_id")?,
             address: row.get("address")?,
             request_id: row.get("request_id")?,
+            detail: detail
+                .map_err(|error| db::Error::Internal(format!("detail of an audit entry: {error}")))?,
         })
     }
 }
@@ -290,7 +313,7 @@ pub struct Filter {
 
 /// The newest entries that fit, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter) -> Result<Vec<AuditEntry>, db::Error> {
-    sql("SELECT id, happened_at, actor, action, target, organization_id, address, request_id FROM audit_log
+    sql("SELECT id, happened_at, actor, action, target, organization_id, address, request_id, detail FROM audit_log
          WHERE ($1 = '' OR actor = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR target = $3)
            AND ($4 = '' OR organization_id = $4) AND happened_at >= $5 AND happened_at < $6
          ORDER BY id DESC LIMIT $7")

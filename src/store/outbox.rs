@@ -30,11 +30,15 @@ pub enum Template {
     OrganizationDeleted,
     /// A project that you belonged to is gone.
     ProjectDeleted,
+    /// Logins to your account failed; to nobody when the address has no account or isn't verified.
+    LoginsRefused,
+    /// A login to your account from a network that is new.
+    NewLogin,
 }
 
 impl Template {
     /// Every template.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::VerifyEmail,
         Self::ResetPassword,
         Self::PasswordChanged,
@@ -42,6 +46,8 @@ impl Template {
         Self::AddedToProject,
         Self::OrganizationDeleted,
         Self::ProjectDeleted,
+        Self::LoginsRefused,
+        Self::NewLogin,
     ];
 
     /// The word in the database and the log.
@@ -54,6 +60,8 @@ impl Template {
             Self::AddedToProject => "added_to_project",
             Self::OrganizationDeleted => "organization_deleted",
             Self::ProjectDeleted => "project_deleted",
+            Self::LoginsRefused => "logins_refused",
+            Self::NewLogin => "new_login",
         }
     }
 
@@ -64,7 +72,9 @@ impl Template {
             Self::PasswordChanged
             | Self::AddedToProject
             | Self::OrganizationDeleted
-            | Self::ProjectDeleted => true,
+            | Self::ProjectDeleted
+            | Self::LoginsRefused
+            | Self::NewLogin => true,
         }
     }
 
@@ -77,7 +87,9 @@ impl Template {
             | Self::Invitation
             | Self::AddedToProject
             | Self::OrganizationDeleted
-            | Self::ProjectDeleted => Counter::Recipient,
+            | Self::ProjectDeleted
+            | Self::LoginsRefused
+            | Self::NewLogin => Counter::Recipient,
         }
     }
 
@@ -89,7 +101,9 @@ impl Template {
             | Self::Invitation
             | Self::AddedToProject
             | Self::OrganizationDeleted
-            | Self::ProjectDeleted => 1,
+            | Self::ProjectDeleted
+            | Self::LoginsRefused
+            | Self::NewLogin => 1,
         }
     }
 }
@@ -119,6 +133,9 @@ pub struct About {
     /// The id of an invitation; its link's token is made when the mail leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invitation_id: Option<String>,
+    /// The client's address, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 /// A row of `outbox`.

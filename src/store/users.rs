@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Lock, Row, Tx, sql};
 use crate::ids::UserId;
+use crate::rules::networks::Network;
 
 /// A row of `users`, without the password's hash: only who checks a password reads that.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,11 +83,17 @@ pub struct Credentials {
     pub user: User,
     /// PHC string.
     pub password_hash: String,
+    /// The last good login from the network that the caller named.
+    pub last_login_here_at: Option<Time>,
 }
 
 impl FromRow for Credentials {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { user: User::from_row(row)?, password_hash: row.get("password_hash")? })
+        Ok(Self {
+            user: User::from_row(row)?,
+            password_hash: row.get("password_hash")?,
+            last_login_here_at: row.get("last_login_here_at")?,
+        })
     }
 }
 
@@ -94,6 +101,11 @@ impl FromRow for Credentials {
 const COLUMNS: &str =
     "id, email, email_folded, username, full_name, phone, created_at, email_verified_at, phone_verified_at,
      last_login_at";
+
+/// What [`Credentials`] hold beside the account; the second parameter is the network.
+const CHECKED: &str =
+    "password_hash, (SELECT n.last_login_at FROM login_networks n WHERE n.user_id = users.id AND n.network = $2)
+         AS last_login_here_at";
 
 /// What a registration writes.
 pub struct NewUser<'a> {
@@ -141,10 +153,10 @@ static BY_EMAIL: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM users WHERE email_folded = $1"));
 
 static CREDENTIALS_BY_ID: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS}, password_hash FROM users WHERE id = $1"));
+    LazyLock::new(|| format!("SELECT {COLUMNS}, {CHECKED} FROM users WHERE id = $1"));
 
 static CREDENTIALS_BY_EMAIL: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS}, password_hash FROM users WHERE email_folded = $1"));
+    LazyLock::new(|| format!("SELECT {COLUMNS}, {CHECKED} FROM users WHERE email_folded = $1"));
 
 /// The account with this id.
 pub async fn by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<User>, db::Error> {
@@ -157,13 +169,21 @@ pub async fn by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<User>, d
 }
 
 /// As [`by_id`], for a check of the password.
-pub async fn credentials_by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<Credentials>, db::Error> {
-    sql(CREDENTIALS_BY_ID.as_str()).bind(user_id).optional(tx).await
+pub async fn credentials_by_id(
+    tx: &mut Tx,
+    user_id: UserId,
+    network: Network,
+) -> Result<Option<Credentials>, db::Error> {
+    sql(CREDENTIALS_BY_ID.as_str()).bind(user_id).bind(network.to_string()).optional(tx).await
 }
 
 /// As [`by_email`], for a check of the password.
-pub async fn credentials_by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<Credentials>, db::Error> {
-    sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).optional(tx).await
+pub async fn credentials_by_email(
+    tx: &mut Tx,
+    email_folded: &str,
+    network: Network,
+) -> Result<Option<Credentials>, db::Error> {
+    sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).bind(network.to_string()).optional(tx).await
 }
 
 /// Notes a login and keeps this hash, if the stored one is still the one that was checked; whether it was. Until the

@@ -37,6 +37,7 @@ mod db;
 mod faults;
 mod first_credit;
 mod gate;
+mod guesses;
 mod http_rules;
 mod isolation;
 mod jobs;

@@ -13,6 +13,7 @@ use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, private};
+use crate::rules::networks::Network;
 use crate::rules::{password, password_changes};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
@@ -22,7 +23,8 @@ use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
 use crate::store::users::Credentials;
 
-use super::{UNCHANGED, attempts, check_new_password, check_repeated};
+use super::attempts::{self, Guess};
+use super::{UNCHANGED, check_new_password, check_repeated};
 
 /// The old password and the new one.
 #[derive(Debug)]
@@ -61,19 +63,25 @@ pub async fn change_password(
     scope: SessionScope,
     Body(body): Body<ChangePassword>,
 ) -> Result<Enveloped<PasswordChanged>, Error> {
+    let network = Network::of(scope.trail().address);
     let mut tx = app.db.read().await?;
-    let found = store::users::credentials_by_id(&mut tx, scope.user_id()).await?;
-    let Credentials { user, password_hash: stored } = found.ok_or(Code::InvalidAccessToken)?;
+    let found = store::users::credentials_by_id(&mut tx, scope.user_id(), network).await?;
+    let Credentials { user, password_hash: stored, last_login_here_at } =
+        found.ok_or(Code::InvalidAccessToken)?;
     check_new_password("new_password", &body.new_password.0, &user)?;
     // Before anything is hashed for it, and again where it counts.
     limit(&app, &mut tx, user.id, app.clock.now()).await?;
     drop(tx);
-    attempts::count_login(&app, &user.email_folded, app.clock.now()).await?;
-    let verdict = app.hasher.verify(&body.current_password.0, Some(&stored)).await?;
+    // A place first: being refused by the full queue is no guess.
+    let place = app.hasher.place(network)?;
+    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
+    guess.count(&app, app.clock.now()).await?;
+    let verdict = place.verify(&body.current_password.0, Some(&stored)).await?;
     if !verdict.matches {
         return Err(Error::new(Code::WrongPassword).param("current_password"));
     }
-    let password_hash = app.hasher.hash(&body.new_password.0).await?;
+    let password_hash = place.hash(&body.new_password.0).await?;
+    drop(place);
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     // Somebody else may have changed it, or ended this session, while we hashed: then what was checked no longer holds.
@@ -84,7 +92,7 @@ pub async fn change_password(
     limit(&app, &mut tx, user.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(scope.session_id()), now).await?;
     store::email_tokens::void(&mut tx, user.id, Purpose::ResetPassword).await?;
-    attempts::forget_logins(&mut tx, &user.email_folded).await?;
+    guess.forget(&mut tx, now).await?;
     // Whoever reads the mail of an address that nobody has verified may have nothing to do with the account.
     if user.email_verified_at.is_some() {
         let sender = Sender::person(scope.trail(), user.id);

@@ -9,6 +9,8 @@ use crate::clock::Time;
 use crate::db::{Change, Tx};
 use crate::error::{Detail, Error};
 use crate::mail::posting::{Draft, post};
+use crate::rules::networks::Network;
+use crate::secrets::password::Place;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::mail_counters::Sender;
@@ -34,17 +36,17 @@ pub(crate) struct NewPassword {
 /// # Errors
 /// 400 with what is wrong with the password.
 pub(super) async fn hash_new(
-    app: &App,
     field: &'static str,
     password: &str,
     account: &Credentials,
+    place: Place,
 ) -> Result<String, Error> {
     check_new_password(field, password, &account.user)?;
-    if app.hasher.verify(password, Some(&account.password_hash)).await?.matches {
+    if place.verify(password, Some(&account.password_hash)).await?.matches {
         let message = format!("`{field}` is the password that the account has: choose another one.");
         return Err(Error::invalid(vec![Detail { param: field.to_owned(), code: UNCHANGED, message }]));
     }
-    app.hasher.hash(password).await
+    place.hash(password).await
 }
 
 /// Sets the password of an account whose owner has shown to read its mail, ends its sessions and commits. If the address wasn't
@@ -60,7 +62,8 @@ pub(super) async fn set_password(
     store::users::set_password(&mut tx, user.id, password_hash, now).await?;
     let verified = store::users::set_email_verified(&mut tx, user.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, None, now).await?;
-    attempts::forget_logins(&mut tx, &user.email_folded).await?;
+    let network = Network::of(trail.address);
+    attempts::end_all_waits(&mut tx, user.id, &user.email_folded, network, now).await?;
     let mut changes = vec![Change::User(user.id)];
     let mut belongs_to = Vec::new();
     if verified.is_first() {

@@ -12,6 +12,7 @@ use crate::input::types::{Email, FullName, Phone, Text, Username};
 use crate::input::{Body, Fields, Record};
 use crate::mail::posting::{Draft, post};
 use crate::reply::{Enveloped, ok};
+use crate::rules::networks::Network;
 use crate::rules::password::{self, About};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
@@ -80,7 +81,7 @@ pub async fn register(
     scope: Visitor,
     Body(body): Body<Register>,
 ) -> Result<Enveloped<Registered>, Error> {
-    let password_hash = app.hasher.hash(&body.password.0).await?;
+    let password_hash = app.hasher.place(Network::of(scope.trail().address))?.hash(&body.password.0).await?;
     let now = app.clock.now();
     let user_id = UserId::new(now, &app.random);
     let full_name = body.full_name.map(|name| name.0);

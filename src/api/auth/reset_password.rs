@@ -9,6 +9,7 @@ use crate::error::{Code, Error};
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
+use crate::rules::networks::Network;
 use crate::secrets::token::MailToken;
 use crate::store;
 use crate::store::email_tokens::Purpose;
@@ -61,13 +62,15 @@ pub(crate) async fn reset(
 ) -> Result<NewPassword, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
     let token = MailToken::parse(token).ok_or_else(refused)?;
+    let network = Network::of(trail.address);
     let mut tx = app.db.read().await?;
     let owner =
         store::email_tokens::owner(&mut tx, Purpose::ResetPassword, token.hash(), app.clock.now()).await?;
     let owner = owner.ok_or_else(refused)?;
-    let account = store::users::credentials_by_id(&mut tx, owner).await?.ok_or_else(refused)?;
+    let account = store::users::credentials_by_id(&mut tx, owner, network).await?.ok_or_else(refused)?;
     drop(tx);
-    let password_hash = reclaiming::hash_new(app, "password", password, &account).await?;
+    let place = app.hasher.place(network)?;
+    let password_hash = reclaiming::hash_new("password", password, &account, place).await?;
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     // Of two that come with the same token, only one gets here with it.

@@ -13,14 +13,16 @@ use crate::ids::UserId;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, ok};
+use crate::rules::networks::Network;
 use crate::secrets::token::MailToken;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::email_tokens::Purpose;
 use crate::store::users::Credentials;
 
+use super::attempts::Guess;
+use super::first_credit;
 use super::reclaiming::{self, NewPassword};
-use super::{attempts, first_credit};
 
 /// The token of the mail.
 #[derive(Debug)]
@@ -75,12 +77,12 @@ async fn record(app: &App, tx: &mut Tx, trail: &Trail, user_id: UserId, now: Tim
 }
 
 /// The account that a token would verify, without using it up.
-async fn account_of(app: &App, token: &MailToken) -> Result<Credentials, Error> {
+async fn account_of(app: &App, token: &MailToken, network: Network) -> Result<Credentials, Error> {
     let mut tx = app.db.read().await?;
     let owner =
         store::email_tokens::owner(&mut tx, Purpose::VerifyEmail, token.hash(), app.clock.now()).await?;
     let owner = owner.ok_or_else(refused)?;
-    store::users::credentials_by_id(&mut tx, owner).await?.ok_or_else(refused)
+    store::users::credentials_by_id(&mut tx, owner, network).await?.ok_or_else(refused)
 }
 
 /// Verifies the address for somebody who knows the account's password, and takes up the open invitations for it; the address. A
@@ -92,12 +94,17 @@ pub(crate) async fn verify_with_password(
     password: &str,
 ) -> Result<String, Error> {
     let token = MailToken::parse(token).ok_or_else(refused)?;
-    let Credentials { user, password_hash } = account_of(app, &token).await?;
-    attempts::count_login(app, &user.email_folded, app.clock.now()).await?;
+    let network = Network::of(trail.address);
+    let Credentials { user, password_hash, last_login_here_at } = account_of(app, &token, network).await?;
+    // A place first: being refused by the full queue is no guess.
+    let place = app.hasher.place(network)?;
+    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
+    guess.count(app, app.clock.now()).await?;
     let wrong = || Error::new(Code::WrongPassword).param("password");
-    if !app.hasher.verify(password, Some(&password_hash)).await?.matches {
+    if !place.verify(password, Some(&password_hash)).await?.matches {
         return Err(wrong());
     }
+    drop(place);
     let (now, trail) = (app.clock.now(), trail.by(user.id));
     let mut tx = app.db.write().await?;
     store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
@@ -106,7 +113,7 @@ pub(crate) async fn verify_with_password(
     // Somebody may have changed the password while we checked it.
     let verified = store::users::set_email_verified_with(&mut tx, user.id, &password_hash, now).await?;
     let verified = verified.ok_or_else(wrong)?;
-    attempts::forget_logins(&mut tx, &user.email_folded).await?;
+    guess.forget(&mut tx, now).await?;
     record(app, &mut tx, &trail, user.id, now).await?;
     acceptance::accept_all(app, &mut tx, &trail, &user, now).await?;
     first_credit::give(app, &mut tx, &verified, now).await?;
@@ -123,12 +130,14 @@ pub(crate) async fn verify_with_new_password(
     new_password: &str,
 ) -> Result<NewPassword, Error> {
     let token = MailToken::parse(token).ok_or_else(refused)?;
-    let account = account_of(app, &token).await?;
+    let network = Network::of(trail.address);
+    let account = account_of(app, &token, network).await?;
     // The link lives longer than one for a new password, so it is no such link once the address is verified.
     if account.user.email_verified_at.is_some() {
         return Err(refused());
     }
-    let password_hash = reclaiming::hash_new(app, "new_password", new_password, &account).await?;
+    let place = app.hasher.place(network)?;
+    let password_hash = reclaiming::hash_new("new_password", new_password, &account, place).await?;
     let (now, user) = (app.clock.now(), account.user);
     let trail = trail.by(user.id);
     let mut tx = app.db.write().await?;

@@ -372,7 +372,8 @@ fn a_changed_password_ends_the_other_sessions() {
 
 #[test]
 fn ten_guesses_then_waits_and_parallel_guesses_gain_nothing() {
-    on_each_database(async |world| {
+    // One network may have all of the guesses in the queue.
+    on_each_database_with(&[("TOLLKEEPER_PASSWORDS__QUEUE", "1000")], async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let guess = || {
             world

@@ -5,6 +5,7 @@ use tollkeeper::app::App;
 use tollkeeper::db::sql;
 use tollkeeper::error::Error;
 use tollkeeper::random::Random;
+use tollkeeper::rules::networks::Network;
 use tollkeeper::secrets::password::{Hasher, Verdict};
 
 use super::NEW_PASSWORD;
@@ -46,7 +47,8 @@ async fn until_queued(app: &App, slow: &[Slow], behind: usize) {
 /// Gives the account a hash with parameters of another time, as after an upgrade.
 async fn with_older_parameters(world: &World, who: &Somebody) {
     let cheap = argon2::Params::new(8, 1, 1, None).unwrap();
-    let older = Hasher::with_parameters(1, 1, Random::system(), cheap).hash(PASSWORD).await.unwrap();
+    let hasher = Hasher::with_parameters(1, 1, Random::system(), cheap);
+    let older = hasher.place(Network::of(None)).unwrap().hash(PASSWORD).await.unwrap();
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE users SET password_hash = $2 WHERE id = $1")
         .bind(who.id)
@@ -97,7 +99,9 @@ fn no_login_with_the_old_password_survives_a_new_one() {
             let slow: Vec<Slow> = (0..SLOW_ONES)
                 .map(|_| {
                     let app = twins[0].app.clone();
-                    tokio::spawn(async move { app.hasher.verify("x", Some(SLOW)).await })
+                    tokio::spawn(async move {
+                        app.hasher.place(Network::of(None)).unwrap().verify("x", Some(SLOW)).await
+                    })
                 })
                 .collect();
             until_queued(&twins[0].app, &slow, 0).await;

@@ -1,0 +1,23 @@
+//! Credentials that nobody has: a network that keeps trying them has to wait.
+
+use crate::app::App;
+use crate::error::{Code, Error};
+use crate::live::limiter::{self, Who};
+use crate::rules::networks::Network;
+
+use super::{Call, rate_limited};
+
+/// What to answer to a credential that was refused with `error`: the same, or 429 when its network has tried too many that are
+/// unknown. Only a miss is counted, so that a good credential never pays for others.
+pub(super) fn missed(app: &App, call: &Call, error: Error) -> Error {
+    let limits = &app.config.limits;
+    if !limits.enabled || !matches!(error.code, Code::InvalidApiKey | Code::InvalidServiceToken) {
+        return error;
+    }
+    let network = Network::of(call.address).to_string();
+    let key = limiter::key_for("bad_credential", Who::Text(&network));
+    match app.limiter.check(key, limits.bad_credentials_per_minute, app.clock.now()) {
+        Ok(_) => error,
+        Err(limit) => rate_limited(limit),
+    }
+}

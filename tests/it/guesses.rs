@@ -1,0 +1,293 @@
+//! Guesses at passwords and credentials: what they cost a guesser, and that they cost nobody else anything.
+
+mod audited;
+mod credentials;
+mod queue;
+
+use serde_json::{Value, json};
+use tollkeeper::clock::{DAY_MS, MINUTE_MS, SECOND_MS};
+
+use crate::support::http::{Answer, Call};
+use crate::support::twin::Twin;
+use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_with};
+
+const WRONG: &str = "Wrong-Kettle-8-Paperclip";
+const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
+/// An address of the owner's, and one of the same network.
+const HOME: &str = "192.0.2.10";
+const ALSO_HOME: &str = "192.0.2.200";
+/// So many guesses are free for all strange networks together: hashing a hundred takes its time.
+const ALL_NETWORKS: &[(&str, &str)] = &[("TOLLKEEPER_LIMITS__LOGIN_FAILURES_ALL_NETWORKS", "20")];
+/// An address of somebody else's.
+const ATTACKER: &str = "198.51.100.7";
+
+fn login(world: &World, name: &str, password: &str, from: &str) -> Call {
+    let body = json!({"email": format!("{name}@example.com"), "password": password});
+    world.post("/v1/auth/login", &body).from(from)
+}
+
+async fn outcome(call: Call) -> (u16, String) {
+    let answer: Answer = call.send().await;
+    (answer.status, if answer.status == 200 { String::new() } else { answer.code() })
+}
+
+fn ok() -> (u16, String) {
+    (200, String::new())
+}
+
+fn wrong() -> (u16, String) {
+    (401, "invalid_credentials".to_owned())
+}
+
+fn waits() -> (u16, String) {
+    (429, "too_many_attempts".to_owned())
+}
+
+/// Guesses from each of these addresses until it is told to wait; how many guesses were checked.
+async fn guess_until_waiting(
+    world: &World,
+    name: &str,
+    addresses: impl IntoIterator<Item = String>,
+) -> usize {
+    let mut checked = 0;
+    for address in addresses {
+        loop {
+            match outcome(login(world, name, WRONG, &address)).await {
+                found if found == wrong() => checked += 1,
+                found => {
+                    assert_eq!(found, waits());
+                    break;
+                }
+            }
+            assert!(checked < 1_000, "nothing stops the guesses");
+        }
+    }
+    checked
+}
+
+/// Addresses of so many networks.
+fn networks(count: u8) -> impl Iterator<Item = String> {
+    (0..count).map(|number| format!("203.0.{number}.7"))
+}
+
+#[test]
+fn guesses_from_elsewhere_do_not_keep_the_owner_out() {
+    on_each_database(async |world| {
+        world.somebody("ada").await;
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+        // The attacker waits as told until the waits are as long as they get.
+        let mut longest_s = 0;
+        for _ in 0..25 {
+            let answer = login(&world, "ada", WRONG, ATTACKER).send().await;
+            if answer.status == 429 {
+                let wait_s: i64 = answer.header("retry-after").parse().unwrap();
+                longest_s = longest_s.max(wait_s);
+                world.clock.advance_ms(wait_s * SECOND_MS);
+            }
+        }
+        assert!(longest_s > 60, "{longest_s}");
+        login(&world, "ada", WRONG, ATTACKER).send().await;
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, ATTACKER)).await, waits());
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, ALSO_HOME)).await, ok());
+        // What the owner mistypes counts on the owner's network alone.
+        for _ in 0..10 {
+            assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
+        }
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, waits());
+    });
+}
+
+#[test]
+fn a_good_login_forgets_the_guesses_of_its_own_network_only() {
+    on_each_database(async |world| {
+        world.somebody("ada").await;
+        for _ in 0..9 {
+            assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
+            assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
+        }
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+        assert_eq!(guess_until_waiting(&world, "ada", [ATTACKER.to_owned()]).await, 1);
+        assert_eq!(guess_until_waiting(&world, "ada", [HOME.to_owned()]).await, 10);
+    });
+}
+
+#[test]
+fn a_network_counts_as_one_however_many_addresses_it_has() {
+    on_each_database(async |world| {
+        world.somebody("ada").await;
+        world.somebody("bob").await;
+        let v4 = (1..=11).map(|host| format!("198.51.100.{host}"));
+        assert_eq!(guess_until_waiting(&world, "ada", v4).await, 10);
+        let v6 = (1..=11).map(|host| format!("2001:db8:7:7:{host}::1"));
+        assert_eq!(guess_until_waiting(&world, "ada", v6).await, 10);
+        // An IPv4 address in IPv6 clothes is the same client.
+        let mapped = (1..=11).map(|host| format!("::ffff:198.51.100.{host}"));
+        assert_eq!(guess_until_waiting(&world, "ada", mapped).await, 0);
+        assert_eq!(guess_until_waiting(&world, "bob", ["2001:db8:7:8::1".to_owned()]).await, 10);
+    });
+}
+
+#[test]
+fn many_networks_together_are_slowed_too_but_not_those_of_the_owner() {
+    on_each_database_with(ALL_NETWORKS, async |world| {
+        world.somebody("ada").await;
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+        // Twenty guesses are free for all of them together; each further one makes all of them wait.
+        assert_eq!(guess_until_waiting(&world, "ada", networks(4)).await, 20);
+        let refused = login(&world, "ada", PASSWORD, "203.0.113.9").send().await;
+        assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "{}", refused.text);
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+        // Who waits as told gets in, and that was no guess: it makes nobody wait longer.
+        world.clock.advance_ms(SECOND_MS);
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, "203.0.113.9")).await, ok());
+        assert_eq!(outcome(login(&world, "ada", WRONG, "203.0.114.9")).await, wrong());
+        assert_eq!(outcome(login(&world, "ada", WRONG, "203.0.115.9")).await, waits());
+    });
+}
+
+#[test]
+fn a_network_without_a_good_login_for_thirty_days_is_a_stranger_again() {
+    on_each_database_with(ALL_NETWORKS, async |world| {
+        world.somebody("ada").await;
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+        world.clock.advance_ms(29 * DAY_MS);
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+        // The second login counts from then on.
+        world.clock.advance_ms(30 * DAY_MS - 1);
+        guess_until_waiting(&world, "ada", networks(3)).await;
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, "203.0.113.9")).await, waits());
+        assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
+        world.clock.advance_ms(1);
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, waits());
+        tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, waits());
+    });
+}
+
+#[test]
+fn a_reset_ends_every_wait() {
+    on_each_database_with(ALL_NETWORKS, async |world| {
+        world.somebody("ada").await;
+        guess_until_waiting(&world, "ada", networks(3)).await;
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, waits());
+        // The mail that tells of the guesses leaves first.
+        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        world.clock.advance_ms(1);
+        let ask = json!({"email": "ada@example.com"});
+        world.post("/v1/auth/forgot-password", &ask).from(HOME).data().await;
+        let token = world.mailed_token("ada@example.com").await;
+        let body = json!({"token": token, "password": NEW_PASSWORD, "password_confirmation": NEW_PASSWORD});
+        world.post("/v1/auth/reset-password", &body).from(HOME).data().await;
+        // The guesser goes on at once, and has used up everything again before the owner comes.
+        assert_eq!(guess_until_waiting(&world, "ada", networks(3)).await, 20);
+        assert_eq!(outcome(login(&world, "ada", NEW_PASSWORD, ALSO_HOME)).await, ok());
+    });
+}
+
+#[test]
+fn parallel_guesses_at_two_replicas_gain_nothing() {
+    let settings = [ALL_NETWORKS[0], ("TOLLKEEPER_PASSWORDS__QUEUE", "1000")];
+    on_each_database_with(&settings, async |world| {
+        world.somebody("ada").await;
+        let twins = Twin::both(&world).await;
+        let body = json!({"email": "ada@example.com", "password": WRONG});
+        let of_one_network = (0..64).map(|number| {
+            let from = format!("198.51.100.{number}");
+            twins[number % 2].post("/v1/auth/login", &body).from(&from).send()
+        });
+        let answers = futures_util::future::join_all(of_one_network).await;
+        let statuses = |status| answers.iter().filter(|answer| answer.status == status).count();
+        assert_eq!((statuses(401), statuses(429)), (10, 54));
+        // Ten are left for all other networks.
+        let of_many = (0..150).map(|number| {
+            let from = format!("203.0.{number}.7");
+            twins[number % 2].post("/v1/auth/login", &body).from(&from).send()
+        });
+        let answers = futures_util::future::join_all(of_many).await;
+        let statuses = |status| answers.iter().filter(|answer| answer.status == status).count();
+        assert_eq!((statuses(401), statuses(429)), (10, 140));
+    });
+}
+
+#[test]
+fn an_attempt_costs_the_same_statements_whoever_it_is() {
+    on_each_database(async |world| {
+        world.somebody("ada").await;
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+        let cost = async |name: &str, from: &str| {
+            let before = world.app.db.statement_count();
+            let found = outcome(login(&world, name, WRONG, from)).await;
+            (found, world.app.db.statement_count() - before)
+        };
+        for round in 0..12 {
+            let nobody = cost("nobody", HOME).await;
+            assert_eq!(cost("ada", HOME).await, nobody, "a network that the account knows, round {round}");
+            let elsewhere = cost("nobody", ATTACKER).await;
+            assert_eq!(
+                cost("ada", ATTACKER).await,
+                elsewhere,
+                "a network that it doesn't know, round {round}"
+            );
+        }
+        assert_eq!(cost("ada", HOME).await.0, waits());
+    });
+}
+
+#[test]
+fn guesses_at_the_current_password_count_by_network_too() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let change = |current: &str, from: &str| {
+            let body = json!({"current_password": current, "new_password": NEW_PASSWORD,
+                              "new_password_confirmation": NEW_PASSWORD});
+            world.post("/v1/auth/change-password", &body).bearer(&ada.access_token).from(from)
+        };
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+        for _ in 0..10 {
+            assert_eq!(change(WRONG, ATTACKER).refused().await, (401, "wrong_password".into()));
+        }
+        assert_eq!(change(PASSWORD, ATTACKER).refused().await, waits());
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, ATTACKER)).await, waits());
+        change(PASSWORD, HOME).data().await;
+    });
+}
+
+#[test]
+fn without_limits_nothing_is_counted() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
+        world.somebody("ada").await;
+        for _ in 0..12 {
+            assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
+        }
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+    });
+}
+
+#[test]
+fn what_is_over_is_swept() {
+    on_each_database(async |world| {
+        world.somebody("ada").await;
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
+        assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
+        let rows = async |table: &str| {
+            let text = format!("SELECT COUNT(*) FROM {table}");
+            let count: (i64,) =
+                tollkeeper::db::sql(text).one(&mut world.app.db.read().await.unwrap()).await.unwrap();
+            count.0
+        };
+        let all = async || {
+            tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
+            [rows("login_guesses").await, rows("login_failures").await, rows("login_networks").await]
+        };
+        assert_eq!(all().await, [2, 1, 1], "the attacker's network and all networks");
+        world.clock.advance_ms(DAY_MS + MINUTE_MS);
+        assert_eq!(all().await, [0, 0, 1]);
+        world.clock.advance_ms(29 * DAY_MS);
+        assert_eq!(all().await, [0, 0, 0]);
+    });
+}
+
+/// The fields of an object as one text each.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
