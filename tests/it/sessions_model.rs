@@ -211,7 +211,7 @@ impl Sequence<'_> {
     }
 
     fn new_password(&mut self) -> String {
-        format!("Violet-Kettle-Orbit-{}", self.chance.below(1_000_000))
+        format!("Violet-Kettle-Orbit-{}", self.chance.below(1_000_000_000_000))
     }
 
     async fn post(&self, server: &Twin, what: &str, bearer: &str, body: &Value, expected: u16) -> Value {
