@@ -146,7 +146,10 @@ impl Client {
         left_over: &Arc<LeftOver>,
     ) -> Result<Response<Body>, Infallible> {
         let head = watch.begin();
-        watch.taken().await;
+        if watch.is_waiting() {
+            // Boxed, as the draining below: rare, and each connection would have room for it.
+            Box::pin(watch.taken()).await;
+        }
         let framing = protocol::check(&request, head);
         let is_last = matches!(framing, Ok(Framing::Doubtful));
         let mut response = match framing {
@@ -156,7 +159,7 @@ impl Client {
                 let mut response = self.entrance.answer(request, self.peer).await;
                 // hyper would close the connection without a word to the client, who could have sent its next request.
                 if let Some(rest) = left_over.take()
-                    && (asks_first || !drained(rest).await)
+                    && (asks_first || !Box::pin(drained(rest)).await)
                 {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }

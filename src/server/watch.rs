@@ -146,10 +146,15 @@ impl Watch {
         }
     }
 
+    /// Whether an answer waits for the client to take it.
+    pub fn is_waiting(&self) -> bool {
+        self.write_since_ms.load(Ordering::Relaxed) != NEVER
+    }
+
     /// Waits until no answer waits for the client to take it. Else a client that sends requests and reads nothing could
     /// have any number of answers kept for it.
     pub async fn taken(&self) {
-        while self.write_since_ms.load(Ordering::Relaxed) != NEVER {
+        while self.is_waiting() {
             self.flushed.notified().await;
         }
     }
@@ -235,7 +240,7 @@ impl Watch {
     }
 
     fn has_flushed(&self) {
-        if self.write_since_ms.load(Ordering::Relaxed) != NEVER {
+        if self.is_waiting() {
             self.write_since_ms.store(NEVER, Ordering::Relaxed);
             self.flushed.notify_one();
         }
