@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::value::RawValue;
+use hyper::body::Bytes;
 use tokio::sync::Notify;
 
 use crate::catalog::CurrentCatalog;
@@ -87,7 +87,7 @@ pub struct Parts {
     /// The keys that sign tokens.
     pub signing_keys: SigningKeys,
     /// The OpenAPI document, made at its first reading.
-    pub openapi: OnceLock<Box<RawValue>>,
+    pub openapi: OnceLock<Bytes>,
     /// When this process began to be one.
     pub started_at: Time,
     ready: AtomicBool,

@@ -4,20 +4,19 @@ use http::Method;
 use schemars::generate::{Contract, SchemaSettings};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::error::{Code, Error};
 use crate::input::fields::ObjectSchema;
 use crate::input::{self, Nothing};
-use crate::reply::Bare;
+use crate::reply::{self, Rendered};
 use crate::routes::{self, ErrorShape, Listener, Route};
 
 /// The document as a reply: the one body whose shape is somebody else's standard.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub struct Document(Box<RawValue>);
+pub struct Document(Value);
 
 impl JsonSchema for Document {
     fn inline_schema() -> bool {
@@ -32,16 +31,15 @@ impl JsonSchema for Document {
 }
 
 /// GET /openapi.json
-pub async fn read(app: App, (): (), _: Nothing) -> Result<Bare<Document>, Error> {
+pub async fn read(app: App, (): (), _: Nothing) -> Result<Rendered<Document>, Error> {
     let text = match app.openapi.get() {
         Some(text) => text.clone(),
         None => {
-            let text =
-                serde_json::value::to_raw_value(&document(&app.public_url)).map_err(Error::internal)?;
+            let text = reply::to_json(&Document(document(&app.public_url)))?;
             app.openapi.get_or_init(|| text).clone()
         }
     };
-    Ok(Bare(Document(text)))
+    Ok(Rendered::new(text))
 }
 
 /// The document of every route on both listeners.

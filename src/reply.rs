@@ -1,10 +1,11 @@
 //! What goes back: the envelope, a page of a list, a bare object; and the same for errors.
 
+mod body;
+
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
 use hyper::body::Bytes;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
@@ -12,8 +13,7 @@ use serde_json::json;
 
 use crate::error::{Code, Detail, Error};
 
-/// The body of every answer: whole, since none is large.
-pub type Body = Full<Bytes>;
+pub use body::Body;
 
 /// A finished response of an endpoint.
 pub trait Reply: Send + 'static {

@@ -66,7 +66,7 @@ impl World {
             uri: Uri::from_static("/"),
             headers,
             path: Vec::new(),
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             request_id: RequestId::new(now(), &self.app.random),
             body: RequestBody::Whole(body.into().into()),
             who: String::new(),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::live::body_budget::Quarters;
+
 /// The most bytes of a body below `/v1/auth`, and of an HTML form.
 pub const MAX_AUTH_BODY_BYTES: usize = 16 * 1024;
 /// The most bytes of a body of a management call.
@@ -21,22 +23,37 @@ pub struct BodyLimit {
     pub max_bytes: usize,
     /// The longest that it may take to come; the configuration may say less.
     pub max_time: Duration,
+    /// How much of the budget for unfinished bodies it may find taken.
+    quarters: Quarters,
 }
 
 impl BodyLimit {
     /// The limit of a route's path.
     pub fn of(path: &str) -> Self {
         if path.starts_with("/service/") {
-            return Self { max_bytes: MAX_SERVICE_BODY_BYTES, max_time: Duration::MAX };
+            return Self {
+                max_bytes: MAX_SERVICE_BODY_BYTES,
+                max_time: Duration::MAX,
+                quarters: Quarters::Four,
+            };
         }
         let is_auth = path.starts_with("/v1/auth/");
         let max_bytes = if is_auth { MAX_AUTH_BODY_BYTES } else { MAX_MANAGEMENT_BODY_BYTES };
-        Self { max_bytes, max_time: MAX_BODY_TIME }
+        Self { max_bytes, max_time: MAX_BODY_TIME, quarters: Quarters::Three }
+    }
+
+    /// How much of the budget may be taken for a body of this size to find room. Inference servers come before the public,
+    /// and logins before the large bodies that anybody with an account can send.
+    pub fn quarters(&self, bytes: usize) -> Quarters {
+        match self.quarters {
+            Quarters::Three if bytes > MAX_AUTH_BODY_BYTES => Quarters::Two,
+            quarters => quarters,
+        }
     }
 
     /// The limit of an HTML form.
     pub fn form() -> Self {
-        Self { max_bytes: MAX_AUTH_BODY_BYTES, max_time: MAX_BODY_TIME }
+        Self { max_bytes: MAX_AUTH_BODY_BYTES, max_time: MAX_BODY_TIME, quarters: Quarters::Three }
     }
 }
 

@@ -102,7 +102,9 @@ impl Arriving {
             }
             None => {
                 let due = announced.unwrap_or(STEP_BYTES).min(limit.max_bytes).max(pieces.length());
-                let mut permit = budget.take(due).ok_or(BodyError::NoRoom)?;
+                // Without a length it may become as large as any.
+                let quarters = limit.quarters(announced.unwrap_or(limit.max_bytes));
+                let mut permit = budget.take(due, quarters).ok_or(BodyError::NoRoom)?;
                 let whole = pieces.fill(body, Some(&mut permit));
                 timeout(self.patience.min(limit.max_time), whole).await.unwrap_or(Err(BodyError::TooSlow))?;
                 Some(permit)

@@ -22,6 +22,18 @@ pub struct BodyBudget {
 pub struct BodyPermit<'a> {
     budget: &'a BodyBudget,
     bytes: usize,
+    quarters: Quarters,
+}
+
+/// How much of the budget may be taken for a body to find room: what matters less leaves some to what matters more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Quarters {
+    /// Half of it.
+    Two = 2,
+    /// Three quarters of it.
+    Three = 3,
+    /// All of it.
+    Four = 4,
 }
 
 impl BodyBudget {
@@ -35,9 +47,10 @@ impl BodyBudget {
         }
     }
 
-    /// Takes a part; `None` when there isn't that much left.
-    pub fn take(&self, bytes: usize) -> Option<BodyPermit<'_>> {
-        self.reserve(bytes).then_some(BodyPermit { budget: self, bytes })
+    /// Takes a part; `None` when that would be more than these quarters of the budget, with all that is taken.
+    pub fn take(&self, bytes: usize, quarters: Quarters) -> Option<BodyPermit<'_>> {
+        // Not `then_some`: a permit that is only made to be dropped would give back what it never had.
+        self.reserve(bytes, quarters).then(|| BodyPermit { budget: self, bytes, quarters })
     }
 
     /// How many bytes are taken, and the most that can be.
@@ -50,8 +63,9 @@ impl BodyBudget {
         self.refused.load(Ordering::Relaxed)
     }
 
-    fn reserve(&self, bytes: usize) -> bool {
-        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max_bytes);
+    fn reserve(&self, bytes: usize, quarters: Quarters) -> bool {
+        let max_bytes = self.max_bytes / 4 * quarters as usize;
+        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= max_bytes);
         let reserved = self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if !reserved {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -67,7 +81,7 @@ impl BodyBudget {
             *told_at = Some(Instant::now());
             tracing::warn!(
                 body_budget_bytes = self.max_bytes,
-                "unfinished request bodies take all of `server.body_budget_bytes`: further ones are refused"
+                "unfinished request bodies take too much of `server.body_budget_bytes`: further ones are refused"
             );
         }
     }
@@ -77,7 +91,7 @@ impl BodyPermit<'_> {
     /// Makes it this large, unless it is already; whether there was enough left.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        if more > 0 && !self.budget.reserve(more) {
+        if more > 0 && !self.budget.reserve(more, self.quarters) {
             return false;
         }
         self.bytes += more;
@@ -93,14 +107,15 @@ impl Drop for BodyPermit<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::Quarters::{Four, Three, Two};
     use super::*;
 
     #[test]
     fn what_is_taken_is_given_back_and_never_more_than_there_is() {
         let budget = BodyBudget::new(100);
-        let mut one = budget.take(60).unwrap();
-        assert!(budget.take(41).is_none());
-        let other = budget.take(40).unwrap();
+        let mut one = budget.take(60, Four).unwrap();
+        assert!(budget.take(41, Four).is_none());
+        let other = budget.take(40, Four).unwrap();
         assert_eq!(budget.load(), (100, 100));
         assert!(one.grow_to(60) && one.grow_to(1) && !one.grow_to(61));
         drop(other);
@@ -108,7 +123,20 @@ mod tests {
         assert_eq!(budget.load().0, 100);
         drop(one);
         assert_eq!((budget.load().0, budget.refused()), (0, 3));
-        assert!(budget.take(usize::MAX).is_none());
+        assert!(budget.take(usize::MAX, Four).is_none());
+    }
+
+    #[test]
+    fn what_matters_more_finds_room_for_longer() {
+        let budget = BodyBudget::new(100);
+        let two = budget.take(50, Two).unwrap();
+        assert!(budget.take(1, Two).is_none());
+        let three = budget.take(25, Three).unwrap();
+        assert!(budget.take(1, Three).is_none());
+        let mut four = budget.take(24, Four).unwrap();
+        assert!(four.grow_to(25) && budget.take(1, Four).is_none());
+        drop((two, three, four));
+        assert!(!budget.take(1, Two).unwrap().grow_to(51) && budget.load().0 == 0);
     }
 
     #[test]
@@ -118,7 +146,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for bytes in 1..=500 {
-                        let permit = budget.take(bytes);
+                        let permit = budget.take(bytes, Four);
                         assert!(budget.load().0 <= 1_000);
                         drop(permit);
                     }

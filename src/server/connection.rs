@@ -146,7 +146,6 @@ impl Client {
         left_over: &Arc<LeftOver>,
     ) -> Result<Response<Body>, Infallible> {
         let head = watch.begin();
-        watch.taken().await;
         let framing = protocol::check(&request, head);
         let is_last = matches!(framing, Ok(Framing::Doubtful));
         let mut response = match framing {
@@ -154,9 +153,10 @@ impl Client {
                 let asks_first = request.headers().contains_key(header::EXPECT);
                 let request = request.map(|body| RequestBody::arriving(body, self.patience.body, left_over));
                 let mut response = self.entrance.answer(request, self.peer).await;
-                // hyper would close the connection without a word to the client, who could have sent its next request.
+                // hyper would close the connection without a word to the client, who could have sent its next request. Boxed: it
+                // is rare, and each connection would have room for it.
                 if let Some(rest) = left_over.take()
-                    && (asks_first || !drained(rest).await)
+                    && (asks_first || !Box::pin(drained(rest)).await)
                 {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
@@ -242,6 +242,3 @@ async fn on_the_wire(response: Response<Body>) -> Vec<u8> {
     wire.extend_from_slice(&body);
     wire
 }
-
-#[cfg(test)]
-mod tests;

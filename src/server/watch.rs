@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::head_scan::HeadScan;
@@ -78,8 +77,6 @@ pub struct Watch {
     stopping: AtomicBool,
     /// Whether the head that is coming names the length of the body.
     names_length: AtomicBool,
-    /// Tells that an answer which had to wait has left.
-    flushed: Notify,
 }
 
 /// How the head of a request was met.
@@ -130,7 +127,6 @@ impl Watch {
             refused: AtomicU16::new(0),
             stopping: AtomicBool::new(false),
             names_length: AtomicBool::new(false),
-            flushed: Notify::new(),
         })
     }
 
@@ -143,14 +139,6 @@ impl Watch {
         match state {
             HEAD => Head::Seen { names_length: self.names_length.load(Ordering::Relaxed) },
             _ => Head::Unseen,
-        }
-    }
-
-    /// Waits until no answer waits for the client to take it. Else a client that sends requests and reads nothing could
-    /// have any number of answers kept for it.
-    pub async fn taken(&self) {
-        while self.write_since_ms.load(Ordering::Relaxed) != NEVER {
-            self.flushed.notified().await;
         }
     }
 
@@ -235,10 +223,7 @@ impl Watch {
     }
 
     fn has_flushed(&self) {
-        if self.write_since_ms.load(Ordering::Relaxed) != NEVER {
-            self.write_since_ms.store(NEVER, Ordering::Relaxed);
-            self.flushed.notify_one();
-        }
+        self.write_since_ms.store(NEVER, Ordering::Relaxed);
         if self.state.load(Ordering::Relaxed) == ANSWERED {
             self.state.store(IDLE, Ordering::Relaxed);
         }

@@ -230,8 +230,7 @@ fn unfinished(address: SocketAddr, path: &str, bearer: &str, framing: &str, begu
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{bearer}{framing}\r\n\r\n"
     );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(begun.as_bytes()).unwrap();
+    stream.write_all(format!("{head}{begun}").as_bytes()).unwrap();
     stream
 }
 
@@ -260,7 +259,9 @@ fn all_unfinished_bodies_have_one_budget() {
             assert_eq!(answer.json()["error"]["type"], "api_error");
         }
         // What comes along with its head needs none of it.
-        let answer = server.post(login, &json!({"email": "a@example.com", "password": PASSWORD})).send();
+        let body = json!({"email": "a@example.com", "password": PASSWORD}).to_string();
+        let whole = unfinished(server.public, login, "", &format!("content-length: {}", body.len()), &body);
+        let answer = read_answer(&mut BufReader::new(whole), true).unwrap();
         assert_eq!(answer.status, 401, "{}", answer.text);
         assert_eq!(server.get("/healthz").send().status, 200);
         // A body that ends, in whatever way, gives its part back.
@@ -273,8 +274,35 @@ fn all_unfinished_bodies_have_one_budget() {
         drop(chunked);
         drop(held);
         assert!(until(|| body_bytes(&server) == 0), "{}", body_bytes(&server));
-        server.wait_for_log("unfinished request bodies take all of `server.body_budget_bytes`");
+        server.wait_for_log("unfinished request bodies take too much of `server.body_budget_bytes`");
         assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+#[test]
+fn large_bodies_leave_room_to_logins_and_those_to_inference_servers() {
+    on_each_database_url(|url, folder| {
+        let start = Start::new(&folder.0).database(url);
+        let server = start.set("TOLLKEEPER_SERVER__BODY_BUDGET_BYTES", "16777216").run();
+        let ada = server.sign_up("ada");
+        let large = || {
+            unfinished(server.public, "/v1/organizations", &ada.access_token, "content-length: 262144", "{")
+        };
+        let login = || unfinished(server.public, "/v1/auth/login", "", "content-length: 16384", "{");
+        let mut held: Vec<_> = (0..32).map(|_| large()).collect();
+        assert!(until(|| body_bytes(&server) == 8 * KIB * KIB), "{}", body_bytes(&server));
+        let refused = |stream: TcpStream| {
+            let answer = read_answer(&mut BufReader::new(stream), true).unwrap();
+            assert_eq!((answer.status, answer.code().as_str()), (503, "server_busy"), "{}", answer.text);
+        };
+        refused(large());
+        held.extend((0..256).map(|_| login()));
+        assert!(until(|| body_bytes(&server) == 12 * KIB * KIB), "{}", body_bytes(&server));
+        refused(login());
+        // Head and body in two parts, as many clients send them.
+        let events = json!({"events": [{}]});
+        let answer = server.ask("/service/v1/usage", &events).begin().finish();
+        assert_eq!(answer.status, 200, "{}", answer.text);
     });
 }
 

@@ -244,14 +244,14 @@ fn batches_in_flight_are_captured() {
 fn slow_clients_do_not_hold_up_the_stop() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_SHUTDOWN_GRACE_MS", "3000").run();
-    let body = json!({"token": "nobody's"});
-    let silent = server.post("/v1/auth/verify-email", &body).begin();
-    let slow = server.post("/v1/auth/verify-email", &body).begin();
     // It asks for more than every buffer on the way holds, and reads none of it.
     let mut greedy = TcpStream::connect(server.public).unwrap();
     greedy.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
     assert!(until(|| greedy.write_all(ask.as_bytes()).is_err()));
+    let body = json!({"token": "nobody's"});
+    let silent = server.post("/v1/auth/verify-email", &body).begin();
+    let slow = server.post("/v1/auth/verify-email", &body).begin();
     server.terminate();
     server.wait_for_log("stopping");
     assert_eq!(slow.finish().status, 400, "who is slow, but not too slow, is answered");
