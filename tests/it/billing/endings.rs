@@ -89,15 +89,19 @@ fn a_reservation_outlives_what_it_was_made_for() {
         let capture = |id: &str, reservation: &Value| {
             scene.event(id, START, &[("reservation_id", reservation.clone()), ("prompt_tokens", json!(0))])
         };
+        let whole = scene.place.organization_path();
         let paths = [
             format!("{}/api-keys/{}", scene.place.project_path(), scene.key_id),
             scene.place.project_path(),
-            scene.place.organization_path(),
+            whole.clone(),
         ];
         for (number, (path, reservation)) in
             paths.iter().zip([by_key, by_project, by_organization]).enumerate()
         {
-            world.call(Method::DELETE, path).bearer(&scene.owner).data().await;
+            let answer = world.call(Method::DELETE, path).bearer(&scene.owner).send().await;
+            // An organization stays until its calls have ended.
+            let expected = if *path == whole { (409, "calls_under_way") } else { (200, "") };
+            assert_eq!((answer.status, answer.code().as_str()), expected, "{}", answer.text);
             let event = capture(&format!("e{number}"), reservation);
             assert_eq!(scene.report(&here, &event).await, "accepted", "{path}");
             let left = 3 - i64::try_from(number).unwrap();
@@ -106,6 +110,7 @@ fn a_reservation_outlives_what_it_was_made_for() {
         world.clock.advance_ms(600_000);
         assert_eq!(expire_due(&world.app).await.unwrap(), 1);
         assert_eq!(wallet(&world, organization).await, (0, 0));
+        world.call(Method::DELETE, &whole).bearer(&scene.owner).data().await;
         // What was used counts all the same.
         let late = scene.event("late", START, &[("reservation_id", nobody_s.clone())]);
         assert_eq!(scene.report(&here, &late).await, "accepted");
