@@ -15,6 +15,7 @@ use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
+use crate::jobs::address_folding;
 use crate::live::books::Books;
 use crate::live::feed::{self, Feed};
 use crate::live::keyring::Keyring;
@@ -182,6 +183,7 @@ impl App {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
         };
+        address_folding::fold_all(self).await.map_err(kept_from)?;
         self.signing_keys.ensure(self).await.map_err(kept_from)?;
         feed::catch_up(self).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);

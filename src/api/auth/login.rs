@@ -11,7 +11,7 @@ use crate::ids::{SessionId, UserId};
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
-use crate::rules::naming;
+use crate::rules::addresses;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
@@ -57,7 +57,7 @@ pub struct LoggedInUser {
 
 /// Checks the password and opens a session. An unknown address costs the same hash as a wrong password.
 pub async fn login(app: App, scope: Visitor, Body(body): Body<Login>) -> Result<Enveloped<LoggedIn>, Error> {
-    let email_folded = naming::fold(&body.email.0);
+    let email_folded = addresses::fold(&body.email.0);
     attempts::count_login(&app, &email_folded, app.clock.now()).await?;
     let mut tx = app.db.read().await?;
     let found = store::users::credentials_by_email(&mut tx, &email_folded).await?;
