@@ -17,4 +17,8 @@ pub enum Change {
     Organization(OrganizationId),
     /// Every replica is to read its catalog file again.
     Catalog,
+    /// Every session has ended.
+    AllSessions,
+    /// Signing keys were revoked.
+    SigningKeys,
 }

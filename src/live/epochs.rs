@@ -68,6 +68,8 @@ impl Epochs {
             Change::Organization(id) => self.organizations.of(id),
             // Nothing is held of the catalog but the catalog itself.
             Change::Catalog => return,
+            // Rare enough to let go of everything.
+            Change::AllSessions | Change::SigningKeys => None,
         };
         self.advance(place.unwrap_or(&self.everything));
     }

@@ -16,6 +16,8 @@ fn parts(change: Change) -> (&'static str, String) {
         Change::Project(id) => ("project", id.to_string()),
         Change::Organization(id) => ("organization", id.to_string()),
         Change::Catalog => ("catalog", String::new()),
+        Change::AllSessions => ("all_sessions", String::new()),
+        Change::SigningKeys => ("signing_keys", String::new()),
     }
 }
 
@@ -27,6 +29,8 @@ fn change(kind: &str, subject: &str) -> Option<Change> {
         "project" => ProjectId::parse(subject).map(Change::Project),
         "organization" => OrganizationId::parse(subject).map(Change::Organization),
         "catalog" => Some(Change::Catalog),
+        "all_sessions" => Some(Change::AllSessions),
+        "signing_keys" => Some(Change::SigningKeys),
         _ => None,
     }
 }

@@ -20,6 +20,7 @@
 )]
 
 mod access_matrix;
+mod addresses;
 mod api;
 mod attacks;
 mod audit;
@@ -30,7 +31,9 @@ mod browser;
 mod catalog;
 mod cli;
 mod crashes;
+mod cut_off;
 mod db;
+mod exposure;
 mod faults;
 mod gate;
 mod isolation;
