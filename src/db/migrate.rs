@@ -4,7 +4,8 @@
 //! runs them: PostgreSQL by an advisory lock of the session, SQLite by a lock on a file beside the database.
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use refinery_core::{Migration, Report, Runner};
@@ -117,7 +118,9 @@ fn migrate_sqlite(path: &Path) -> Result<Migrated, MigrateError> {
     sqlite::create(path)?;
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".migrate-lock");
-    let locked = OpenOptions::new().append(true).create(true).open(&lock_path);
+    // Whoever can open it can hold the lock.
+    let locked = OpenOptions::new().append(true).create(true).mode(0o600).open(&lock_path);
+    let locked = locked.and_then(|file| close_to_others(&file).map(|()| file));
     // Held until the file is closed at the end, or by the end of the process.
     let _lock = locked
         .and_then(|file| file.lock().map(|()| file))
@@ -137,6 +140,12 @@ fn migrate_sqlite(path: &Path) -> Result<Migrated, MigrateError> {
     let runner = runner(found, |step| step.sqlite)?;
     let report = runner.run(driver).map_err(|error| of_refinery(&error, path))?;
     Ok(migrated(found, &report))
+}
+
+/// Takes other users' rights from a file that an earlier version has made with the process's umask.
+fn close_to_others(file: &File) -> std::io::Result<()> {
+    let mode = file.metadata()?.permissions().mode();
+    if mode & 0o077 == 0 { Ok(()) } else { file.set_permissions(Permissions::from_mode(0o600)) }
 }
 
 impl Postgres {

@@ -220,6 +220,6 @@ fn digest(kind: TokenKind, token: &str) -> [u8; 32] {
 }
 
 /// What a sealed key is bound to, so that one row's secret can't be put into another row.
-fn associated(kid: &str) -> String {
+pub(crate) fn associated(kid: &str) -> String {
     format!("signing-key:{kid}")
 }

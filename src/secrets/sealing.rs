@@ -71,11 +71,6 @@ impl Sealer {
         Self { previous: cipher(&previous), ..self }
     }
 
-    /// Whether it opens what another key has sealed.
-    pub const fn has_previous(&self) -> bool {
-        self.previous.is_some()
-    }
-
     /// The same secret sealed under the master key; `None` when it is already.
     ///
     /// # Errors
