@@ -73,7 +73,7 @@ async fn rotate_and_revoke(app: &App) -> Result<(String, Option<Revoked>), Error
     let now = app.clock.now();
     store::audit_log::record(&mut tx, &Trail::operator(), &event, now, &app.random).await?;
     let sessions = super::session::end_sessions(app, &mut tx, None).await?;
-    store::changes::record(&mut tx, Change::SigningKeys, now).await?;
+    store::changes::record(&mut tx, Change::AllSessions, now).await?;
     tx.commit().await?;
     Ok((kid, Some(Revoked { keys, sessions })))
 }

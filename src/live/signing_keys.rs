@@ -122,7 +122,7 @@ impl SigningKeys {
     }
 
     /// The same, but the old keys stop verifying: how many there were stands beside the new key. The caller ends all sessions,
-    /// records [`Change::SigningKeys`](crate::db::Change::SigningKeys) and commits.
+    /// records [`Change::AllSessions`](crate::db::Change::AllSessions) and commits.
     pub async fn rotate_and_revoke(app: &App, tx: &mut Tx) -> Result<(String, u64), Error> {
         let revoked = store::signing_keys::remove_all(tx).await?;
         Ok((Self::rotate(app, tx).await?, revoked))

@@ -318,14 +318,24 @@ mod tests {
         assert_eq!(mode(&file), 0o600);
         let configured = Secret::new("chosen-by-hand-0123456789");
         assert_eq!(load_or_create_service_token(Some(&configured), &file, &random), Ok(configured));
-        for bad in ["", "two words", "line\n", "é"] {
+        let long = "s".repeat(513);
+        let bad_ones = [
+            "",
+            "nineteen-characters",
+            "two words in one token",
+            "a-token-in-a-file-x\n",
+            "a-token-in-a-file-xy\n",
+            "é-and-twenty-more-signs",
+            &long,
+        ];
+        for bad in bad_ones {
             assert!(
                 load_or_create_service_token(Some(&Secret::new(bad)), &file, &random).is_err(),
                 "{bad:?}"
             );
             let file = folder.with("bad", bad.as_bytes());
             let read = load_or_create_service_token(None, &file, &random);
-            assert_eq!(read.is_ok(), bad == "line\n", "{bad:?}");
+            assert_eq!(read.is_ok(), bad == "a-token-in-a-file-xy\n", "{bad:?}");
         }
     }
 }

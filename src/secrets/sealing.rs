@@ -146,6 +146,25 @@ mod tests {
 
     const KEY: [u8; 32] = [7; 32];
 
+    #[test]
+    fn a_previous_key_opens_and_seals_nothing() {
+        let random = Random::system();
+        let (old, new) = (Sealer::new(KEY), Sealer::new([8; 32]));
+        let both = Sealer::new([8; 32]).with_previous(KEY);
+        let sealed = old.seal(b"secret", "place", &random).unwrap();
+        assert_eq!(both.open(&sealed, "place").unwrap(), b"secret");
+        assert_eq!(both.open(&sealed, "elsewhere"), Err(SealError::NotAuthentic));
+        assert_eq!(new.open(&sealed, "place"), Err(SealError::NotAuthentic));
+        let by_both = both.seal(b"secret", "place", &random).unwrap();
+        assert!(new.open(&by_both, "place").is_ok() && old.open(&by_both, "place").is_err());
+
+        let resealed = both.reseal(&sealed, "place", &random).unwrap().unwrap();
+        assert_eq!(new.open(&resealed, "place").unwrap(), b"secret");
+        assert_eq!(both.reseal(&resealed, "place", &random), Ok(None));
+        assert_eq!(both.reseal(&sealed, "elsewhere", &random), Err(SealError::NotAuthentic));
+        assert_eq!(new.reseal(&sealed, "place", &random), Err(SealError::NotAuthentic));
+    }
+
     fn sealed(plain: &[u8]) -> Vec<u8> {
         Sealer::new(KEY).seal(plain, "key_1", &Random::system()).unwrap()
     }

@@ -109,7 +109,7 @@ fn a_mistyped_value_is_shown_with_its_mistake() {
             "https://me:secret@keeper.example.com/?a=b",
             "found \"https://***@keeper.example.com/?***\"",
         ),
-        ("TOLLKEEPER_SERVER__MAX_CONNECTIONS", "0", "found 0"),
+        ("TOLLKEEPER_SERVER__MAX_CONNECTIONS", "0", "found \"0\""),
         ("TOLLKEEPER_BILLING__CURRENCY", "USDT", "found \"USDT\""),
     ] {
         let complaint = complaint(name, value);
