@@ -3,7 +3,7 @@
 CREATE TABLE addresses_to_fold (
     id TEXT NOT NULL PRIMARY KEY,
     kind TEXT NOT NULL
-);
+) STRICT;
 INSERT INTO addresses_to_fold (id, kind)
     SELECT id, 'user' FROM users WHERE octet_length(email) <> length(email) OR email_folded LIKE '%xn--%';
 INSERT INTO addresses_to_fold (id, kind)

@@ -201,7 +201,8 @@ for service in by_kind["Service"]:
     for port in service["spec"]["ports"]:
         assert ports[port["targetPort"]] == port["port"], port
 assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
-environment = {"TOLLKEEPER_MASTER_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}
+environment = {"TOLLKEEPER_MASTER_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+               "TOLLKEEPER_SERVICE_TOKEN": fill["TOLLKEEPER_SERVICE_TOKEN"]}
 for variable in container["env"]:
     if "value" in variable:
         environment[variable["name"]] = variable["value"]
