@@ -183,8 +183,8 @@ impl App {
         Ok(Self(Arc::new(parts)))
     }
 
-    /// Brings the database to this version's schema, makes sure that there is a signing key, and finds the place from
-    /// which to follow the feed of changes; from then on the application is ready.
+    /// Brings the database to this version's schema, finds the place from which to follow the feed of changes, and makes
+    /// sure that there is a signing key; from then on the application is ready.
     pub async fn boot(&self) -> Result<(), BootError> {
         let migrated = self.db.migrate().await.map_err(|error| match error {
             MigrateError::Database(db::Error::Unavailable(what)) => BootError::Unavailable(what),
@@ -196,8 +196,9 @@ impl App {
             _ => BootError::Fatal(error.to_string()),
         };
         address_folding::fold_all(self).await.map_err(kept_from)?;
-        self.signing_keys.ensure(self).await.map_err(kept_from)?;
+        // Its first reading lets go of all that is in memory, so the signing keys come after it.
         feed::catch_up(self).await.map_err(kept_from)?;
+        self.signing_keys.ensure(self).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);
         Ok(())
     }
