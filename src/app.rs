@@ -2,7 +2,7 @@
 
 use std::fs::DirBuilder;
 use std::ops::Deref;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
+use crate::jobs::address_folding;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
 use crate::live::feed::{self, Feed};
@@ -132,6 +133,10 @@ impl App {
         let master_key_file = config.master_key_file_or_default();
         let master_key =
             files::load_or_create_master_key(config.master_key.as_ref(), &master_key_file, &random)?;
+        let previous_master_key = files::load_previous_master_key(
+            config.master_key_previous.as_ref(),
+            config.master_key_previous_file.as_deref(),
+        )?;
         let service_token = files::load_or_create_service_token(
             config.service_token.as_ref(),
             &data.join("service.token"),
@@ -144,7 +149,15 @@ impl App {
             db,
             catalog: catalog.map_err(|error| error.to_string())?,
             hasher,
-            sealer: Sealer::new(master_key),
+            sealer: match previous_master_key {
+                Some(previous) if previous == master_key => {
+                    return Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
+                                into `master_key_file`"
+                        .to_owned());
+                }
+                Some(previous) => Sealer::new(master_key).with_previous(previous),
+                None => Sealer::new(master_key),
+            },
             mailer: Mailer::new(&config.mail, data)?,
             public_url: config.public_url(),
             service_token,
@@ -174,8 +187,8 @@ impl App {
         Ok(Self(Arc::new(parts)))
     }
 
-    /// Brings the database to this version's schema, makes sure that there is a signing key, and finds the place from
-    /// which to follow the feed of changes; from then on the application is ready.
+    /// Brings the database to this version's schema, finds the place from which to follow the feed of changes, and makes
+    /// sure that there is a signing key; from then on the application is ready.
     pub async fn boot(&self) -> Result<(), BootError> {
         let migrated = self.db.migrate().await.map_err(|error| match error {
             MigrateError::Database(db::Error::Unavailable(what)) => BootError::Unavailable(what),
@@ -186,8 +199,10 @@ impl App {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
         };
-        self.signing_keys.ensure(self).await.map_err(kept_from)?;
+        address_folding::fold_all(self).await.map_err(kept_from)?;
+        // Its first reading lets go of all that is in memory, so the signing keys come after it.
         feed::catch_up(self).await.map_err(kept_from)?;
+        self.signing_keys.ensure(self).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);
         Ok(())
     }
@@ -241,18 +256,31 @@ impl App {
     }
 }
 
-/// Makes the data folder where it is missing, for its owner only.
+/// Makes the data folder where it is missing, for its owner only, and refuses one that everybody can write to.
 ///
 /// # Errors
 /// A sentence for the operator.
 pub fn make_data_dir(config: &Config) -> Result<(), String> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir);
-    made.map_err(|error| {
+    let folder = config.data_dir.display();
+    let mode =
+        made.and_then(|()| config.data_dir.metadata()).map(|folder| folder.permissions().mode() & 0o7777);
+    let mode = mode.map_err(|error| {
         format!(
-            "data folder {}: {error}; set `data_dir` to a folder that is there or can be made (TOLLKEEPER_DATA_DIR)",
-            config.data_dir.display()
+            "data folder {folder}: {error}; set `data_dir` to a folder that is there or can be made (TOLLKEEPER_DATA_DIR)"
         )
-    })
+    })?;
+    if mode & 0o002 != 0 {
+        return Err(format!(
+            "data folder {folder}: every user of this machine can write there (mode {mode:o}), and put another master key or \
+             database in the place of yours; `chmod 700` it, or set `data_dir` to a folder below it, which is made for you alone \
+             (TOLLKEEPER_DATA_DIR)"
+        ));
+    }
+    if mode & 0o077 != 0 {
+        tracing::warn!(%folder, "the data folder is open to other users (mode {mode:o}): `chmod 700` it");
+    }
+    Ok(())
 }
 
 /// Takes in the database that the configuration names, with its replica.

@@ -9,9 +9,11 @@ mod config;
 mod credit;
 mod health;
 mod invoice;
+mod master_key;
 mod migrate;
 mod openapi;
 mod serve;
+mod session;
 mod signing_key;
 
 use std::path::PathBuf;
@@ -63,6 +65,16 @@ enum Command {
     SigningKey {
         #[command(subcommand)]
         command: signing_key::Command,
+    },
+    /// The key that stored secrets are sealed under
+    MasterKey {
+        #[command(subcommand)]
+        command: master_key::Command,
+    },
+    /// The logins of users
+    Session {
+        #[command(subcommand)]
+        command: session::Command,
     },
     /// The models and their prices
     Catalog {
@@ -140,6 +152,8 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         Command::Health { json } => health::run(&config()?, json),
         Command::AuditLog(arguments) => audit_log::run(config()?, arguments),
         Command::SigningKey { command } => signing_key::run(config()?, &command),
+        Command::MasterKey { command } => master_key::run(config()?, &command),
+        Command::Session { command } => session::run(config()?, &command),
         // Where a file is only checked, no installation needs to be there, nor a good configuration.
         Command::Catalog { command: catalog::Command::Check { file, json } } => catalog::check(&file, json),
         Command::Catalog { command: catalog::Command::Reload { json } } => catalog::reload(config()?, json),

@@ -9,7 +9,9 @@ mod keys;
 mod load;
 mod mail_url;
 pub(crate) mod readers;
+mod shown;
 mod types;
+mod warnings;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,6 +25,7 @@ use crate::rules::mail_bounds::Bounds;
 pub use keys::{names, variable};
 pub use mail_url::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 pub use types::{DatabaseUrl, Header, LogFormat, Management, PublicUrl};
+pub use warnings::warnings;
 
 use crate::secrets::Secret;
 
@@ -47,6 +50,10 @@ pub struct Config {
     pub master_key: Option<Secret>,
     /// The file that holds the master key; `None`: `master.key` in the data folder.
     pub master_key_file: Option<PathBuf>,
+    /// The master key that is being replaced: opens what is still sealed under it, and seals nothing.
+    pub master_key_previous: Option<Secret>,
+    /// The file that holds it; `None`: there is none.
+    pub master_key_previous_file: Option<PathBuf>,
     /// What links in mails start with, and the issuer of tokens. See [`Config::public_url`].
     pub public_url: Option<PublicUrl>,
     /// Whether a login needs a verified e-mail address.
@@ -313,6 +320,8 @@ impl Default for Config {
             database_replica_max_lag_seconds: 10,
             master_key: None,
             master_key_file: None,
+            master_key_previous: None,
+            master_key_previous_file: None,
             public_url: None,
             require_verified_email: false,
             catalog_file: None,

@@ -33,6 +33,7 @@ pub use change::Change;
 pub use constraint::{Constraint, Reference};
 pub use error::Error;
 pub use migrate::{MigrateError, Migrated, newest_schema};
+pub(crate) use postgres::url::trusts_by_default;
 pub use statement::{Lock, Statement, sql};
 pub use value::{FromRow, FromValue, Row, Value};
 

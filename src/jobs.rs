@@ -1,6 +1,7 @@
 //! What goes on without a request: changes of other replicas are followed, mail leaves, what has been forgotten is
 //! cleaned away, and the books are kept.
 
+pub mod address_folding;
 pub mod auditing;
 pub mod billing;
 pub mod cleanup;

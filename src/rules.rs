@@ -1,5 +1,6 @@
 //! What is decided: pure functions over values, no input or output.
 
+pub mod addresses;
 pub mod api_keys;
 pub mod audit;
 pub mod books;
@@ -27,3 +28,4 @@ pub mod rotation;
 pub mod settlement;
 pub mod throttling;
 pub mod usage_groups;
+pub mod usernames;

@@ -1,6 +1,7 @@
 //! SQL only, one file a table family. Every function takes a transaction (or a read handle) first; the tenant comes from
 //! a scope, never from a path.
 
+pub mod addresses_to_fold;
 pub mod api_keys;
 pub mod audit;
 pub mod audit_log;

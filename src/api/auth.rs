@@ -29,7 +29,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
+use crate::clock::{SECOND_MS, Time};
 use crate::error::{Detail, Error};
 use crate::ids::{SessionId, TokenId, UserId};
 use crate::input::Fields;
@@ -38,10 +38,8 @@ use crate::rules::password::{self, About};
 use crate::secrets::jwt::{Claims, TokenKind};
 use crate::store::users::User;
 
-/// How long an access token lives, in milliseconds (interface, section 8).
-const ACCESS_TOKEN_MS: i64 = HOUR_MS;
-/// How long a refresh token and its session live, in milliseconds (interface, section 8).
-const REFRESH_TOKEN_MS: i64 = 30 * DAY_MS;
+/// How long a session lives, in milliseconds: as long as its refresh token.
+const REFRESH_TOKEN_MS: i64 = TokenKind::Refresh.life_ms();
 /// The detail of a new password that is the old one.
 const UNCHANGED: &str = "password_unchanged";
 /// The only token type there is (RFC 6750).
@@ -61,10 +59,6 @@ async fn sign(
     session_id: SessionId,
     now: Time,
 ) -> Result<String, Error> {
-    let lifetime_ms = match kind {
-        TokenKind::Access => ACCESS_TOKEN_MS,
-        TokenKind::Refresh => REFRESH_TOKEN_MS,
-    };
     let claims = Claims {
         iss: app.public_url.clone(),
         aud: app.public_url.clone(),
@@ -72,14 +66,14 @@ async fn sign(
         sid: session_id,
         jti: TokenId::new(now, &app.random).to_string(),
         iat: now.unix_seconds(),
-        exp: now.plus_ms(lifetime_ms).unix_seconds(),
+        exp: now.plus_ms(kind.life_ms()).unix_seconds(),
     };
     Ok(app.signing_keys.keyset(app).await?.sign(kind, &claims))
 }
 
 /// `expires_in`: seconds.
 const fn expires_in() -> i64 {
-    ACCESS_TOKEN_MS / SECOND_MS
+    TokenKind::Access.life_ms() / SECOND_MS
 }
 
 /// The rules of a new password, with what is known of its owner: every broken one is reported.

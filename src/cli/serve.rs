@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::{jobs, log, server};
 
 /// Files that are open besides connections, roughly: the database's, the log, certificates.
@@ -17,6 +17,10 @@ const THREADS_GRACE: Duration = Duration::from_secs(1);
 
 pub fn run(config: Config) -> Result<(), String> {
     let _guard = log::init(&config.log);
+    leave_no_core();
+    for warning in config::warnings(&config) {
+        tracing::warn!("{warning}");
+    }
     allow_open_files(config.server.max_connections);
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
@@ -39,6 +43,20 @@ pub fn run(config: Config) -> Result<(), String> {
     runtime.shutdown_timeout(THREADS_GRACE);
     outcome
 }
+
+/// Keeps the memory of this process, and the secrets in it, out of core dumps. One byte is the limit at which Linux neither
+/// writes a file nor calls a handler; with none, a handler is called.
+#[cfg(target_os = "linux")]
+fn leave_no_core() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let most = getrlimit(Resource::Core).maximum.map_or(1, |most| most.min(1));
+    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) }) {
+        tracing::warn!("a crash may leave a core dump with secrets in it: {error}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn leave_no_core() {}
 
 /// Takes as many open files as the system lets us have: the limit that processes start with is often 1,024, for the sake of
 /// programs that use `select`, and each connection is a file.

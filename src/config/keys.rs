@@ -72,8 +72,18 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "master_key_file",
-        |c, v| some(&mut c.master_key_file, read::path(v)),
+        |c, v| some(&mut c.master_key_file, read::key_path(v)),
         |c| if c.master_key.is_some() { None } else { path(&c.master_key_file_or_default()) },
+    ),
+    secret(
+        "master_key_previous",
+        |c, v| some(&mut c.master_key_previous, read::master_key(v)),
+        |c| c.master_key_previous.as_ref().and_then(|_| text(HIDDEN)),
+    ),
+    key(
+        "master_key_previous_file",
+        |c, v| some(&mut c.master_key_previous_file, read::key_path(v)),
+        |c| c.master_key_previous_file.as_deref().and_then(path),
     ),
     key("public_url", |c, v| some(&mut c.public_url, read::public_url(v)), |c| text(&c.public_url())),
     key(

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::document::{self, Entry, Value};
 use super::keys::{KEYS, Key, variable};
+use super::shown::shown;
 use super::{Config, ConfigError, DatabaseUrl};
 
 /// See [`Config::load`]; `default_file` is read when it exists and no other file is named.
@@ -101,7 +102,7 @@ impl Loader {
             }
             Err(message) if key.secret => self.problems.push(format!("{place}: `{}`: {message}", key.name)),
             Err(message) => {
-                let found = value.shown();
+                let found = shown(value);
                 self.problems.push(format!("{place}: `{}`: {message}, found {found}", key.name));
             }
         }
@@ -118,6 +119,10 @@ impl Loader {
         }
         if self.config.master_key.is_some() && self.config.master_key_file.is_some() {
             self.wrong_together("master_key", "expected either this or `master_key_file`, not both");
+        }
+        if self.config.master_key_previous.is_some() && self.config.master_key_previous_file.is_some() {
+            let message = "expected either this or `master_key_previous_file`, not both";
+            self.wrong_together("master_key_previous", message);
         }
         let on_postgres = matches!(self.config.database_url, Some(DatabaseUrl::Postgres(_)));
         if self.config.database_replica_url.is_some() && !on_postgres {

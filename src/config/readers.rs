@@ -14,7 +14,7 @@ use super::mail_url::MailUrl;
 use super::types::{self, DatabaseUrl, Header, LogFormat, Management, PublicUrl};
 use crate::money::Decimal;
 use crate::rules::{currencies, restrictions};
-use crate::secrets::Secret;
+use crate::secrets::{Secret, files};
 
 /// A value, or what would be right.
 pub type Read<T> = Result<T, String>;
@@ -100,12 +100,20 @@ pub fn path(value: &Value) -> Read<PathBuf> {
     from_text(value, "a path that is not empty", |t| (!t.is_empty()).then(|| PathBuf::from(t)))
 }
 
+/// The path of a file that holds a key. Whoever writes the key itself there would have it shown as the name of a file.
+pub fn key_path(value: &Value) -> Read<PathBuf> {
+    if let Value::Text(text) = value
+        && types::decode_master_key(text).is_some()
+    {
+        return expected("the path of a file, not the key itself");
+    }
+    path(value)
+}
+
 /// A bearer token: it travels in a header, so only visible ASCII characters.
 pub fn token(value: &Value) -> Read<Secret> {
-    from_text(value, "a secret of at least one letter, digit or ASCII sign, without spaces", |t| {
-        let fits = !t.is_empty() && t.bytes().all(|byte| byte.is_ascii_graphic());
-        fits.then(|| Secret::new(t.to_owned()))
-    })
+    let text = text(value, files::GOOD_TOKEN)?;
+    files::service_token(text).map_err(|problem| format!("expected {problem}"))
 }
 
 /// The master key.

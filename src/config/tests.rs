@@ -47,6 +47,8 @@ database_url = "sqlite://./tollkeeper-data/tollkeeper.db"
 database_replica_max_lag_seconds = 10
 # master_key is not set
 master_key_file = "./tollkeeper-data/master.key"
+# master_key_previous is not set
+# master_key_previous_file is not set
 public_url = "http://127.0.0.1:8080"
 require_verified_email = false
 # catalog_file is not set
@@ -180,7 +182,7 @@ fn the_fixed_variables_are_read() {
     let config = from_environment(&[
         ("TOLLKEEPER_LISTEN", "[::]:80"),
         ("TOLLKEEPER_SERVICE_LISTEN", "127.0.0.1:0"),
-        ("TOLLKEEPER_SERVICE_TOKEN", "s3cret"),
+        ("TOLLKEEPER_SERVICE_TOKEN", "s3cret-of-the-listener"),
         ("TOLLKEEPER_DATA_DIR", "/var/lib/tollkeeper"),
         ("TOLLKEEPER_DATABASE_URL", "postgres://me:hunter2@db/toll"),
         ("TOLLKEEPER_MASTER_KEY", KEY),
@@ -197,7 +199,7 @@ fn the_fixed_variables_are_read() {
     ])
     .unwrap();
     assert_eq!(config.listen.to_string(), "[::]:80");
-    assert_eq!(config.service_token.as_ref().unwrap().expose(), "s3cret");
+    assert_eq!(config.service_token.as_ref().unwrap().expose(), "s3cret-of-the-listener");
     assert_eq!(
         config.database_url_or_default(),
         DatabaseUrl::Postgres("postgres://me:hunter2@db/toll".to_owned())
@@ -211,7 +213,7 @@ fn the_fixed_variables_are_read() {
     assert_eq!(config.trusted_proxies.len(), 2);
 
     for shown in [config.to_toml(), config.to_json(), format!("{config:?}")] {
-        for secret in ["s3cret", "hunter2", KEY] {
+        for secret in ["s3cret-of-the-listener", "hunter2", KEY] {
             assert!(!shown.contains(secret), "{shown}");
         }
         assert!(shown.contains("postgres://me:***@db/toll"), "{shown}");
@@ -338,7 +340,8 @@ fn errors_never_hold_a_secret() {
     let cases = [
         (
             "service_token = \"hunter2 hunter2\"",
-            "FILE:1: `service_token`: expected a secret of at least one letter, digit or ASCII sign, without spaces",
+            "FILE:1: `service_token`: expected a secret of at least 20 characters (for instance from `openssl rand -hex 24`): letters, digits and \
+             ASCII signs, without spaces, at most 512",
         ),
         (
             "master_key = \"hunter2\"",

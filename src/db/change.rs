@@ -17,4 +17,6 @@ pub enum Change {
     Organization(OrganizationId),
     /// Every replica is to read its catalog file again.
     Catalog,
+    /// Every session has ended. Signing keys may have been revoked with them.
+    AllSessions,
 }

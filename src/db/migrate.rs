@@ -4,7 +4,8 @@
 //! runs them: PostgreSQL by an advisory lock of the session, SQLite by a lock on a file beside the database.
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use refinery_core::{Migration, Report, Runner};
@@ -46,13 +47,14 @@ const STEPS: &[Step] = &[
     step!(9, "members_and_invitations", "0009_members_and_invitations.sql"),
     step!(10, "passwords_and_growth", "0010_passwords_and_growth.sql"),
     step!(11, "login_networks", "0011_login_networks.sql"),
+    step!(12, "addresses_to_fold", "0012_addresses_to_fold.sql"),
     step!(13, "bounds", "0013_bounds.sql"),
     step!(14, "key_rotation", "0014_key_rotation.sql"),
 ];
 
 /// The schema version that this binary makes.
 pub fn newest_schema() -> i64 {
-    STEPS.iter().map(|step| step.version).max().unwrap_or(0)
+    STEPS.last().map_or(0, |step| step.version)
 }
 
 /// Any number, the same for all replicas.
@@ -120,7 +122,9 @@ fn migrate_sqlite(path: &Path) -> Result<Migrated, MigrateError> {
     sqlite::create(path)?;
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".migrate-lock");
-    let locked = OpenOptions::new().append(true).create(true).open(&lock_path);
+    // Whoever can open it can hold the lock.
+    let locked = OpenOptions::new().append(true).create(true).mode(0o600).open(&lock_path);
+    let locked = locked.and_then(|file| close_to_others(&file).map(|()| file));
     // Held until the file is closed at the end, or by the end of the process.
     let _lock = locked
         .and_then(|file| file.lock().map(|()| file))
@@ -140,6 +144,12 @@ fn migrate_sqlite(path: &Path) -> Result<Migrated, MigrateError> {
     let runner = runner(found, |step| step.sqlite)?;
     let report = runner.run(driver).map_err(|error| of_refinery(&error, path))?;
     Ok(migrated(found, &report))
+}
+
+/// Takes other users' rights from a file that an earlier version has made with the process's umask.
+fn close_to_others(file: &File) -> std::io::Result<()> {
+    let mode = file.metadata()?.permissions().mode();
+    if mode & 0o077 == 0 { Ok(()) } else { file.set_permissions(Permissions::from_mode(0o600)) }
 }
 
 impl Postgres {

@@ -14,7 +14,7 @@ mod shared;
 mod tls;
 mod transaction;
 mod types;
-mod url;
+pub(crate) mod url;
 
 use std::future::Future;
 use std::sync::Arc;

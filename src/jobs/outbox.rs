@@ -15,7 +15,7 @@ use crate::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use crate::error::Error;
 use crate::ids::{InvitationId, RequestId};
 use crate::mail::{DeliveryError, Message, templates};
-use crate::rules::naming;
+use crate::rules::addresses;
 use crate::secrets::token::MailToken;
 use crate::store;
 use crate::store::email_tokens::Purpose;
@@ -173,7 +173,7 @@ fn next_attempt(attempts: i64, now: Time) -> Time {
 /// The mail, with a fresh token where it needs one; none when there is nobody or nothing to write to.
 async fn compose(app: &App, mail: &QueuedMail) -> Result<Option<Message>, Error> {
     let mut tx = app.db.read().await?;
-    let user = store::users::by_email(&mut tx, &naming::fold(&mail.email)).await?;
+    let user = store::users::by_email(&mut tx, &addresses::fold(&mail.email)).await?;
     drop(tx);
     if mail.template == Template::Invitation {
         return invitation(app, mail, user.as_ref()).await;
@@ -226,8 +226,8 @@ async fn invitation(app: &App, mail: &QueuedMail, guest: Option<&User>) -> Resul
     let mut tx = app.db.write().await?;
     let letter = store::invitations::give_token(&mut tx, id, token.hash(), app.clock.now()).await?;
     tx.commit().await?;
-    let (to, username) =
-        guest.map_or((mail.email.as_str(), ""), |user| (user.email.as_str(), user.username.as_str()));
+    // To the address that was invited, as it was written: the account's may be written in another way.
+    let (to, username) = (&mail.email, guest.map_or("", |user| &user.username));
     Ok(letter.map(|letter| templates::invitation(to, &app.public_url, token.expose(), username, &letter)))
 }
 

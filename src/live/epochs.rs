@@ -68,6 +68,8 @@ impl Epochs {
             Change::Organization(id) => self.organizations.of(id),
             // Nothing is held of the catalog but the catalog itself.
             Change::Catalog => return,
+            // Rare enough to let go of everything.
+            Change::AllSessions => None,
         };
         self.advance(place.unwrap_or(&self.everything));
     }
@@ -193,6 +195,9 @@ mod tests {
             epochs.apply(change);
             assert!(holds(&epochs, stamp) && !epochs.holds_session(stamp, session, user), "{change:?}");
         }
+        let stamp = epochs.stamp();
+        epochs.apply(Change::AllSessions);
+        assert!(!epochs.holds_session(stamp, session, user) && !epochs.holds_all(stamp));
     }
 
     /// A database of one row, and memory over it: writers change the row and then apply, readers load, put and use.

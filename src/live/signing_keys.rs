@@ -6,10 +6,11 @@ use quick_cache::sync::Cache;
 
 use crate::access::Trail;
 use crate::app::App;
-use crate::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
+use crate::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use crate::db::Tx;
 use crate::error::Error;
-use crate::secrets::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind};
+use crate::live::epochs::Stamp;
+use crate::secrets::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, Term, TokenKind};
 use crate::secrets::sha256;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
@@ -19,8 +20,11 @@ use crate::store::signing_keys::SigningKeyRow;
 /// signing on other replicas.
 const REFRESH_MS: i64 = 5 * SECOND_MS;
 
-/// The longest life of a token, in milliseconds, and an hour for clocks that differ (interface, section 8).
-const LONGEST_TOKEN_MS: i64 = 30 * DAY_MS + HOUR_MS;
+/// The longest life of a token, in milliseconds, and an hour for clocks that differ.
+const LONGEST_TOKEN_MS: i64 = TokenKind::Refresh.life_ms() + HOUR_MS;
+
+/// A key that was made more than this after now, in milliseconds, was made by a clock that ran ahead: its age is unknown.
+const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
 /// How many verified tokens are remembered; beyond it the ones least used make room.
 const REMEMBERED: usize = 100_000;
@@ -32,12 +36,21 @@ const RELOAD_MS: i64 = SECOND_MS;
 pub struct SigningKeys {
     loaded: RwLock<Option<Loaded>>,
     /// Tokens whose signature was good, by the SHA-256 of kind and text: a repeated token costs no signature check.
-    verified: Cache<[u8; 32], Arc<Claims>>,
+    verified: Cache<[u8; 32], Verified>,
+}
+
+/// A good token, until keys are revoked.
+#[derive(Clone)]
+struct Verified {
+    claims: Arc<Claims>,
+    stamp: Stamp,
 }
 
 #[derive(Clone)]
 struct Loaded {
     keyset: Arc<Keyset>,
+    /// It may be used no longer than until keys are revoked.
+    stamp: Stamp,
     /// When it was read.
     read_at: Time,
     /// When an unknown `kid` last caused a look at the database; none did since the start. What the start itself read
@@ -76,11 +89,15 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// The keys, at most `REFRESH_MS` old; older while the database can't be reached.
+    /// The keys, at most `REFRESH_MS` old; older while the database can't be reached, but never from before a revocation that
+    /// has arrived here.
     pub async fn keyset(&self, app: &App) -> Result<Arc<Keyset>, Error> {
         let now = app.clock.now();
         match self.current() {
             None => self.load(app, None).await,
+            Some(loaded) if !app.feed.epochs.holds_all(loaded.stamp) => {
+                self.load(app, loaded.looked_at).await
+            }
             Some(loaded) if (0..REFRESH_MS).contains(&(now.unix_ms() - loaded.read_at.unix_ms())) => {
                 Ok(loaded.keyset)
             }
@@ -104,6 +121,13 @@ impl SigningKeys {
         Ok(key.kid().to_owned())
     }
 
+    /// The same, but the old keys stop verifying: how many there were stands beside the new key. The caller ends all sessions,
+    /// records [`Change::AllSessions`](crate::db::Change::AllSessions) and commits.
+    pub async fn rotate_and_revoke(app: &App, tx: &mut Tx) -> Result<(String, u64), Error> {
+        let revoked = store::signing_keys::remove_all(tx).await?;
+        Ok((Self::rotate(app, tx).await?, revoked))
+    }
+
     /// The claims of a good token of this kind; `None` when it isn't one.
     pub async fn verify(
         &self,
@@ -116,10 +140,13 @@ impl SigningKeys {
             return Ok(None);
         }
         let digest = digest(kind, token);
-        if let Some(claims) = self.verified.get(&digest) {
+        if let Some(known) = self.verified.get(&digest)
+            && app.feed.epochs.holds_all(known.stamp)
+        {
             // Everything else that was checked stays true; time goes on.
-            return Ok(Some(claims).filter(|claims| now.unix_seconds() < claims.exp));
+            return Ok(Some(known.claims).filter(|claims| now.unix_seconds() < claims.exp));
         }
+        let stamp = app.feed.epochs.stamp();
         let keyset = self.keyset(app).await?;
         let url = &app.public_url;
         let claims = match keyset.verify(token, kind, url, url, now) {
@@ -132,7 +159,7 @@ impl SigningKeys {
         let Ok(claims) = claims.map(Arc::new) else {
             return Ok(None);
         };
-        self.verified.insert(digest, Arc::clone(&claims));
+        self.verified.insert(digest, Verified { claims: Arc::clone(&claims), stamp });
         Ok(Some(claims))
     }
 
@@ -146,14 +173,15 @@ impl SigningKeys {
     }
 
     async fn load(&self, app: &App, looked_at: Option<Time>) -> Result<Arc<Keyset>, Error> {
-        let now = app.clock.now();
+        let (now, stamp) = (app.clock.now(), app.feed.epochs.stamp());
         let mut tx = app.db.read().await?;
         let rows = store::signing_keys::all(&mut tx).await?;
         // Newest first: the newest signs, all verify.
         let newest = rows.first().ok_or_else(|| Error::internal("there is no signing key"))?;
         let private = app.sealer.open(&newest.sealed_private_key, &associated(&newest.kid)).map_err(|_| {
             Error::internal(format_args!(
-                "the master key does not open signing key {}: was the database made with another master key?",
+                "the master key does not open signing key {}: was the database made with another master key? \
+                 While it is changed, the older key has to stand in `master_key_previous_file`",
                 newest.kid
             ))
         })?;
@@ -162,8 +190,9 @@ impl SigningKeys {
         let verifies =
             |row: &&SigningKeyRow| row.retired_at.is_none_or(|at| now < at.plus_ms(LONGEST_TOKEN_MS));
         let public: Vec<_> = rows.iter().filter(verifies).map(|row| row.public_key).collect();
-        let keyset = Arc::new(Keyset::new(Arc::new(active), &public));
-        let loaded = Loaded { keyset: Arc::clone(&keyset), read_at: now, looked_at };
+        let keyset = Keyset::new(Arc::new(active), &public);
+        let keyset = Arc::new(rows.iter().fold(keyset, |set, row| set.with_term(&row.kid, term(row, now))));
+        let loaded = Loaded { keyset: Arc::clone(&keyset), stamp, read_at: now, looked_at };
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
         Ok(keyset)
     }
@@ -173,6 +202,12 @@ impl Default for SigningKeys {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The time in which this key signs, as far as its row can be believed.
+fn term(row: &SigningKeyRow, now: Time) -> Term {
+    let since = Some(row.created_at).filter(|at| *at <= now.plus_ms(CLOCK_SKEW_MS));
+    Term { since: since.map(Time::unix_seconds), until: row.retired_at.map(Time::unix_seconds) }
 }
 
 /// What stands for a token of this kind in memory.
@@ -185,6 +220,6 @@ fn digest(kind: TokenKind, token: &str) -> [u8; 32] {
 }
 
 /// What a sealed key is bound to, so that one row's secret can't be put into another row.
-fn associated(kid: &str) -> String {
+pub(crate) fn associated(kid: &str) -> String {
     format!("signing-key:{kid}")
 }

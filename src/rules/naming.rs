@@ -3,6 +3,8 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
+use super::{addresses, usernames};
+
 /// One broken rule about one field; the caller knows which field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
@@ -81,7 +83,7 @@ pub fn description(text: &str) -> Result<String, Problem> {
 /// can see are not: they would make two usernames that look the same.
 ///
 /// # Errors
-/// `too_short`, `too_long` or `invalid_characters`.
+/// `too_short`, `too_long`, `invalid_characters`, or what [`usernames::check`] finds.
 pub fn username(text: &str) -> Result<Name, Problem> {
     let name = Name::of(text);
     // NFKC can shorten and lengthen (ﬁ becomes fi, ﷺ four words): what people see and what is stored must both fit.
@@ -98,6 +100,7 @@ pub fn username(text: &str) -> Result<Name, Problem> {
             return Err(Problem::new("too_short", format!("must be at least {USERNAME_MIN} characters")));
         }
     }
+    usernames::check(&name.folded)?;
     Ok(name)
 }
 
@@ -115,7 +118,8 @@ pub fn full_name(text: &str) -> Result<String, Problem> {
 /// An e-mail address: at most 254 bytes, without display name, comment or domain literal.
 ///
 /// Held in NFC (RFC 6532, section 3.1). Compatibility look-alikes, such as full-width letters, are refused: they
-/// would fold to somebody else's address.
+/// would fold to somebody else's address. So are addresses that no mail can reach. Compared in the form of
+/// [`addresses::fold`].
 ///
 /// # Errors
 /// `too_long` or `invalid_email`.
@@ -132,7 +136,9 @@ pub fn email(text: &str) -> Result<Name, Problem> {
     }
     let options = email_address::Options::default().without_display_text().without_domain_literal();
     match email_address::EmailAddress::parse_with_options(&address, options) {
-        Ok(_) if address.len() <= EMAIL_MAX_BYTES => Ok(Name::of(address)),
+        Ok(_) if address.len() <= EMAIL_MAX_BYTES && addresses::can_get_mail(&address) => {
+            Ok(Name { folded: addresses::fold(&address), display: address })
+        }
         _ => Err(invalid()),
     }
 }

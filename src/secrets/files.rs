@@ -5,6 +5,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -17,8 +18,11 @@ use crate::secrets::{SECRET_BYTES, Secret, api_key};
 
 /// A secret file is a line; anything near this long isn't one.
 const LONGEST_FILE: u64 = 4_096;
-/// A shorter configured service token gets a warning.
-const GOOD_TOKEN_CHARS: usize = 20;
+/// What a service token has to be: a shorter one may be guessed.
+pub const GOOD_TOKEN: &str = "a secret of at least 20 characters (for instance from `openssl rand -hex 24`): letters, digits and \
+                              ASCII signs, without spaces, at most 512";
+/// The lengths that a service token may have.
+const TOKEN_CHARS: RangeInclusive<usize> = 20..=512;
 
 /// The master key: from the environment (`env_base64`, the value of `TOLLKEEPER_MASTER_KEY`), else from `file`, else
 /// made and written there.
@@ -36,12 +40,34 @@ pub fn load_or_create_master_key(
     }
     let new: [u8; SECRET_BYTES] = random.bytes();
     let content = read_or_create(file, "master key", &new, random)?;
-    if let Ok(key) = <[u8; SECRET_BYTES]>::try_from(content.as_slice()) {
-        return Ok(key);
+    key_from_file(&content, "master key", file)
+}
+
+/// The master key that is being replaced, where there is one: from the environment or from `file`, which has to be there.
+///
+/// # Errors
+/// What is wrong, where, and what would be right: for the person who starts the server.
+pub fn load_previous_master_key(
+    env_base64: Option<&Secret>,
+    file: Option<&Path>,
+) -> Result<Option<[u8; SECRET_BYTES]>, String> {
+    const WHAT: &str = "previous master key";
+    if let Some(secret) = env_base64 {
+        let key = key_from_base64(secret.expose().as_bytes());
+        return key.map(Some).ok_or_else(|| {
+            "TOLLKEEPER_MASTER_KEY_PREVIOUS: must be 32 bytes in base64 (44 characters)".to_owned()
+        });
     }
-    key_from_base64(&content).ok_or_else(|| {
+    let Some(file) = file else { return Ok(None) };
+    let content = read(file, WHAT).map_err(|error| format!("{WHAT} file {}: {error}", file.display()))?;
+    key_from_file(&content, WHAT, file).map(Some)
+}
+
+fn key_from_file(content: &[u8], what: &str, file: &Path) -> Result<[u8; SECRET_BYTES], String> {
+    let key = <[u8; SECRET_BYTES]>::try_from(content).ok().or_else(|| key_from_base64(content));
+    key.ok_or_else(|| {
         format!(
-            "master key file {}: holds {} bytes; it must hold 32 random bytes, or those in base64 (44 characters)",
+            "{what} file {}: holds {} bytes; it must hold 32 random bytes, or those in base64 (44 characters)",
             file.display(),
             content.len()
         )
@@ -60,22 +86,23 @@ pub fn load_or_create_service_token(
 ) -> Result<Secret, String> {
     if let Some(secret) = configured {
         return service_token(secret.expose())
-            .map_err(|problem| format!("TOLLKEEPER_SERVICE_TOKEN: {problem}"));
+            .map_err(|problem| format!("TOLLKEEPER_SERVICE_TOKEN: expected {problem}"));
     }
     let new = format!("svc_{}\n", api_key::base62(random.bytes()));
     let content = read_or_create(file, "service token", new.as_bytes(), random)?;
     let text = String::from_utf8(content).unwrap_or_default();
-    service_token(text.trim()).map_err(|problem| format!("service token file {}: {problem}", file.display()))
+    service_token(text.trim())
+        .map_err(|problem| format!("service token file {}: expected {problem}", file.display()))
 }
 
-fn service_token(text: &str) -> Result<Secret, &'static str> {
-    let fits = (1..=512).contains(&text.len());
+/// A text as the token of the service listener.
+///
+/// # Errors
+/// What would be right.
+pub fn service_token(text: &str) -> Result<Secret, &'static str> {
     // It travels in a header (RFC 6750, section 2.1), where other characters don't survive.
-    if !fits || !text.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err("must be 1 to 512 printable ASCII characters without spaces");
-    }
-    if text.len() < GOOD_TOKEN_CHARS {
-        tracing::warn!("the service token is shorter than {GOOD_TOKEN_CHARS} characters: it may be guessed");
+    if !TOKEN_CHARS.contains(&text.len()) || !text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(GOOD_TOKEN);
     }
     Ok(Secret::new(text))
 }
@@ -291,14 +318,24 @@ mod tests {
         assert_eq!(mode(&file), 0o600);
         let configured = Secret::new("chosen-by-hand-0123456789");
         assert_eq!(load_or_create_service_token(Some(&configured), &file, &random), Ok(configured));
-        for bad in ["", "two words", "line\n", "é"] {
+        let long = "s".repeat(513);
+        let bad_ones = [
+            "",
+            "nineteen-characters",
+            "two words in one token",
+            "a-token-in-a-file-x\n",
+            "a-token-in-a-file-xy\n",
+            "é-and-twenty-more-signs",
+            &long,
+        ];
+        for bad in bad_ones {
             assert!(
                 load_or_create_service_token(Some(&Secret::new(bad)), &file, &random).is_err(),
                 "{bad:?}"
             );
             let file = folder.with("bad", bad.as_bytes());
             let read = load_or_create_service_token(None, &file, &random);
-            assert_eq!(read.is_ok(), bad == "line\n", "{bad:?}");
+            assert_eq!(read.is_ok(), bad == "a-token-in-a-file-xy\n", "{bad:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::clock::{SECOND_MS, Time};
+use crate::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
 use crate::ids::{SessionId, UserId};
 use crate::random::Random;
 use crate::secrets::sha256;
@@ -43,6 +43,31 @@ impl TokenKind {
             Self::Access => "at+jwt",
             Self::Refresh => "rt+jwt",
         }
+    }
+
+    /// How long a token of this kind lives, in milliseconds (interface, section 8). One that says more is refused.
+    pub const fn life_ms(self) -> i64 {
+        match self {
+            Self::Access => HOUR_MS,
+            Self::Refresh => 30 * DAY_MS,
+        }
+    }
+}
+
+/// The time in which a key signs, in unix seconds. A token that says it was made outside of it, and more than a minute off, is
+/// refused.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Term {
+    /// When the key was made, if that is known.
+    pub since: Option<i64>,
+    /// When another key took its place.
+    pub until: Option<i64>,
+}
+
+impl Term {
+    fn holds(self, iat: i64) -> bool {
+        self.since.is_none_or(|since| iat >= since.saturating_sub(CLOCK_SKEW_SECONDS))
+            && self.until.is_none_or(|until| iat <= until.saturating_add(CLOCK_SKEW_SECONDS))
     }
 }
 
@@ -163,6 +188,7 @@ impl SigningKey {
 pub struct VerifyingKey {
     kid: String,
     key: [u8; 32],
+    term: Term,
     access_header: String,
     refresh_header: String,
 }
@@ -177,6 +203,7 @@ impl VerifyingKey {
             refresh_header: header(TokenKind::Refresh),
             kid,
             key,
+            term: Term::default(),
         }
     }
 
@@ -207,6 +234,15 @@ impl Keyset {
         let verifying =
             std::iter::once(active.public.clone()).chain(others.map(|key| VerifyingKey::new(*key))).collect();
         Self { active, verifying }
+    }
+
+    /// The set, with the time in which the key of this id signs.
+    #[must_use]
+    pub fn with_term(mut self, kid: &str, term: Term) -> Self {
+        for key in self.verifying.iter_mut().filter(|key| key.kid == kid) {
+            key.term = term;
+        }
+        self
     }
 
     /// The id of the key that signs.
@@ -251,6 +287,9 @@ impl Keyset {
             .map_err(|_| JwtError::Invalid)?;
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| JwtError::Invalid)?;
         let claims = read_claims(&payload).ok_or(JwtError::Invalid)?;
+        if !key.term.holds(claims.iat) || lives_too_long(&claims, kind) {
+            return Err(JwtError::Invalid);
+        }
         check_claims(&claims, expected_iss, expected_aud, now)?;
         Ok(claims)
     }
@@ -322,6 +361,10 @@ fn read_claims(payload: &[u8]) -> Option<Claims> {
         exp: wire.exp,
     };
     (claims_text(&claims).as_bytes() == payload).then_some(claims)
+}
+
+fn lives_too_long(claims: &Claims, kind: TokenKind) -> bool {
+    claims.exp.saturating_sub(claims.iat) > kind.life_ms() / SECOND_MS
 }
 
 fn check_claims(claims: &Claims, iss: &str, aud: &str, now: Time) -> Result<(), JwtError> {

@@ -13,8 +13,11 @@ use crate::random::Random;
 
 const FORMAT: u8 = 1;
 
-/// Seals and opens under one master key.
-pub struct Sealer(Option<LessSafeKey>);
+/// Seals under the master key, and opens what is sealed under it or under the key that it takes the place of.
+pub struct Sealer {
+    key: Option<LessSafeKey>,
+    previous: Option<LessSafeKey>,
+}
 
 /// Why a text can't be sealed or opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +62,30 @@ impl Sealer {
     /// A sealer under this master key.
     pub fn new(key: [u8; 32]) -> Self {
         // ring refuses only keys of another length, which the type rules out.
-        Self(UnboundKey::new(&AES_256_GCM, &key).ok().map(LessSafeKey::new))
+        Self { key: cipher(&key), previous: None }
+    }
+
+    /// The same sealer, while the master key is changed: it also opens what is sealed under the `previous` key.
+    #[must_use]
+    pub fn with_previous(self, previous: [u8; 32]) -> Self {
+        Self { previous: cipher(&previous), ..self }
+    }
+
+    /// The same secret sealed under the master key; `None` when it is already.
+    ///
+    /// # Errors
+    /// When neither key opens it.
+    pub fn reseal(
+        &self,
+        sealed: &[u8],
+        associated: &str,
+        random: &Random,
+    ) -> Result<Option<Vec<u8>>, SealError> {
+        let key = self.key.as_ref().ok_or(SealError::NoKey)?;
+        match open(key, sealed, associated) {
+            Ok(_) => Ok(None),
+            Err(_) => self.seal(&self.open(sealed, associated)?, associated, random).map(Some),
+        }
     }
 
     /// Seals `plain` for the place that `associated` names, for instance the id of the row that keeps it.
@@ -67,7 +93,7 @@ impl Sealer {
     /// # Errors
     /// [`SealError::TooLong`] when `plain` is longer than GCM allows (64 GiB).
     pub fn seal(&self, plain: &[u8], associated: &str, random: &Random) -> Result<Vec<u8>, SealError> {
-        let key = self.0.as_ref().ok_or(SealError::NoKey)?;
+        let key = self.key.as_ref().ok_or(SealError::NoKey)?;
         let nonce: [u8; NONCE_LEN] = random.bytes();
         let mut text = plain.to_vec();
         let tag = key
@@ -85,18 +111,29 @@ impl Sealer {
     /// # Errors
     /// When the text isn't exactly what was sealed, or the master key or the place is another.
     pub fn open(&self, sealed: &[u8], associated: &str) -> Result<Vec<u8>, SealError> {
-        let (&format, rest) = sealed.split_first().ok_or(SealError::UnknownFormat)?;
-        if format != FORMAT {
-            return Err(SealError::UnknownFormat);
+        let key = self.key.as_ref().ok_or(SealError::NoKey)?;
+        match (open(key, sealed, associated), &self.previous) {
+            (Err(SealError::NotAuthentic), Some(previous)) => open(previous, sealed, associated),
+            (outcome, _) => outcome,
         }
-        let key = self.0.as_ref().ok_or(SealError::NoKey)?;
-        let (nonce, text) = rest.split_first_chunk::<NONCE_LEN>().ok_or(SealError::NotAuthentic)?;
-        let mut text = text.to_vec();
-        let plain = key
-            .open_in_place(Nonce::assume_unique_for_key(*nonce), additional(associated), &mut text)
-            .map_err(|_| SealError::NotAuthentic)?;
-        Ok(plain.to_vec())
     }
+}
+
+fn cipher(key: &[u8; 32]) -> Option<LessSafeKey> {
+    UnboundKey::new(&AES_256_GCM, key).ok().map(LessSafeKey::new)
+}
+
+fn open(key: &LessSafeKey, sealed: &[u8], associated: &str) -> Result<Vec<u8>, SealError> {
+    let (&format, rest) = sealed.split_first().ok_or(SealError::UnknownFormat)?;
+    if format != FORMAT {
+        return Err(SealError::UnknownFormat);
+    }
+    let (nonce, text) = rest.split_first_chunk::<NONCE_LEN>().ok_or(SealError::NotAuthentic)?;
+    let mut text = text.to_vec();
+    let plain = key
+        .open_in_place(Nonce::assume_unique_for_key(*nonce), additional(associated), &mut text)
+        .map_err(|_| SealError::NotAuthentic)?;
+    Ok(plain.to_vec())
 }
 
 fn additional(associated: &str) -> Aad<Vec<u8>> {
@@ -108,6 +145,25 @@ mod tests {
     use super::*;
 
     const KEY: [u8; 32] = [7; 32];
+
+    #[test]
+    fn a_previous_key_opens_and_seals_nothing() {
+        let random = Random::system();
+        let (old, new) = (Sealer::new(KEY), Sealer::new([8; 32]));
+        let both = Sealer::new([8; 32]).with_previous(KEY);
+        let sealed = old.seal(b"secret", "place", &random).unwrap();
+        assert_eq!(both.open(&sealed, "place").unwrap(), b"secret");
+        assert_eq!(both.open(&sealed, "elsewhere"), Err(SealError::NotAuthentic));
+        assert_eq!(new.open(&sealed, "place"), Err(SealError::NotAuthentic));
+        let by_both = both.seal(b"secret", "place", &random).unwrap();
+        assert!(new.open(&by_both, "place").is_ok() && old.open(&by_both, "place").is_err());
+
+        let resealed = both.reseal(&sealed, "place", &random).unwrap().unwrap();
+        assert_eq!(new.open(&resealed, "place").unwrap(), b"secret");
+        assert_eq!(both.reseal(&resealed, "place", &random), Ok(None));
+        assert_eq!(both.reseal(&sealed, "elsewhere", &random), Err(SealError::NotAuthentic));
+        assert_eq!(new.reseal(&sealed, "place", &random), Err(SealError::NotAuthentic));
+    }
 
     fn sealed(plain: &[u8]) -> Vec<u8> {
         Sealer::new(KEY).seal(plain, "key_1", &Random::system()).unwrap()

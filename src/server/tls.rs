@@ -1,5 +1,6 @@
 //! TLS on the listeners: certificates that are read again while connections go on.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,10 +98,25 @@ struct Files {
     keys: [&'static str; 2],
 }
 
+impl Files {
+    /// Says when other users can read the private key.
+    fn warn_of_open_key(&self) {
+        let ([_, file], [_, key]) = (&self.paths, self.keys);
+        let mode = file.metadata().map_or(0, |file| file.permissions().mode() & 0o777);
+        if mode & 0o077 != 0 {
+            tracing::warn!(
+                file = %file.display(),
+                "the private key of `{key}` is open to other users (mode {mode:o}): `chmod 600` it"
+            );
+        }
+    }
+}
+
 impl Certificate {
     fn load(files: Files) -> Result<Self, String> {
         let contents = files.read()?;
         let config = files.understand(&contents)?;
+        files.warn_of_open_key();
         Ok(Self { config: ArcSwap::new(config), seen: ArcSwap::from_pointee(sum(&contents)), files })
     }
 

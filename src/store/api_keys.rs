@@ -14,7 +14,7 @@ use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::store::{Page, contains_pattern};
 
 pub use live::{LastUse, LiveKey, Used, by_secret_hash, note_uses};
-pub use secrets::{insert_secret, retire_secrets};
+pub use secrets::{insert_secret, retire_secrets, sealed_after, set_sealed};
 
 /// A row of `api_keys`, with who made it.
 #[derive(Clone, PartialEq, Eq, Debug)]

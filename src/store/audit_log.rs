@@ -63,6 +63,12 @@ pub enum Action {
     SigningKeyCreated,
     /// A new signing key in place of another.
     SigningKeyRotated,
+    /// A new signing key, and none of the older ones verifies any more.
+    SigningKeysRevoked,
+    /// Sessions were ended by an operator: a user's, or everybody's.
+    SessionsEnded,
+    /// What is kept sealed was sealed anew, under another master key.
+    MasterKeyRotated,
     /// Every server was told to read its catalog file again.
     CatalogReloadOrdered,
     /// Money came into a wallet.
@@ -79,7 +85,7 @@ pub enum Action {
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 36] = [
         Self::UserRegistered,
         Self::EmailVerified,
         Self::SessionStarted,
@@ -107,6 +113,9 @@ impl Action {
         Self::ApiKeyDeleted,
         Self::SigningKeyCreated,
         Self::SigningKeyRotated,
+        Self::SigningKeysRevoked,
+        Self::SessionsEnded,
+        Self::MasterKeyRotated,
         Self::CatalogReloadOrdered,
         Self::CreditAdded,
         Self::CreditExpired,
@@ -145,6 +154,9 @@ impl Action {
             Self::ApiKeyDeleted => "api_key.deleted",
             Self::SigningKeyCreated => "signing_key.created",
             Self::SigningKeyRotated => "signing_key.rotated",
+            Self::SigningKeysRevoked => "signing_key.revoked",
+            Self::SessionsEnded => "sessions.ended",
+            Self::MasterKeyRotated => "master_key.rotated",
             Self::CatalogReloadOrdered => "catalog.reload_ordered",
             Self::CreditAdded => "credit.added",
             Self::CreditExpired => "credit.expired",

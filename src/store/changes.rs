@@ -8,6 +8,9 @@ pub use crate::db::Change;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 
+/// What stands for every session in the place of an id.
+const ALL: &str = "all";
+
 fn parts(change: Change) -> (&'static str, String) {
     match change {
         Change::Session(id) => ("session", id.to_string()),
@@ -16,11 +19,14 @@ fn parts(change: Change) -> (&'static str, String) {
         Change::Project(id) => ("project", id.to_string()),
         Change::Organization(id) => ("organization", id.to_string()),
         Change::Catalog => ("catalog", String::new()),
+        // The words of a kind are fixed. Versions that don't know this subject let go of everything, which is right.
+        Change::AllSessions => ("session", ALL.to_owned()),
     }
 }
 
 fn change(kind: &str, subject: &str) -> Option<Change> {
     match kind {
+        "session" if subject == ALL => Some(Change::AllSessions),
         "session" => SessionId::parse(subject).map(Change::Session),
         "user" => UserId::parse(subject).map(Change::User),
         "api_key" => ApiKeyId::parse(subject).map(Change::ApiKey),

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::UserId;
+use crate::rules::addresses;
 use crate::rules::mail_bounds::{self, AHEAD_MS, Bounds, Counter, WINDOW_MS};
-use crate::rules::naming;
 use crate::secrets::sha256;
 use crate::store::outbox::Template;
 use crate::store::sized::{Sizes, values};
@@ -71,7 +71,7 @@ pub async fn admit(
     let by_recipient = template.counter();
     let mut mails: BTreeMap<Subject, Vec<String>> = BTreeMap::new();
     for recipient in recipients {
-        let subject = (by_recipient, sha256(naming::fold(&recipient).as_bytes()));
+        let subject = (by_recipient, sha256(addresses::fold(&recipient).as_bytes()));
         mails.entry(subject).or_default().push(recipient);
     }
     let senders = subjects(sender);

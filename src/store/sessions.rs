@@ -72,6 +72,19 @@ pub async fn end_all(
         .await
 }
 
+/// Ends the sessions of a user, or everybody's, that would go on; how many. The caller records the change.
+pub async fn end_live(tx: &mut Tx, user_id: Option<UserId>, now: Time) -> Result<u64, db::Error> {
+    let statement = match user_id {
+        Some(id) => sql(
+            "UPDATE sessions SET ended_at = $1 WHERE user_id = $2 AND ended_at IS NULL AND expires_at > $1",
+        )
+        .bind(now)
+        .bind(id),
+        None => sql("UPDATE sessions SET ended_at = $1 WHERE ended_at IS NULL AND expires_at > $1").bind(now),
+    };
+    statement.execute(tx).await
+}
+
 /// The most sessions that one login ends.
 const MAX_ENDED_AT_ONCE: i64 = 1_000;
 

@@ -10,6 +10,8 @@ pub struct SigningKeyRow {
     pub kid: String,
     /// The public half.
     pub public_key: [u8; 32],
+    /// When it was made, and began to sign.
+    pub created_at: Time,
     /// When another one took its place.
     pub retired_at: Option<Time>,
     /// The private key, sealed.
@@ -24,6 +26,7 @@ impl FromRow for SigningKeyRow {
             public_key: public_key
                 .try_into()
                 .map_err(|_| db::Error::Internal("a public key has 32 bytes".into()))?,
+            created_at: row.get("created_at")?,
             retired_at: row.get("retired_at")?,
             sealed_private_key: row.get("sealed_private_key")?,
         })
@@ -32,7 +35,7 @@ impl FromRow for SigningKeyRow {
 
 /// All keys: those that aren't retired first, then by age, the newest first.
 pub async fn all(tx: &mut Tx) -> Result<Vec<SigningKeyRow>, db::Error> {
-    sql("SELECT kid, public_key, sealed_private_key, retired_at FROM signing_keys
+    sql("SELECT kid, public_key, sealed_private_key, created_at, retired_at FROM signing_keys
          ORDER BY CASE WHEN retired_at IS NULL THEN 0 ELSE 1 END, created_at DESC, kid")
     .all(tx)
     .await
@@ -60,4 +63,18 @@ pub async fn insert(
 pub async fn retire_all(tx: &mut Tx, now: Time) -> Result<(), db::Error> {
     sql("UPDATE signing_keys SET retired_at = $1 WHERE retired_at IS NULL").bind(now).execute(tx).await?;
     Ok(())
+}
+
+/// Removes every key: nothing that they have signed verifies any more. How many.
+pub async fn remove_all(tx: &mut Tx) -> Result<u64, db::Error> {
+    sql("DELETE FROM signing_keys").execute(tx).await
+}
+
+/// Replaces the sealed private half of a key.
+pub async fn set_sealed(tx: &mut Tx, kid: &str, sealed_private_key: &[u8]) -> Result<(), db::Error> {
+    sql("UPDATE signing_keys SET sealed_private_key = $2 WHERE kid = $1")
+        .bind(kid)
+        .bind(sealed_private_key)
+        .defer(tx)
+        .await
 }

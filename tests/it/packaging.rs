@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tollkeeper::config::{Config, names, variable};
+use tollkeeper::config::{Config, names, variable, warnings};
 use tollkeeper::routes;
 
 use crate::support::process::{Start, free_addresses, run_to_end};
@@ -201,7 +201,8 @@ for service in by_kind["Service"]:
     for port in service["spec"]["ports"]:
         assert ports[port["targetPort"]] == port["port"], port
 assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
-environment = {"TOLLKEEPER_MASTER_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}
+environment = {"TOLLKEEPER_MASTER_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+               "TOLLKEEPER_SERVICE_TOKEN": fill["TOLLKEEPER_SERVICE_TOKEN"]}
 for variable in container["env"]:
     if "value" in variable:
         environment[variable["name"]] = variable["value"]
@@ -237,6 +238,10 @@ print(json.dumps(environments + [environment]))
         assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
         let shown: Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!(shown["public_url"], "https://keeper.example.com");
+        // An example to copy isn't one that the start warns of.
+        let config = start.config();
+        assert!(!config.listen.ip().is_loopback());
+        assert_eq!(warnings(&config), Vec::<String>::new());
         assert!(shown["mail"]["url"].as_str().unwrap().starts_with("smtp://"), "{shown}");
     }
 }

@@ -12,7 +12,7 @@ use crate::ids::{SessionId, UserId};
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
-use crate::rules::naming;
+use crate::rules::addresses;
 use crate::rules::networks::Network;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
@@ -109,7 +109,7 @@ struct Proof {
 /// # Errors
 /// 401; 403 where only verified people may log in; 429 while a wait is on or the queue of passwords is full.
 async fn check(app: &App, scope: &Visitor, body: &Login, is_counted: bool) -> Result<Proof, Error> {
-    let email_folded = naming::fold(&body.email.0);
+    let email_folded = addresses::fold(&body.email.0);
     let network = Network::of(scope.trail().address);
     // A place first: being refused by the full queue is no guess.
     let place = app.hasher.place(network)?;

@@ -1,5 +1,6 @@
 //! A server's URL, as libpq means it, as far as we go along; what we don't is refused with a sentence.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -96,6 +97,29 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
     let plain_will_do = ssl_mode == SslMode::Prefer;
     let hosts = hosts.into_iter().map(|host| only(&config, host, ssl_mode, session)).collect();
     Ok(Target { hosts, trust, plain_will_do })
+}
+
+/// Whether the URL names a server on another machine and leaves open how it is to be trusted: then anybody is.
+pub(crate) fn trusts_by_default(url: &str) -> bool {
+    let (_, parameters) = split(url);
+    let target = read(url, Purpose::Primary).or_else(|_| read(url, Purpose::Replica));
+    let asks_nobody = target.is_ok_and(|target| {
+        matches!(target.trust, Trust::Anybody) && target.hosts.iter().any(is_on_another_machine)
+    });
+    asks_nobody && !parameters.iter().any(|parameter| parameter.starts_with("sslmode="))
+}
+
+fn is_on_another_machine(host: &Config) -> bool {
+    let named = |host: &Host| match host {
+        Host::Unix(_) => false,
+        Host::Tcp(name) => {
+            name != "localhost" && !name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+        }
+    };
+    match host.get_hostaddrs() {
+        [] => host.get_hosts().iter().any(named),
+        addresses => !addresses.iter().all(IpAddr::is_loopback),
+    }
 }
 
 /// The parameters behind the first `?` that is behind the login, as the driver looks for it.

@@ -247,6 +247,9 @@ fn issuer_audience_and_times_are_checked() {
         (Claims { exp: iat, ..claims() }, JwtError::Invalid),
         (Claims { iat: iat + 61, ..claims() }, JwtError::Invalid),
         (Claims { iat: far - 1, exp: far, ..claims() }, JwtError::Invalid),
+        (Claims { exp: iat + 3_601, ..claims() }, JwtError::Invalid),
+        (Claims { exp: far, ..claims() }, JwtError::Invalid),
+        (Claims { iat: i64::MIN, exp: far, ..claims() }, JwtError::Invalid),
     ];
     for (claims, expected) in cases {
         let token = keyset(1).sign(TokenKind::Access, &claims);
@@ -255,9 +258,28 @@ fn issuer_audience_and_times_are_checked() {
     for fine in [
         Claims { iat: iat + 60, ..claims() },
         Claims { exp: iat + 1, ..claims() },
-        Claims { exp: far, ..claims() },
+        Claims { exp: iat + 3_600, ..claims() },
     ] {
         assert_eq!(check(&keyset(1).sign(TokenKind::Access, &fine)), Ok(fine));
+    }
+}
+
+#[test]
+fn a_key_signs_within_its_term_and_a_minute() {
+    let iat = claims().iat;
+    for (since, until, good) in [
+        (None, None, true),
+        (Some(iat + 60), None, true),
+        (Some(iat + 61), None, false),
+        (None, Some(iat - 60), true),
+        (None, Some(iat - 61), false),
+        (Some(i64::MAX), Some(i64::MIN), false),
+    ] {
+        let set = keyset(1).with_term(key(1).kid(), Term { since, until });
+        let verdict = set.verify(&good_token(), TokenKind::Access, ISS, AUD, NOW);
+        assert_eq!(verdict.is_ok(), good, "{since:?} {until:?}");
+        let other = keyset(1).with_term(key(2).kid(), Term { since, until });
+        assert!(other.verify(&good_token(), TokenKind::Access, ISS, AUD, NOW).is_ok());
     }
 }
 

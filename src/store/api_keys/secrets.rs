@@ -3,7 +3,7 @@
 
 use crate::access::HeldTx;
 use crate::clock::Time;
-use crate::db::{self, sql};
+use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, UserId};
 
 /// Adds a secret to a key: the current one. `rotated_by` names the person who made it, where that isn't the key's maker.
@@ -39,6 +39,50 @@ pub async fn retire_secrets(
     sql("UPDATE api_key_secrets SET ends_at = $2, sealed_secret = NULL WHERE api_key_id = $1")
         .bind(api_key_id)
         .bind(ends_at)
+        .defer(tx)
+        .await
+}
+
+/// A secret with its sealed copy.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealedSecret {
+    /// Primary key.
+    pub secret_hash: Vec<u8>,
+    /// Whose secret it is.
+    pub api_key_id: ApiKeyId,
+    /// The secret, sealed.
+    pub sealed: Vec<u8>,
+}
+
+impl FromRow for SealedSecret {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            secret_hash: row.get("secret_hash")?,
+            api_key_id: row.get("api_key_id")?,
+            sealed: row.get("sealed_secret")?,
+        })
+    }
+}
+
+/// At most `most` secrets with a sealed copy, in the order of their hashes, after this one.
+pub async fn sealed_after(
+    tx: &mut Tx,
+    secret_hash: &[u8],
+    most: i64,
+) -> Result<Vec<SealedSecret>, db::Error> {
+    sql("SELECT secret_hash, api_key_id, sealed_secret FROM api_key_secrets
+         WHERE secret_hash > $1 AND sealed_secret IS NOT NULL ORDER BY secret_hash LIMIT $2")
+    .bind(secret_hash)
+    .bind(most)
+    .all(tx)
+    .await
+}
+
+/// Replaces the sealed copy of a secret, unless a rotation has removed it meanwhile.
+pub async fn set_sealed(tx: &mut Tx, secret_hash: &[u8], sealed_secret: &[u8]) -> Result<(), db::Error> {
+    sql("UPDATE api_key_secrets SET sealed_secret = $2 WHERE secret_hash = $1 AND sealed_secret IS NOT NULL")
+        .bind(secret_hash)
+        .bind(sealed_secret)
         .defer(tx)
         .await
 }

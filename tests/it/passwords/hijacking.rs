@@ -2,9 +2,9 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::clock::DAY_MS;
 use tollkeeper::db::sql;
-use tollkeeper::ids::InvitationId;
+use tollkeeper::ids::UserId;
+use tollkeeper::roles::OrganizationRole;
 use tollkeeper::secrets::token::MailToken;
 use tollkeeper::store;
 
@@ -90,21 +90,13 @@ async fn hijack(world: &World) -> Hijacked {
 async fn invite_straight(world: &World, access_token: &str, place: &Place) -> String {
     let me = world.get("/v1/auth/me").bearer(access_token).data().await;
     world.somebody("friend").await;
-    let now = world.clock.now();
-    let (id, token) = (InvitationId::new(now, &world.app.random), MailToken::generate(&world.app.random));
+    let sender = UserId::parse(me["user"]["id"].as_str().unwrap()).unwrap();
+    let friend = ("friend@example.com", "friend@example.com");
+    let id = world.insert_invitation(place, friend, OrganizationRole::Owner, sender).await;
+    let token = MailToken::generate(&world.app.random);
     let mut tx = world.app.db.write().await.unwrap();
-    sql("INSERT INTO invitations (id, organization_id, email, email_folded, role, invited_by, created_at, expires_at)
-         VALUES ($1, $2, $3, $3, 'owner', $4, $5, $6)")
-        .bind(id)
-        .bind(place.organization.as_str())
-        .bind("friend@example.com")
-        .bind(me["user"]["id"].as_str().unwrap())
-        .bind(now)
-        .bind(now.plus_ms(DAY_MS))
-        .execute(&mut tx)
-        .await
-        .unwrap();
-    store::invitations::give_token(&mut tx, id, token.hash(), now).await.unwrap().unwrap();
+    let given = store::invitations::give_token(&mut tx, id, token.hash(), world.clock.now()).await.unwrap();
+    assert!(given.is_some());
     tx.commit().await.unwrap();
     token.expose().to_owned()
 }

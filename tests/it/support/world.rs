@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
-use tollkeeper::clock::{Clock, Time};
+use tollkeeper::clock::{Clock, DAY_MS, Time};
 use tollkeeper::config::Config;
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
-use tollkeeper::ids::{SessionId, UserId};
+use tollkeeper::ids::{InvitationId, SessionId, UserId};
 use tollkeeper::live::feed;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::routes::Listener;
@@ -260,6 +260,34 @@ impl World {
         let statement = sql(text).bind(place).bind(who.id).bind(role).bind(self.clock.now());
         statement.execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
+    }
+
+    /// An open invitation that no call has made.
+    pub async fn insert_invitation(
+        &self,
+        place: &Place,
+        (email, email_folded): (&str, &str),
+        role: OrganizationRole,
+        invited_by: UserId,
+    ) -> InvitationId {
+        let now = self.clock.now();
+        let id = InvitationId::new(now, &self.app.random);
+        let mut tx = self.app.db.write().await.unwrap();
+        sql("INSERT INTO invitations (id, organization_id, email, email_folded, role, invited_by, created_at, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
+            .bind(id)
+            .bind(place.organization.as_str())
+            .bind(email)
+            .bind(email_folded)
+            .bind(role.as_str())
+            .bind(invited_by)
+            .bind(now)
+            .bind(now.plus_ms(DAY_MS))
+            .execute(&mut tx)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        id
     }
 
     /// The token in the newest mail to this address, once what is in the outbox has left.

@@ -1,0 +1,111 @@
+//! How a wrong value stands in an error: as it was written, unless it may hold a secret.
+
+use super::document::Value;
+use super::types::HIDDEN;
+
+/// Longer texts aren't shown: what is mistyped is short, and tokens and passphrases are long.
+const MAX_SHOWN_CHARS: usize = 32;
+/// Words of letters alone, and of digits alone, are shown up to these lengths.
+const MAX_WORD_CHARS: usize = 12;
+/// Words that mix letters with digits, or capitals with others, are shown up to this length, such as `fe80`.
+const MAX_MIXED_CHARS: usize = 4;
+
+/// The value, or what kind of value it is when it may hold a secret: a token or a password that was set as another key, or the
+/// login, path or query of a URL.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::Text(text) => of_text(text),
+        other => other.shown(),
+    }
+}
+
+fn of_text(text: &str) -> String {
+    if let Some(url) = url(text) {
+        return format!("\"{url}\"");
+    }
+    if is_harmless(text) {
+        return Value::Text(text.to_owned()).shown();
+    }
+    format!("a text of {} characters, which isn't shown because it may be a secret", text.chars().count())
+}
+
+/// The scheme and the host; a login, a path and a query only as stars.
+fn url(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let (rest, query) = rest.split_once(['?', '#']).map_or((rest, ""), |(rest, _)| (rest, HIDDEN));
+    let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
+    let (host, path) = rest.split_once('/').map_or((rest, None), |(host, path)| (host, Some(path)));
+    if !is_harmless(scheme) || !is_harmless(host) {
+        return None;
+    }
+    let path = match path {
+        None => "",
+        Some("") => "/",
+        Some(_) => "/***",
+    };
+    let query = if query.is_empty() { "" } else { "?***" };
+    Some(format!("{scheme}://{login}{host}{path}{query}"))
+}
+
+/// Whether a text is made of short words, as mistyped words, numbers, hosts and addresses are.
+fn is_harmless(text: &str) -> bool {
+    let short = text.chars().count() <= MAX_SHOWN_CHARS && !text.contains(['@', '=']);
+    short && text.split(|c: char| !c.is_alphanumeric()).all(is_plain_word)
+}
+
+fn is_plain_word(word: &str) -> bool {
+    let rest = word.get(1..).unwrap_or_default();
+    let uniform = word.chars().all(char::is_numeric)
+        || word.chars().all(char::is_uppercase)
+        // `Tollkeeper`: a capital may stand at the beginning.
+        || (word.chars().all(char::is_alphabetic) && !rest.chars().any(char::is_uppercase));
+    word.chars().count() <= if uniform { MAX_WORD_CHARS } else { MAX_MIXED_CHARS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_secret_is_not_shown() {
+        for text in [
+            "hunter2",
+            "hunter2:8080",
+            "me:secret@host",
+            "correct-horse-battery-staple-of-mine",
+            "svc_7f3kQ9",
+            "password=abc",
+            "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+            "https://7f3kQ9.example",
+        ] {
+            let shown = of_text(text);
+            assert!(shown.starts_with("a text of ") && !shown.contains(text), "{text}: {shown}");
+        }
+        for (text, expected) in [
+            ("https://u:p@host.example:8080/a/b?c#d", "\"https://***@host.example:8080/***?***\""),
+            ("http://host/#a", "\"http://host/?***\""),
+            ("ftp://host", "\"ftp://host\""),
+            ("postgres://a@b:c@d/e", "\"postgres://***@d/***\""),
+        ] {
+            assert_eq!(of_text(text), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_mistyped_is_shown() {
+        for text in [
+            "",
+            "yes",
+            "Yes",
+            "0.0.0.0",
+            "[fe80::1]:80",
+            "keeper.example.com:8080",
+            "USDT",
+            "10.0.0.0/33",
+            "ture\n",
+        ] {
+            assert_eq!(of_text(text), Value::Text(text.to_owned()).shown());
+        }
+        assert_eq!(shown(&Value::Integer(70_000)), "70000");
+    }
+}

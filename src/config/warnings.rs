@@ -1,0 +1,59 @@
+//! Settings that work, but that an operator may not want in a server that others can reach.
+
+use super::{Config, DatabaseUrl, MailUrl, variable};
+use crate::db;
+
+/// One sentence for each such setting: its key, what follows from it, and what to set.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !config.listen.ip().is_loopback() {
+        lines.extend(of_open_listener(config));
+    }
+    let databases =
+        [("database_url", &config.database_url), ("database_replica_url", &config.database_replica_url)];
+    for (key, url) in databases {
+        if let Some(DatabaseUrl::Postgres(url)) = url
+            && db::trusts_by_default(url)
+        {
+            lines.push(format!(
+                "`{key}` names another machine without sslmode: whoever answers there is believed, and without TLS if they have \
+                 none; add `sslmode=verify-full&sslrootcert=FILE` ({}), or `sslmode=disable` where the network is yours alone",
+                variable(key)
+            ));
+        }
+    }
+    lines
+}
+
+fn of_open_listener(config: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    if matches!(config.mail.url, MailUrl::File) {
+        lines.push(format!(
+            "`mail.url` is `file`: users get no mail, and links that work for whoever has them stand in the log; set a mail server, \
+             such as `smtp://USER:PASSWORD@mail.example.com` ({})",
+            variable("mail.url")
+        ));
+    }
+    if !config.public_url().starts_with("https://") {
+        lines.push(format!(
+            "`public_url` is not https: links in mails lead to passwords and tokens in the clear; set the `https://` address that \
+             users call ({})",
+            variable("public_url")
+        ));
+    }
+    if !config.require_verified_email {
+        lines.push(format!(
+            "`require_verified_email` is off: accounts whose address nobody has confirmed may do everything; set \
+             `require_verified_email = true` ({})",
+            variable("require_verified_email")
+        ));
+    }
+    if config.tls.certificate_file.is_none() && config.trusted_proxies.is_empty() {
+        lines.push(format!(
+            "`trusted_proxies` is empty, and the public listener has no TLS: set `tls.certificate_file` and `tls.key_file`, or name \
+             the proxy that speaks TLS for it ({})",
+            variable("trusted_proxies")
+        ));
+    }
+    lines
+}

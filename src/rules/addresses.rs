@@ -1,0 +1,137 @@
+//! E-mail addresses: when two are the same, and which of them mail can reach.
+
+use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
+use lettre::Address;
+use lettre::message::Mailbox;
+
+use super::naming;
+
+/// Longer ones are no domains (RFC 1035, section 2.3.4), however they are written: four bytes a character.
+const MAX_DOMAIN_BYTES: usize = 4 * 253;
+
+/// The form in which two addresses are compared.
+///
+/// The domain is mapped by UTS 46 without its transitional rules, and written in Unicode: `xn--…` and the letters that it stands
+/// for are the same, and `οδοσ.gr` and `οδος.gr` are two, as they are in the DNS. The part before the `@` is compared without
+/// regard to case, as any name ([`naming::fold`]). What is no domain is folded as a name, too: earlier versions took some.
+pub fn fold(address: &str) -> String {
+    let Some((local, domain)) = address.rsplit_once('@') else {
+        return naming::fold(address);
+    };
+    let domain = unicode_domain(domain).unwrap_or_else(|| naming::fold(domain));
+    format!("{}@{domain}", naming::fold(local))
+}
+
+fn unicode_domain(domain: &str) -> Option<String> {
+    if domain.len() > MAX_DOMAIN_BYTES {
+        return None;
+    }
+    let (mapped, outcome) = Uts46::new().to_unicode(domain.as_bytes(), AsciiDenyList::EMPTY, Hyphens::Allow);
+    outcome.is_ok().then(|| mapped.into_owned())
+}
+
+/// Whether mail can be sent to this address: its domain can stand in the DNS, and what composes our mails writes the address so
+/// that it is read as the same one again, with or without quotes that it doesn't need.
+pub fn can_get_mail(address: &str) -> bool {
+    let Ok(to) = address.parse::<Address>() else {
+        return false;
+    };
+    let in_dns = Uts46::new().to_ascii(
+        to.domain().as_bytes(),
+        AsciiDenyList::EMPTY,
+        Hyphens::Allow,
+        DnsLength::Verify,
+    );
+    if in_dns.is_err() {
+        return false;
+    }
+    let mailbox = Mailbox::new(None, to.clone());
+    let mail = lettre::Message::builder().from(mailbox.clone()).to(mailbox).body(String::new());
+    let same = |read: &Address| {
+        read.domain() == to.domain()
+            && (read.user() == to.user() || format!("\"{}\"", read.user()) == to.user())
+    };
+    mail.is_ok_and(|mail| matches!(mail.envelope().to(), [read] if same(read)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_are_compared_as_the_dns_does() {
+        for (one, other) in [
+            ("Ada@Example.ORG", "ada@example.org"),
+            ("a@οδος.gr", "a@xn--pxavbm.gr"),
+            ("a@ΟΔΟς.gr", "a@οδος.GR"),
+            ("a@bücher.example", "a@xn--bcher-kva.example"),
+            ("a@BÜCHER.example", "a@XN--BCHER-KVA.example"),
+            ("a@straße.example", "a@xn--strae-oqa.example"),
+            ("a@例子\u{3002}广告", "a@例子.广告"),
+            // Names of people: capital sigma is either small one.
+            ("ΟΔΟΣ@example.org", "οδος@example.org"),
+            ("οδοσ@example.org", "οδος@example.org"),
+        ] {
+            assert_eq!(fold(one), fold(other), "{one} {other}");
+            assert_eq!(fold(&fold(one)), fold(one), "{one}");
+        }
+        for (one, other) in [
+            ("a@οδοσ.gr", "a@οδος.gr"),
+            ("a@xn--pxavbq.gr", "a@xn--pxavbm.gr"),
+            ("a@strasse.example", "a@straße.example"),
+            ("a@example.org", "a@example.com"),
+        ] {
+            assert_ne!(fold(one), fold(other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn ordinary_addresses_fold_as_they_always_did() {
+        for address in [
+            "Ada.Lovelace+tag@Mail.Example.ORG",
+            "root@localhost",
+            "\"quoted\"@example.org",
+            "用户@例子.广告",
+            "Dörte@Sörensen.example.com",
+            "J@r3---sn-4g5e.example.com",
+            "Kai@\u{212a}ai.example",
+            "no address at all",
+            "",
+            "a@xn--a.example",
+        ] {
+            assert_eq!(fold(address), naming::fold(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_mail_can_not_reach_is_told() {
+        for (address, can) in [
+            ("ada@example.org", true),
+            ("ada@localhost", true),
+            ("o'brien+tag@example.org", true),
+            ("用户@例子.广告", true),
+            ("Dörte@Sörensen.example.com", true),
+            ("maria@οδος.gr", true),
+            ("\"quoted\"@example.org", true),
+            ("\"a,b\"@example.com", false),
+            ("\"a@b\"@example.com", false),
+            ("\"a;b\"@example.com", false),
+            ("a@xn--a.example", false),
+            ("a@xn--\u{fc}.example", false),
+            ("ada", false),
+        ] {
+            assert_eq!(can_get_mail(address), can, "{address}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_panics_and_what_is_a_domain_folds_once(text: String) {
+            fold(&text);
+            can_get_mail(&text);
+            if let Some(domain) = unicode_domain(&text) {
+                proptest::prop_assert_eq!(unicode_domain(&domain), Some(domain));
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! E-mail addresses and usernames: which of them are the same, and which are refused.
+
+use http::Method;
+use serde_json::{Value, json};
+use tollkeeper::app::App;
+use tollkeeper::db::sql;
+use tollkeeper::roles::OrganizationRole;
+use tollkeeper::store;
+
+use crate::support::world::{PASSWORD, World, on_each_database};
+
+/// One domain of a Greek street, and another that differs by its last letter.
+const MEDIAL: &str = "οδοσ.gr";
+const FINAL: &str = "οδος.gr";
+/// [`FINAL`] as the DNS has it.
+const FINAL_IN_DNS: &str = "xn--pxavbm.gr";
+
+async fn register(world: &World, email: &str, username: &str) {
+    let body = json!({"email": email, "password": PASSWORD, "username": username});
+    world.post("/v1/auth/register", &body).data().await;
+    // Mails are told apart by their time.
+    let token = world.mailed_token(&format!("Hello {username},")).await;
+    world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
+    world.clock.advance_ms(1);
+}
+
+async fn organizations(world: &World, email: &str) -> usize {
+    let body = json!({"email": email, "password": PASSWORD});
+    let login = world.post("/v1/auth/login", &body).data().await;
+    let token = login["access_token"].as_str().unwrap();
+    world.get("/v1/organizations").bearer(token).data().await["organizations"].as_array().unwrap().len()
+}
+
+#[test]
+fn domains_that_differ_by_a_final_sigma_are_two() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        register(&world, &format!("maria@{MEDIAL}"), "maria").await;
+        let path = format!("{}/invitations", place.organization_path());
+        let body = json!({"email": format!("maria@{FINAL}"), "role": "admin"});
+        world.post(&path, &body).bearer(&ada.access_token).data().await;
+        let token = world.mailed_token("Invitation to Acme").await;
+        let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
+        let texts = mails.map(|mail| std::fs::read_to_string(mail.unwrap().path()).unwrap());
+        let invitation = texts.into_iter().find(|text| text.contains("Invitation to Acme")).unwrap();
+        assert!(!invitation.contains("Hello maria"), "it is for somebody else: {invitation}");
+
+        assert_eq!(organizations(&world, &format!("maria@{MEDIAL}")).await, 0);
+        let page = world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]).send().await;
+        assert!(page.text.contains("<h1>Create your account first</h1>"), "{}", page.text);
+
+        register(&world, &format!("maria@{FINAL}"), "maria.of.the.other").await;
+        assert_eq!(organizations(&world, &format!("maria@{FINAL}")).await, 1);
+        assert_eq!(organizations(&world, &format!("maria@{MEDIAL}")).await, 0);
+    });
+}
+
+#[test]
+fn a_domain_is_the_same_in_letters_and_as_the_dns_has_it() {
+    on_each_database(async |world| {
+        register(&world, &format!("Maria@{FINAL}"), "maria").await;
+        for same in
+            [format!("maria@{FINAL_IN_DNS}"), "maria@ΟΔΟΣ.GR".replace("Σ.", "ς."), format!("MARIA@{FINAL}")]
+        {
+            assert_eq!(organizations(&world, &same).await, 0, "{same}");
+        }
+        let body =
+            json!({"email": format!("maria@{FINAL_IN_DNS}"), "password": PASSWORD, "username": "maria2"});
+        let refused = world.post("/v1/auth/register", &body).refused().await;
+        assert_eq!(refused, (409, "email_taken".to_owned()));
+    });
+}
+
+#[test]
+fn an_invitation_goes_to_the_address_as_it_was_typed() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        world.somebody("guest").await;
+        let path = format!("{}/invitations", place.organization_path());
+        let body = json!({"email": "Guest@Example.com"});
+        world.post(&path, &body).bearer(&ada.access_token).data().await;
+        world.mailed_token("To: Guest@Example.com").await;
+        assert_eq!(organizations(&world, "guest@example.com").await, 1);
+    });
+}
+
+async fn folded(app: &App, email: &str) -> String {
+    let mut tx = app.db.read().await.unwrap();
+    let (folded,): (String,) =
+        sql("SELECT email_folded FROM users WHERE email = $1").bind(email).one(&mut tx).await.unwrap();
+    folded
+}
+
+async fn run(app: &App, text: &str) {
+    let mut tx = app.db.write().await.unwrap();
+    sql(text.to_owned()).execute(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// Puts the database where the version before addresses were folded by the rules of domains left it.
+async fn back_to_the_older_schema(app: &App) {
+    run(app, "DROP TABLE addresses_to_fold").await;
+    run(app, "DELETE FROM refinery_schema_history WHERE version >= 12").await;
+}
+
+#[test]
+fn addresses_of_older_versions_are_folded_anew_at_the_start() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let maria = format!("maria@{FINAL}");
+        register(&world, &maria, "maria").await;
+        register(&world, "Jörg@Straße.example", "joerg").await;
+        register(&world, &format!("eve@{FINAL}"), "eve").await;
+        let invited = format!("nikos@{FINAL}");
+        let path = format!("{}/invitations", place.organization_path());
+        let body = json!({ "email": invited });
+        world.post(&path, &body).bearer(&ada.access_token).data().await;
+        world.mailed_token("Invitation to Acme").await;
+        world.clock.advance_ms(1);
+        back_to_the_older_schema(&world.app).await;
+        run(&world.app, "UPDATE users SET email_folded = 'maria@οδοσ.gr' WHERE username = 'maria'").await;
+        // One of two accounts for what is one mailbox: the address is the other's, and stays so.
+        run(
+            &world.app,
+            "UPDATE users SET email = 'EVE@οδος.gr', email_folded = 'eve@οδοσ.gr' WHERE username = 'eve'",
+        )
+        .await;
+        register_as_older_version(&world, "eve@xn--pxavbm.gr", "eve2").await;
+        run(&world.app, "UPDATE invitations SET email_folded = 'nikos@οδοσ.gr'").await;
+
+        world.app.boot().await.unwrap();
+
+        assert_eq!(folded(&world.app, &maria).await, maria);
+        assert_eq!(folded(&world.app, "Jörg@Straße.example").await, "jörg@straße.example");
+        assert_eq!(folded(&world.app, "EVE@οδος.gr").await, format!("eve@{FINAL}"));
+        assert_eq!(
+            folded(&world.app, "eve@xn--pxavbm.gr").await,
+            "eve@xn--pxavbm.gr",
+            "the older account has it"
+        );
+        assert_eq!(organizations(&world, &maria).await, 0);
+        register(&world, &invited, "nikos").await;
+        assert_eq!(organizations(&world, &invited).await, 1);
+        // The second start has nothing left to do.
+        let mut tx = world.app.db.read().await.unwrap();
+        let (left,): (i64,) = sql("SELECT COUNT(*) FROM addresses_to_fold").one(&mut tx).await.unwrap();
+        assert_eq!(left, 0);
+    });
+}
+
+/// An account as an older version wrote it: the folded address is only the lower case.
+async fn register_as_older_version(world: &World, email: &str, username: &str) {
+    let now = world.clock.now();
+    let new = store::users::NewUser {
+        id: tollkeeper::ids::UserId::new(now, &world.app.random),
+        email,
+        email_folded: email,
+        username,
+        username_folded: username,
+        full_name: None,
+        phone: None,
+        password_hash: "$argon2id$",
+    };
+    let mut tx = world.app.db.write().await.unwrap();
+    store::users::insert(&mut tx, &new, now).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[test]
+fn of_two_open_invitations_for_one_mailbox_the_older_one_stays() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        back_to_the_older_schema(&world.app).await;
+        let mut ids = Vec::new();
+        for (email, folded) in [("a@οδος.gr", "a@οδοσ.gr"), ("a@xn--pxavbm.gr", "a@xn--pxavbm.gr")] {
+            let role = OrganizationRole::Member;
+            ids.push(world.insert_invitation(&place, (email, folded), role, ada.id).await);
+            world.clock.advance_ms(1);
+        }
+        world.app.boot().await.unwrap();
+        let mut tx = world.app.db.read().await.unwrap();
+        let open = store::invitations::open_for(&mut tx, "a@οδος.gr", world.clock.now()).await.unwrap();
+        assert_eq!(open.iter().map(|one| one.id).collect::<Vec<_>>(), ids[..1]);
+        let open = store::invitations::open_for(&mut tx, "a@xn--pxavbm.gr", world.clock.now()).await.unwrap();
+        assert!(open.is_empty());
+    });
+}
+
+#[test]
+fn addresses_that_no_mail_can_reach_are_refused() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let invitations = format!("{}/invitations", place.organization_path());
+        for email in ["\"a,b\"@example.com", "\"a@b\"@example.com", "a@xn--a.example", "a@\u{2488}com"] {
+            let body = json!({"email": email, "password": PASSWORD, "username": "eve"});
+            let refused = world.post("/v1/auth/register", &body).send().await;
+            assert_eq!(
+                (refused.status, refused.details()),
+                (400, vec!["email invalid_email".to_owned()]),
+                "{email}"
+            );
+            let invite = world.post(&invitations, &json!({ "email": email })).bearer(&ada.access_token);
+            let refused = invite.send().await;
+            assert_eq!(
+                (refused.status, refused.details()),
+                (400, vec!["email invalid_email".to_owned()]),
+                "{email}"
+            );
+        }
+    });
+}
+
+/// What a registration with this username says: `ok`, or code and field of what is wrong.
+async fn registered_as(world: &World, number: usize, username: &str) -> Value {
+    let body = json!({"email": format!("p{number}@example.com"), "password": PASSWORD, "username": username});
+    let answer = world.post("/v1/auth/register", &body).send().await;
+    if answer.status == 200 { json!("ok") } else { json!(answer.details()) }
+}
+
+#[test]
+fn names_of_the_service_and_of_mixed_scripts_are_nobody_s() {
+    on_each_database(async |world| {
+        for (number, (username, expected)) in [
+            ("admin", json!(["username reserved"])),
+            ("Admin", json!(["username reserved"])),
+            ("ＳＹＳＴＥＭ", json!(["username reserved"])),
+            ("anonymous", json!(["username reserved"])),
+            ("post.master", json!(["username reserved"])),
+            ("tollkeeper", json!(["username reserved"])),
+            ("аdmin", json!(["username mixed_scripts"])),
+            ("pаypal", json!(["username mixed_scripts"])),
+            ("Ωmega", json!(["username mixed_scripts"])),
+            ("admin2.of.the.shop", json!("ok")),
+            ("иван_1", json!("ok")),
+            ("王さんabc", json!("ok")),
+            ("ada-王小明", json!("ok")),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(registered_as(&world, number, username).await, expected, "{username}");
+        }
+        // Accounts that were there before go on.
+        world.somebody("root").await;
+        assert_eq!(organizations(&world, "root@example.com").await, 0);
+    });
+}
