@@ -9,7 +9,7 @@ use crate::support::world::Folder;
 
 const CONNECTIONS: usize = 200;
 
-/// What 200 connections may add to the memory, which docs/operations.md states. It was measured as 72.
+/// What 200 connections may add to the memory, which docs/operations.md states. It was measured as 72 to 86.
 const MAX_MIB: usize = 128;
 
 /// The resident memory of the server, in MiB.
