@@ -68,9 +68,10 @@ fn a_schema_that_is_too_old_is_told_and_a_newer_one_will_do() {
         .await;
         ready(&world).await;
         change(format!("DELETE FROM {history} WHERE version >= {newest}")).await;
+        let older = world.app.db.schema().await.unwrap();
+        assert!(older < newest, "{older}");
         let message = format!(
-            "The database has schema {}, this version needs {newest}: run `tollkeeper migrate`.",
-            newest - 1
+            "The database has schema {older}, this version needs {newest}: run `tollkeeper migrate`."
         );
         refused(&world, "schema", "not_ready", &message).await;
         // Another database than the one that the start met.
