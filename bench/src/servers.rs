@@ -6,7 +6,7 @@ use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::client;
 
@@ -56,6 +56,35 @@ impl Drop for Server {
         // It may have ended by itself; then there is nothing left to do.
         drop(self.0.kill().and_then(|()| self.0.wait()));
     }
+}
+
+/// Bounds that one person at one address would meet at once.
+const BOUNDS: [(&str, &str); 10] = [
+    ("TOLLKEEPER_BILLING__FURTHER_CREDIT_LIMIT", "100"),
+    ("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "1000000"),
+    ("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "1000000"),
+    ("TOLLKEEPER_LIMITS__MAILS_PER_ADDRESS_HOUR", "1000000"),
+    ("TOLLKEEPER_LIMITS__ORGANIZATIONS_PER_PERSON", "1000000"),
+    ("TOLLKEEPER_LIMITS__PROJECTS_PER_ORGANIZATION", "1000000"),
+    ("TOLLKEEPER_LIMITS__OPEN_INVITATIONS_PER_ORGANIZATION", "1000000"),
+    ("TOLLKEEPER_LIMITS__API_KEYS_PER_PROJECT", "1000000"),
+    ("TOLLKEEPER_LIMITS__PASSWORD_CHANGES_PER_HOUR", "1000000"),
+    ("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "10000"),
+];
+
+/// The folders of all servers so far, in any of which a mail may be written.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// The token in the mail to this address, if it has been written.
+pub fn mailed_token(address: &str) -> Option<String> {
+    let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder.join("mail")).ok()).flatten();
+    let texts = files.flatten().filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let mail = texts.filter(|text| text.contains(address)).last()?;
+    let is_token = |line: &&str| {
+        line.len() == 43 && line.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    mail.lines().map(str::trim_end).find(is_token).map(str::to_owned)
 }
 
 /// A running service.
@@ -130,6 +159,7 @@ fn configure(
     {
         command.env_remove(name);
     }
+    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
     let catalog = quick_catalog(folder)?;
     command
         .arg("serve")
@@ -139,6 +169,7 @@ fn configure(
         .env("TOLLKEEPER_LISTEN", public.to_string())
         .env("TOLLKEEPER_SERVICE_LISTEN", service.to_string())
         .env("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
+        .envs(BOUNDS)
         .stderr(log_file);
     if database != "sqlite" {
         command.env("TOLLKEEPER_DATABASE_URL", database);

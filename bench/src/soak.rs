@@ -51,14 +51,6 @@ logins_per_minute = 1000000
 registrations_per_minute = 1000000
 password_resets_per_hour = 1000000
 login_failures = 1000
-verifications_per_hour = 1000000
-mails_per_recipient_hour = 1000000
-mails_per_account_hour = 1000000
-mails_per_address_hour = 1000000
-organizations_per_person = 1000000
-projects_per_organization = 1000000
-open_invitations_per_organization = 1000000
-api_keys_per_project = 1000000
 [billing]
 credit_limit = \"1000000000\"
 ";

@@ -1,12 +1,13 @@
 //! Somebody with an organization, a project and a key, made through the service's own interface; and the calls with it.
 
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use crate::bare::Authorize;
 use crate::client::{self, Target};
+use crate::servers::mailed_token;
 
 /// Everybody's.
 pub const PASSWORD: &str = "Correct-Horse-7-Staple";
@@ -132,14 +133,27 @@ pub fn new_name() -> Result<String, String> {
     Ok(format!("bench{}", since.as_millis()))
 }
 
-/// Registers and logs in; the access token.
+/// Registers, confirms the address and logs in; the access token.
 pub async fn person(address: SocketAddr, name: &str) -> Result<String, String> {
     let email = format!("{name}@example.com");
     let account = json!({"email": email, "password": PASSWORD, "username": name});
     post(address, "/v1/auth/register", None, &account).await?;
+    verify(address, &email).await?;
     let session =
         post(address, "/v1/auth/login", None, &json!({"email": email, "password": PASSWORD})).await?;
     text(&session, "access_token")
+}
+
+/// Confirms a new account's address, without which its organizations have no credit and it invites nobody.
+pub async fn verify(address: SocketAddr, email: &str) -> Result<(), String> {
+    for _ in 0..1_000 {
+        if let Some(token) = mailed_token(email) {
+            let body = json!({ "token": token });
+            return post(address, "/v1/auth/verify-email", None, &body).await.map(drop);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Err(format!("no mail to {email} came"))
 }
 
 fn question(credential: String) -> Value {

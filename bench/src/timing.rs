@@ -31,10 +31,6 @@ const LIMITS: &str = "[limits]
 logins_per_minute = 1000000
 password_resets_per_hour = 1000000
 login_failures = 1000
-verifications_per_hour = 1000000
-mails_per_recipient_hour = 1000000
-mails_per_account_hour = 1000000
-mails_per_address_hour = 1000000
 ";
 
 /// What is compared.

@@ -50,7 +50,7 @@ fn domains_that_differ_by_a_final_sigma_are_two() {
         let page = world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]).send().await;
         assert!(page.text.contains("<h1>Create your account first</h1>"), "{}", page.text);
 
-        register(&world, &format!("maria@{FINAL}"), "maria.of.the.other").await;
+        register(&world, &format!("maria@{FINAL}"), "maria-of-the-other").await;
         assert_eq!(organizations(&world, &format!("maria@{FINAL}")).await, 1);
         assert_eq!(organizations(&world, &format!("maria@{MEDIAL}")).await, 0);
     });

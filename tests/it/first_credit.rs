@@ -73,7 +73,8 @@ async fn verify(world: &World, name: &str, way: Way) {
             world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
         }
         Way::Page => {
-            let page = world.call(Method::POST, "/verify-email").form(&[("token", &token)]).send().await;
+            let form = [("token", token.as_str()), ("password", PASSWORD)];
+            let page = world.call(Method::POST, "/verify-email").form(&form).send().await;
             assert_eq!(page.status, 200, "{}", page.text);
         }
         Way::Reset => {

@@ -330,11 +330,12 @@ impl Place {
     }
 }
 
-/// Registers and logs in: the access token and the refresh token.
+/// Registers, confirms the address and logs in: the access token and the refresh token.
 async fn join(public: SocketAddr, name: &str) -> Result<(String, String), String> {
     let email = format!("{name}@example.com");
     let account = json!({"email": email, "password": PASSWORD, "username": name});
     post(public, "/v1/auth/register", None, &account).await?;
+    tenant::verify(public, &email).await?;
     log_in(public, &email).await
 }
 

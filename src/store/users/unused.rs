@@ -13,6 +13,7 @@ pub const UNUSED: &str = "users.email_verified_at IS NULL AND users.last_login_a
      AND NOT EXISTS (SELECT 1 FROM organizations o WHERE o.created_by = users.id)
      AND NOT EXISTS (SELECT 1 FROM projects p WHERE p.created_by = users.id)
      AND NOT EXISTS (SELECT 1 FROM api_keys k WHERE k.created_by = users.id)
+     AND NOT EXISTS (SELECT 1 FROM api_key_secrets s WHERE s.rotated_by = users.id)
      AND NOT EXISTS (SELECT 1 FROM invitations i WHERE i.invited_by = users.id)
      AND NOT EXISTS (SELECT 1 FROM invitations i WHERE i.accepted_by = users.id)";
 

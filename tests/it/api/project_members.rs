@@ -253,7 +253,7 @@ fn a_newcomer_gets_the_organization_s_default_role() {
         // An API key acts for whoever made it: it can bring somebody in as well, and its maker adds themselves unasked.
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let joe = world.somebody("joe").await;
-        let body = json!({"user_id": joe.id.to_string(), "role": "owner"});
+        let body = json!({"user_id": joe.id.to_string(), "role": "admin"});
         world.post(&members(&place), &body).bearer(&key).data().await;
         remove(&world, &ada, &place, &ada).data().await;
         let before = tollkeeper::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();

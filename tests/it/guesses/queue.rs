@@ -41,8 +41,9 @@ fn a_network_has_an_eighth_of_the_queue() {
         let token = world.mailed_token("ada@example.com").await;
         let change = json!({"current_password": "Wrong-Kettle-1", "new_password": "Violet-Kettle-Orbit-9",
                             "new_password_confirmation": "Violet-Kettle-Orbit-9"});
-        let reset = json!({"token": token, "password": PASSWORD, "password_confirmation": PASSWORD});
-        let form = [("token", token.as_str()), ("password", PASSWORD), ("password_confirmation", PASSWORD)];
+        let new = "Violet-Kettle-Orbit-9";
+        let reset = json!({"token": token, "password": new, "password_confirmation": new});
+        let form = [("token", token.as_str()), ("password", new), ("password_confirmation", new)];
         let register = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
         let from = async |address: &str| {
             let post = |path: &str, body| outcome(world.post(path, body).from(address));
@@ -65,6 +66,6 @@ fn a_network_has_an_eighth_of_the_queue() {
         assert_eq!(world.app.hasher.load(), (2, 16));
         drop(held);
         assert_eq!(world.app.hasher.load(), (0, 16));
-        assert_eq!(outcome(login(&world, "ada", PASSWORD, ATTACKER)).await, ok());
+        assert_eq!(outcome(login(&world, "ada", new, ATTACKER)).await, ok());
     });
 }

@@ -283,26 +283,3 @@ fn old_mail_files_go_and_other_files_stay() {
         assert!(!left.contains(&old[0]) && left.contains(&both[1]), "{left:?}");
     });
 }
-
-#[test]
-fn counters_of_forgotten_passwords_go_after_their_hour() {
-    on_each_database(async |world| {
-        world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
-        let wrong = json!({"email": "ada@example.com", "password": "Wrong-Kettle-1"});
-        assert_eq!(world.post("/v1/auth/login", &wrong).refused().await.0, 401);
-        let scopes = async || {
-            sweep(&world.app).await.unwrap();
-            let mut tx = world.app.db.read().await.unwrap();
-            let rows: Vec<(String,)> =
-                sql("SELECT scope FROM throttles ORDER BY scope").all(&mut tx).await.unwrap();
-            rows.into_iter().map(|(scope,)| scope).collect::<Vec<_>>()
-        };
-        // Replicas' clocks may differ by a minute.
-        world.clock.advance_ms(HOUR_MS + MINUTE_MS);
-        assert_eq!(scopes().await, ["forgot_password", "login"]);
-        world.clock.advance_ms(1);
-        assert_eq!(scopes().await, ["login"], "guesses are remembered for a day");
-        world.clock.advance_ms(DAY_MS - HOUR_MS - MINUTE_MS);
-        assert_eq!(scopes().await, [""; 0]);
-    });
-}

@@ -128,7 +128,9 @@ impl State {
             }
             Step::Invite { guest, role } => {
                 self.manages(by)?;
-                gives(self.roles[by], role.unwrap_or(self.default_role))?;
+                let role = role.unwrap_or(self.default_role);
+                gives(self.roles[by], role)?;
+                keys_make_no_owner(call, role == OWNER)?;
                 if self.roles[guest] > 0 {
                     return Err((409, "already_member"));
                 }
@@ -142,6 +144,7 @@ impl State {
                 self.manages(by)?;
                 gives(self.roles[by], self.roles[member])?;
                 gives(self.roles[by], role)?;
+                keys_make_no_owner(call, role == OWNER && self.roles[member] != OWNER)?;
                 if role < OWNER {
                     self.is_spared(member)?;
                 }
@@ -178,6 +181,7 @@ impl State {
                 let own = self.effective(project, by);
                 at_least(own, PROJECT_ADMIN)?;
                 at_least(own, role)?;
+                keys_make_no_owner(call, role == PROJECT_OWNER)?;
                 if self.roles[person] == 0 {
                     at_least(self.roles[by], ADMIN)?;
                 }
@@ -190,6 +194,7 @@ impl State {
                 let own = self.effective(project, by);
                 at_least(own, PROJECT_ADMIN)?;
                 at_least(own, role.max(project.roles[person]))?;
+                keys_make_no_owner(call, role == PROJECT_OWNER && project.roles[person] != PROJECT_OWNER)?;
                 Ok(role != project.roles[person])
             }
             Step::RemoveFromProject { person, .. } => {
@@ -388,6 +393,11 @@ fn gives(own: Height, role: Height) -> Result<(), Refusal> {
 
 fn in_project(project: &Project, person: usize) -> Result<(), Refusal> {
     if project.roles[person] > 0 { Ok(()) } else { Err((404, "member_not_found")) }
+}
+
+/// A key gives nobody the role of an owner.
+fn keys_make_no_owner(call: &Call, makes_owner: bool) -> Result<(), Refusal> {
+    if call.with_key && makes_owner { Err((403, "key_exceeds_caller")) } else { Ok(()) }
 }
 
 /// A key stays in its own project.
