@@ -70,6 +70,7 @@ impl World {
             request_id: RequestId::new(now(), &self.app.random),
             body: RequestBody::Whole(body.into().into()),
             who: String::new(),
+            credential: tollkeeper::access::Credential::default(),
         }
     }
 

@@ -1,10 +1,9 @@
 //! What would only grow goes by its age: unused accounts, old entries of the audit trail, old mail files, counters that are over.
 
 use serde_json::json;
-use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, Time};
+use tollkeeper::clock::{DAY_MS, MINUTE_MS, Time};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::cleanup::{Removed, Turn, Walk, turn_of};
-use tollkeeper::jobs::sweep::sweep;
 use tollkeeper::store::audit_log::{self, Action, Event};
 use tollkeeper::store::users::unused;
 
