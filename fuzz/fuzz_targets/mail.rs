@@ -13,6 +13,7 @@ use mail_parser::{MessageParser, MimeHeaders};
 use tokio::runtime::Runtime;
 use tollkeeper::mail::{Mailer, Message, templates};
 use tollkeeper::random::Random;
+use tollkeeper::store::outbox::About;
 
 const HEADERS: [&str; 8] =
     ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"];
@@ -52,6 +53,7 @@ enum Input<'a> {
         to: &'a str,
         url: &'a str,
         username: &'a str,
+        organization: &'a str,
     },
     /// Whatever a template of tomorrow may hand over.
     Any {
@@ -72,8 +74,12 @@ fuzz_target!(|input: Input| {
             templates::reset_password(to, url, token, username),
             templates::reset_password(to, "", "", ""),
         ),
-        Input::Changed { to, url, username } => {
-            checked(templates::password_changed(to, url, username), templates::password_changed(to, "", ""))
+        Input::Changed { to, url, username, organization } => {
+            let about = |line: &str| About { belongs_to: vec![line.to_owned()], ..About::default() };
+            checked(
+                templates::password_changed(to, url, username, &about(organization)),
+                templates::password_changed(to, "", "", &about("")),
+            )
         }
         Input::Any { to, subject, text, html } => Message {
             to: to.to_owned(),
