@@ -70,7 +70,7 @@ pub struct Call {
     pub body: RequestBody,
     /// Who calls, once known: for the log.
     pub who: String,
-    /// What the caller was let in by, once known.
+    /// The credential that the caller was let in by, once known.
     pub credential: Credential,
 }
 

@@ -76,7 +76,7 @@ pub struct Config {
     pub log: Log,
     /// Throttling.
     pub limits: Limits,
-    /// What is removed by its age.
+    /// Removal of rows and files by their age.
     pub retention: Retention,
     /// Money.
     pub billing: Billing,
@@ -238,7 +238,7 @@ pub struct Retention {
 /// Table `billing`.
 #[derive(Clone, Debug)]
 pub struct Billing {
-    /// What a person's first organization may spend before it must pay; 0: strictly prepaid.
+    /// How much a person's first organization may spend before it must pay; 0: strictly prepaid.
     pub credit_limit: Nano,
     /// The same of every further organization of that person.
     pub further_credit_limit: Nano,
@@ -296,7 +296,7 @@ pub struct Telemetry {
 
 impl Default for Retention {
     fn default() -> Self {
-        // Whoever looks back at a year, a month after its end, finds all of it in the trail.
+        // A month after the end of a year, the trail still holds all of it.
         Self { unverified_accounts_days: 30, audit_log_days: 400, mail_files_days: 30 }
     }
 }

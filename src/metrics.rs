@@ -35,7 +35,7 @@ pub struct Metrics {
     pub errors: Codes,
     /// What was decided about model calls.
     pub decisions: Decisions,
-    /// What came of logins.
+    /// Logins by outcome.
     pub logins: Logins,
     /// How the books are written.
     pub books: Rounds,

@@ -120,7 +120,7 @@ impl Page {
         self
     }
 
-    /// What an account belongs to, for an owner who may not have made it so; nothing without any.
+    /// The organizations of an account, for an owner who may not have made it so; nothing without any.
     fn belongings(self, lines: &[String]) -> Self {
         if lines.is_empty() {
             return self;

@@ -58,7 +58,7 @@ impl Drop for Server {
     }
 }
 
-/// Bounds that one person at one address would meet at once.
+/// Bounds that one person at one address would meet at once. An earlier build may not know them, so they are set for this one only.
 const BOUNDS: [(&str, &str); 10] = [
     ("TOLLKEEPER_BILLING__FURTHER_CREDIT_LIMIT", "100"),
     ("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "1000000"),
@@ -169,12 +169,20 @@ fn configure(
         .env("TOLLKEEPER_LISTEN", public.to_string())
         .env("TOLLKEEPER_SERVICE_LISTEN", service.to_string())
         .env("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
-        .envs(BOUNDS)
         .stderr(log_file);
+    if is_this_build(command) {
+        command.envs(BOUNDS);
+    }
     if database != "sqlite" {
         command.env("TOLLKEEPER_DATABASE_URL", database);
     }
     Ok((public, service))
+}
+
+/// Whether the command, or what it starts on some cores, is this very program.
+fn is_this_build(command: &Command) -> bool {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    std::env::current_exe().is_ok_and(|this| words.into_iter().any(|word| word == this.as_os_str()))
 }
 
 /// Puts the built-in models into a file, with a rate that no run uses up.

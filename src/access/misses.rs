@@ -7,7 +7,7 @@ use crate::rules::networks::Network;
 
 use super::{Call, rate_limited};
 
-/// What to answer to a credential that was refused with `error`: the same, or 429 when its network has tried too many that are
+/// Returns the answer to a credential that was refused with `error`: the same, or 429 when its network has tried too many that are
 /// unknown. Only a miss is counted, so that a good credential never pays for others.
 pub(super) fn missed(app: &App, call: &Call, error: Error) -> Error {
     let limits = &app.config.limits;

@@ -26,7 +26,7 @@ pub enum Command {
     },
 }
 
-/// What became of the older keys.
+/// The outcome for the older keys.
 struct Revoked {
     keys: u64,
     sessions: u64,

@@ -122,7 +122,7 @@ fn migrate_sqlite(path: &Path) -> Result<Migrated, MigrateError> {
     sqlite::create(path)?;
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".migrate-lock");
-    // Whoever can open it can hold the lock.
+    // Any process that can open it can hold the lock.
     let locked = OpenOptions::new().append(true).create(true).mode(0o600).open(&lock_path);
     let locked = locked.and_then(|file| close_to_others(&file).map(|()| file));
     // Held until the file is closed at the end, or by the end of the process.

@@ -16,7 +16,7 @@ pub const MAX_PAIRS: usize = 256;
 /// allows: a credential is looked at before the body.
 const MAX_BODY_TIME: Duration = Duration::from_secs(10);
 
-/// What holds for the body of one request.
+/// The limits for the body of one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BodyLimit {
     /// The most bytes.

@@ -129,7 +129,7 @@ impl Default for RequestBody {
     }
 }
 
-/// What has come of a body. Most bodies come in one piece, which is then the whole and need not be copied.
+/// The part of a body that has come. Most bodies come in one piece, which is then the whole and need not be copied.
 struct Pieces {
     first: Bytes,
     whole: Vec<u8>,

@@ -13,7 +13,7 @@ use crate::mail::{self, Mailer};
 use crate::store;
 use crate::store::users::unused::{self, Position};
 
-/// What one turn looks at, and removes at most.
+/// The most rows or files that one turn looks at and removes.
 const SLICE: i64 = 500;
 
 /// Where the walk of this replica has come to.
@@ -36,7 +36,7 @@ enum Stage {
     Done,
 }
 
-/// What a walk has removed so far.
+/// Counts of what a walk has removed so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Removed {
     /// Accounts.
@@ -47,10 +47,10 @@ pub struct Removed {
     pub files: u64,
 }
 
-/// What came of one turn.
+/// The outcome of one turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// What today's walk has removed so far.
+    /// Counts of what today's walk has removed so far.
     pub removed: Removed,
     /// Whether there is more to do today.
     pub goes_on: bool,

@@ -15,7 +15,7 @@ use crate::store::mail_counters::{Excess, Sender};
 use crate::store::outbox::{About, Template};
 
 impl Sender {
-    /// Somebody without a credential.
+    /// A caller without a credential.
     pub fn visitor(trail: &Trail) -> Self {
         Self { account: None, address: trail.address }
     }
@@ -26,12 +26,12 @@ impl Sender {
     }
 }
 
-/// What to write.
+/// A mail to be written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Draft {
-    /// What it says.
+    /// The kind of mail.
     pub template: Template,
-    /// What it is about.
+    /// The names and words that it fills in.
     pub about: About,
 }
 

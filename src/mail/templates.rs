@@ -162,7 +162,7 @@ pub fn project_deleted(to: &str, public_url: &str, username: &str, about: &About
 /// Characters of a name in a subject line.
 const MAX_SUBJECT_NAME: usize = 60;
 
-/// What somebody chose, on one line and without links.
+/// A text that a user chose, on one line and without links.
 fn harmless(text: &str) -> String {
     unlinked(&one_line(text))
 }

@@ -1,4 +1,4 @@
-//! What came of logins.
+//! Logins, counted by outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

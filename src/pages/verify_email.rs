@@ -25,7 +25,7 @@ pub struct ConfirmAddress {
     proof: Option<Proof>,
 }
 
-/// What shows whose account it is.
+/// The proof of whose account it is.
 #[derive(Debug)]
 enum Proof {
     /// Its password.

@@ -3,7 +3,7 @@
 use crate::config::Limits;
 use crate::error::{Code, Error};
 
-/// What is counted.
+/// A kind of row whose number is bounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Organizations that a person has made and that still exist.

@@ -3,7 +3,7 @@
 use crate::config::Billing;
 use crate::money::Nano;
 
-/// What decides about the credit limit of a new organization.
+/// The facts that decide about the credit limit of a new organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Maker {
     /// Whether the maker's address is verified.

@@ -18,7 +18,7 @@ use crate::secrets::{SECRET_BYTES, Secret, api_key};
 
 /// A secret file is a line; anything near this long isn't one.
 const LONGEST_FILE: u64 = 4_096;
-/// What a service token has to be: a shorter one may be guessed.
+/// The rule for a service token: a shorter one may be guessed.
 pub const GOOD_TOKEN: &str = "a secret of at least 20 characters (for instance from `openssl rand -hex 24`): letters, digits and \
                               ASCII signs, without spaces, at most 512";
 /// The lengths that a service token may have.

@@ -158,7 +158,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// What a place holds until its last hash has ended.
+/// The permits that a place holds until its last hash has ended.
 struct Seat {
     shared: Arc<Shared>,
     network: Network,

@@ -128,7 +128,7 @@ impl Client {
         self.part(stream, refusal).await;
     }
 
-    /// What a client is told whose connection hyper has ended: something that isn't a request gets an answer.
+    /// The answer to a client whose connection hyper has ended: something that isn't a request gets an answer.
     fn last_word(&self, outcome: hyper::Result<()>, watch: &Watch) -> Option<Error> {
         // To the first words of HTTP/2 hyper says nothing by itself.
         let nonsense = outcome.as_ref().is_err_and(hyper::Error::is_parse);

@@ -34,7 +34,7 @@ struct Inner {
     app: App,
     paths: matchit::Router<Path>,
     cors: Option<CorsLayer>,
-    /// What browsers are told of HTTPS on every answer.
+    /// The header `strict-transport-security` of every answer.
     hsts: Option<HeaderValue>,
     /// Where what finds no route is counted.
     nowhere: Arc<Measured>,

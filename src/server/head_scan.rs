@@ -4,7 +4,7 @@
 /// The start of a line that says how long the body is.
 const NAME: &[u8] = b"content-length:";
 
-/// What has come of a head.
+/// The part of a head that has come.
 #[derive(Debug, Default)]
 pub struct HeadScan {
     /// The start of the line that is coming.

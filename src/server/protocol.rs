@@ -1,4 +1,4 @@
-//! What HTTP/1.1 asks of a request and hyper lets through.
+//! Checks that HTTP/1.1 asks for and hyper doesn't make.
 
 use std::net::Ipv6Addr;
 

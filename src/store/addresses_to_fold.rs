@@ -4,7 +4,7 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{InvitationId, UserId};
 
-/// What an address belongs to.
+/// The row that an address belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// An account.
@@ -16,7 +16,7 @@ pub enum Owner {
 /// An address that is to be folded anew.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
-    /// What it belongs to.
+    /// The row that it belongs to.
     pub owner: Owner,
     /// The address as given; `None` when its owner is gone.
     pub email: Option<String>,

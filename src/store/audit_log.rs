@@ -67,7 +67,7 @@ pub enum Action {
     SigningKeysRevoked,
     /// Sessions were ended by an operator: a user's, or everybody's.
     SessionsEnded,
-    /// What is kept sealed was sealed anew, under another master key.
+    /// Sealed secrets were sealed anew, under another master key.
     MasterKeyRotated,
     /// Every server was told to read its catalog file again.
     CatalogReloadOrdered,
@@ -232,7 +232,7 @@ pub struct AuditEntry {
     pub address: Option<String>,
     /// In which request.
     pub request_id: Option<String>,
-    /// What else is to be known: an object.
+    /// Further facts as a JSON object.
     pub detail: Option<serde_json::Value>,
 }
 

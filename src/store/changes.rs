@@ -8,7 +8,7 @@ pub use crate::db::Change;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 
-/// What stands for every session in the place of an id.
+/// Stands for every session in the place of an id.
 const ALL: &str = "all";
 
 fn parts(change: Change) -> (&'static str, String) {

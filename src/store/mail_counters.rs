@@ -13,7 +13,7 @@ use crate::secrets::sha256;
 use crate::store::outbox::Template;
 use crate::store::sized::{Sizes, values};
 
-/// Who causes mails, and from where.
+/// The cause of mails: a person and a client address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sender {
     /// The person, where one is known; of an API key the person for whom it acts.
@@ -45,7 +45,7 @@ pub struct Excess {
     pub retry_after_ms: i64,
 }
 
-/// What became of some mails.
+/// The outcome of a check against the limits of mails.
 #[derive(Debug)]
 pub struct Admission {
     /// Those that may be put into the outbox.

@@ -97,7 +97,7 @@ pub struct Maker {
     pub email: String,
     /// Their name.
     pub username: String,
-    /// What decides about credit.
+    /// The facts that decide about credit.
     pub standing: credit_limits::Maker,
     /// Organizations that they have made and that still exist.
     pub organizations: i64,

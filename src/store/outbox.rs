@@ -78,7 +78,7 @@ impl Template {
         }
     }
 
-    /// What counts its recipients.
+    /// The counter of its recipients.
     pub const fn counter(self) -> Counter {
         match self {
             Self::VerifyEmail => Counter::Verification,
@@ -127,7 +127,7 @@ pub struct About {
     /// The request that caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// What the recipient's account belongs to, a line each.
+    /// The organizations of the recipient's account, a line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub belongs_to: Vec<String>,
     /// The id of an invitation; its link's token is made when the mail leaves.

@@ -102,7 +102,7 @@ const COLUMNS: &str =
     "id, email, email_folded, username, full_name, phone, created_at, email_verified_at, phone_verified_at,
      last_login_at";
 
-/// What [`Credentials`] hold beside the account; the second parameter is the network.
+/// The columns of [`Credentials`] beside the account; the second parameter is the network.
 const CHECKED: &str =
     "password_hash, (SELECT n.last_login_at FROM login_networks n WHERE n.user_id = users.id AND n.network = $2)
          AS last_login_here_at";
@@ -272,7 +272,7 @@ pub struct EmailVerified {
 }
 
 impl EmailVerified {
-    /// Whose address it is.
+    /// The account that has the address.
     pub const fn user_id(&self) -> UserId {
         self.user_id
     }

@@ -93,7 +93,7 @@ pub async fn change_password(
     store::sessions::end_all(&mut tx, user.id, Some(scope.session_id()), now).await?;
     store::email_tokens::void(&mut tx, user.id, Purpose::ResetPassword).await?;
     guess.forget(&mut tx, now).await?;
-    // Whoever reads the mail of an address that nobody has verified may have nothing to do with the account.
+    // The reader of an address that was never verified may have nothing to do with the account.
     if user.email_verified_at.is_some() {
         let sender = Sender::person(scope.trail(), user.id);
         let draft = Draft::plain(Template::PasswordChanged);

@@ -16,7 +16,7 @@ pub async fn give(app: &App, tx: &mut Tx, verified: &EmailVerified, now: Time) -
     store::users::lock(tx, user_id).await?;
     let mut held = None;
     while let Some(organization_id) = store::organizations::first_without_credit(tx, user_id).await? {
-        // Whoever deletes an organization holds its wallet: if it is still there now, it stays until we are through.
+        // A deletion holds the wallet: an organization that is still there now stays until this transaction ends.
         if held == Some(organization_id) {
             let credit_limit = app.config.billing.credit_limit;
             store::wallets::raise_credit_limit(tx, organization_id, credit_limit).await?;

@@ -23,11 +23,11 @@ use super::{UNCHANGED, attempts, check_new_password, first_credit};
 /// The most organizations that an account is told to belong to.
 const MAX_TOLD: usize = 50;
 
-/// What came of it.
+/// The outcome of a new password.
 pub(crate) struct NewPassword {
     /// The account's address.
     pub(crate) email: String,
-    /// What the account belongs to, a line each, if somebody else may have made it so.
+    /// The organizations that the account belongs to, a line each, if somebody else may have made it so.
     pub(crate) belongs_to: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ async fn end_what_was_before(
     Ok(keys.into_iter().map(|(_, organization_id)| Change::Organization(organization_id)).collect())
 }
 
-/// What the account belongs to, a line each.
+/// The organizations that the account belongs to, a line each.
 async fn belongings(tx: &mut Tx, user: &User) -> Result<Vec<String>, Error> {
     let most = i64::try_from(MAX_TOLD).unwrap_or(i64::MAX);
     let memberships = store::organization_members::of_person(tx, user.id, most.saturating_add(1)).await?;

@@ -1,4 +1,4 @@
-//! What a refused login leaves behind.
+//! The traces of a refused login: an audit entry, a count, and a mail to the owner.
 //!
 //! An address without an account leaves the same by the same statements, so that the time of an answer doesn't tell which
 //! accounts exist.

@@ -110,7 +110,7 @@ pub(crate) async fn verify_with_password(
     store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
         .await?
         .ok_or_else(refused)?;
-    // Somebody may have changed the password while we checked it.
+    // The password may have been changed while it was checked.
     let verified = store::users::set_email_verified_with(&mut tx, user.id, &password_hash, now).await?;
     let verified = verified.ok_or_else(wrong)?;
     guess.forget(&mut tx, now).await?;

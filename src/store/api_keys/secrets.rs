@@ -48,7 +48,7 @@ pub async fn retire_secrets(
 pub struct SealedSecret {
     /// Primary key.
     pub secret_hash: Vec<u8>,
-    /// Whose secret it is.
+    /// The key that it is a secret of.
     pub api_key_id: ApiKeyId,
     /// The secret, sealed.
     pub sealed: Vec<u8>,
