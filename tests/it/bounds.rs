@@ -2,6 +2,7 @@
 //! are at their bounds at once don't fill the memory.
 
 mod flood;
+mod table;
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
