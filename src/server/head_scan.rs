@@ -19,7 +19,7 @@ impl HeadScan {
     /// Takes in what came next; whether a length has been named in this head.
     pub fn see(&mut self, mut bytes: &[u8]) -> bool {
         while !self.has_ended && !bytes.is_empty() {
-            let (line, rest, is_whole) = match bytes.iter().position(|byte| *byte == b'\n') {
+            let (line, rest, is_whole) = match memchr::memchr(b'\n', bytes) {
                 Some(at) => {
                     let (line, rest) = bytes.split_at(at);
                     (line, rest.get(1..).unwrap_or_default(), true)
