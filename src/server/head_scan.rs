@@ -26,6 +26,13 @@ impl HeadScan {
                 }
                 None => (bytes, [].as_slice(), false),
             };
+            // Most lines come whole, and their first letter tells that they are another header.
+            let first = line.first().copied();
+            if is_whole && self.start_length == 0 && !matches!(first, None | Some(b'\r' | b'c' | b'C')) {
+                self.has_lines = true;
+                bytes = rest;
+                continue;
+            }
             for (to, from) in self.start.iter_mut().skip(self.start_length).zip(line) {
                 *to = *from;
             }
