@@ -1,4 +1,4 @@
-//! Nobody but a trusted proxy moves the client's address: it is the peer's where that isn't one, else the first hop from the
+//! Only a trusted proxy moves the client's address: it is the peer's where that isn't one, else the first hop from the
 //! right that isn't one, unknown where a hop on the way there can't be read, and nothing left of that has a say.
 
 #![no_main]
