@@ -224,23 +224,33 @@ pub async fn claim(
     now: Time,
     leased_until: Time,
 ) -> Result<Vec<QueuedMail>, db::Error> {
-    sql(CLAIM).bind(most).bind(now).bind(leased_until).all(tx).await
+    let mut due: Vec<(MailId,)> = sql(DUE).bind(most).bind(now).all(tx).await?;
+    // One by one in the order of their ids, whatever the plan of a single statement would be: else two replicas that want some
+    // of the same mails may wait for each other.
+    due.sort_unstable();
+    let mut claimed = Vec::with_capacity(due.len());
+    for (id,) in due {
+        let mail = sql("UPDATE outbox SET attempts = attempts + 1, next_attempt_at = $3
+             WHERE id = $1 AND next_attempt_at <= $2
+             RETURNING id, template, email, details, created_at, attempts")
+        .bind(id)
+        .bind(now)
+        .bind(leased_until);
+        claimed.extend(mail.optional::<QueuedMail>(tx).await?);
+    }
+    Ok(claimed)
 }
 
-/// The statement of [`claim`]: each priority by the index, however many mails wait for another attempt. The outer condition is
-/// looked at again after waiting for another replica's claim, the inner ones aren't.
-pub const CLAIM: &str = "UPDATE outbox SET attempts = attempts + 1, next_attempt_at = $3
-     WHERE next_attempt_at <= $2 AND id IN (
-         SELECT id FROM (
-             SELECT a.id, a.priority, a.next_attempt_at FROM
-                 (SELECT id, priority, next_attempt_at FROM outbox
-                  WHERE priority = 0 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) a
-             UNION ALL
-             SELECT b.id, b.priority, b.next_attempt_at FROM
-                 (SELECT id, priority, next_attempt_at FROM outbox
-                  WHERE priority = 1 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) b
-         ) due ORDER BY priority, next_attempt_at, id LIMIT $1)
-     RETURNING id, template, email, details, created_at, attempts";
+/// What [`claim`] finds: each priority by the index, however many mails wait for another attempt.
+pub const DUE: &str = "SELECT id FROM (
+         SELECT a.id, a.priority, a.next_attempt_at FROM
+             (SELECT id, priority, next_attempt_at FROM outbox
+              WHERE priority = 0 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) a
+         UNION ALL
+         SELECT b.id, b.priority, b.next_attempt_at FROM
+             (SELECT id, priority, next_attempt_at FROM outbox
+              WHERE priority = 1 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) b
+     ) due ORDER BY priority, next_attempt_at, id LIMIT $1";
 
 /// Sets the next attempt.
 pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error> {

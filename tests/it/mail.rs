@@ -391,6 +391,38 @@ fn two_replicas_send_each_mail_once() {
     });
 }
 
+/// Each takes another number of mails than the other, so what they want overlaps in part.
+#[test]
+fn two_who_take_mails_do_not_wait_for_each_other_in_a_circle() {
+    on_each_url(async |backend, database_url| {
+        let world = World::new(backend, database_url, &[]).await;
+        for n in 0..60 {
+            write_to(&world, &format!("user{n}")).await;
+        }
+        let now = world.clock.now();
+        let takers = (1..=3).map(|first| {
+            let app = world.app.clone();
+            tokio::spawn(async move {
+                for round in 0..100 {
+                    let mut tx = app.db.write().await.unwrap();
+                    let most = (first + round * 3) % 8 + 1;
+                    let mails = store::outbox::claim(&mut tx, most, now, now.plus_ms(MINUTE_MS)).await;
+                    let mails = mails.unwrap_or_else(|error| panic!("{backend}, round {round}: {error}"));
+                    tx.commit().await.unwrap();
+                    for mail in mails {
+                        let mut tx = app.db.write().await.unwrap();
+                        store::outbox::retry_at(&mut tx, mail.id, now).await.unwrap();
+                        tx.commit().await.unwrap();
+                    }
+                }
+            })
+        });
+        for taker in takers.collect::<Vec<_>>() {
+            taker.await.unwrap();
+        }
+    });
+}
+
 #[test]
 fn a_mail_outlives_the_process_that_was_killed_while_sending_it() {
     let Some(python) = smtp::python("a killed process") else { return };
