@@ -25,6 +25,9 @@ use limits::{BodyLimit, MAX_PAIRS};
 
 /// What a handler takes besides the application and its scope.
 pub trait Input: Sized + Send + 'static {
+    /// Whether it waits for a body. Session and key are asked for again after one, for it may take its time.
+    const WAITS: bool = true;
+
     /// Reads it from the request. The gate has let the caller in already.
     fn read(app: &App, call: &mut Call) -> impl Future<Output = Result<Self, Error>> + Send;
 
@@ -48,6 +51,8 @@ pub struct Description {
 pub struct Nothing;
 
 impl Input for Nothing {
+    const WAITS: bool = false;
+
     async fn read(_: &App, _: &mut Call) -> Result<Self, Error> {
         Ok(Self)
     }
@@ -75,6 +80,8 @@ impl<T: Record> Input for Body<T> {
 pub struct Query<T>(pub T);
 
 impl<T: Record> Input for Query<T> {
+    const WAITS: bool = false;
+
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
         Ok(Self(fields::read(app, query_entries(call)?)?))
     }

@@ -324,7 +324,9 @@ where
 {
     let scope = access.admit(&app, call).await?;
     let input = I::read(&app, call).await?;
-    access::check_again(&app, call).await?;
+    if I::WAITS {
+        access::check_again(&app, call).await?;
+    }
     handler(app, scope, input).await?.into_response()
 }
 

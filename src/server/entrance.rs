@@ -90,15 +90,20 @@ impl Entrance {
 
     /// Answers one request.
     pub async fn answer(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Body> {
-        let mut response = self.answer_any_origin(request, peer).await;
+        let mut response = match &self.0.cors {
+            None => self.serve(request, peer).await,
+            Some(cors) => Box::pin(self.answer_any_origin(cors, request, peer)).await,
+        };
         self.tell_hsts(&mut response);
         response
     }
 
-    async fn answer_any_origin(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Body> {
-        let Some(cors) = &self.0.cors else {
-            return self.serve(request, peer).await;
-        };
+    async fn answer_any_origin(
+        &self,
+        cors: &CorsLayer,
+        request: Request<RequestBody>,
+        peer: IpAddr,
+    ) -> Response<Body> {
         let inner = service_fn(|request| async move { Ok::<_, Infallible>(self.serve(request, peer).await) });
         match cors.layer(inner).oneshot(request).await {
             Ok(response) => response,

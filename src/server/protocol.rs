@@ -68,7 +68,12 @@ fn is_host(value: &[u8]) -> bool {
         let inner = inner.strip_suffix(b"]").and_then(|inner| std::str::from_utf8(inner).ok());
         return inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok());
     }
-    host.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(byte))
+    host.iter().all(|byte| is_in_names(*byte))
+}
+
+/// Whether a `reg-name` of RFC 3986 or an IPv4 address may have this byte. What follows a `%` isn't looked at.
+fn is_in_names(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
 }
 
 #[cfg(test)]

@@ -99,6 +99,8 @@ impl Record for Asked {
 }
 
 impl Input for ForwardAuth {
+    const WAITS: bool = false;
+
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
         let Query(asked) = Query::<Asked>::read(app, call).await?;
         let credential = call.bearer().map(str::to_owned);

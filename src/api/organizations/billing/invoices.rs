@@ -136,6 +136,8 @@ pub enum Form {
 }
 
 impl Input for Form {
+    const WAITS: bool = false;
+
     async fn read(_: &App, call: &mut Call) -> Result<Self, Error> {
         let accept = call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         Ok(Self::wanted(&accept.collect::<Vec<_>>().join(",")))
