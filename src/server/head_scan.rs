@@ -18,43 +18,44 @@ pub struct HeadScan {
 impl HeadScan {
     /// Takes in what came next; whether a length has been named in this head.
     pub fn see(&mut self, mut bytes: &[u8]) -> bool {
-        while !self.has_ended && !bytes.is_empty() {
-            let (line, rest, is_whole) = match memchr::memchr(b'\n', bytes) {
-                Some(at) => {
-                    let (line, rest) = bytes.split_at(at);
-                    (line, rest.get(1..).unwrap_or_default(), true)
-                }
-                None => (bytes, [].as_slice(), false),
+        while !self.has_ended {
+            let Some(at) = memchr::memchr(b'\n', bytes) else {
+                self.keep(bytes);
+                break;
             };
-            // Most lines come whole, and their first letter tells that they are another header.
-            let first = line.first().copied();
-            if is_whole && self.start_length == 0 && !matches!(first, None | Some(b'\r' | b'c' | b'C')) {
-                self.has_lines = true;
-                bytes = rest;
-                continue;
+            let (line, rest) = bytes.split_at(at);
+            if self.start_length == 0 {
+                self.end_line(line);
+            } else {
+                self.keep(line);
+                let start = self.start;
+                self.end_line(start.get(..self.start_length).unwrap_or_default());
+                self.start_length = 0;
             }
-            for (to, from) in self.start.iter_mut().skip(self.start_length).zip(line) {
-                *to = *from;
-            }
-            self.start_length = (self.start_length + line.len()).min(NAME.len());
-            if is_whole {
-                self.end_line();
-            }
-            bytes = rest;
+            bytes = rest.get(1..).unwrap_or_default();
         }
         self.names_length
     }
 
-    fn end_line(&mut self) {
-        let start = self.start.get(..self.start_length).unwrap_or_default();
-        if matches!(start, b"" | b"\r") {
-            // Blank lines may stand before a request.
-            self.has_ended = self.has_lines;
-        } else {
-            self.names_length |= self.has_lines && start.eq_ignore_ascii_case(NAME);
-            self.has_lines = true;
+    /// Keeps the start of a line that hasn't come whole.
+    fn keep(&mut self, part: &[u8]) {
+        for (to, from) in self.start.iter_mut().skip(self.start_length).zip(part) {
+            *to = *from;
         }
-        self.start_length = 0;
+        self.start_length = (self.start_length + part.len()).min(NAME.len());
+    }
+
+    /// Takes in a line, or as much of it as was kept.
+    fn end_line(&mut self, line: &[u8]) {
+        match line {
+            // Blank lines may stand before a request.
+            b"" | b"\r" => self.has_ended = self.has_lines,
+            [b'c' | b'C', ..] if self.has_lines => {
+                self.names_length |=
+                    line.get(..NAME.len()).is_some_and(|start| start.eq_ignore_ascii_case(NAME));
+            }
+            _ => self.has_lines = true,
+        }
     }
 }
 

@@ -4,9 +4,10 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use serde_json::json;
 use tollkeeper::config::{Config, names, variable};
 
-use crate::support::process::{Ended, Start, until};
+use crate::support::process::{Ended, Start, free_addresses, until};
 use crate::support::world::Folder;
 
 const CANARY: &str = "hunter2CANARYhunter2";
@@ -91,6 +92,43 @@ fn what_is_set_is_shown_without_its_secrets() {
             assert!(!shows_canary(&ended.stdout) && !shows_canary(&ended.log), "{key}: {}", ended.stdout);
         }
     }
+}
+
+/// Everything that a server connects to by a secret is away, so it logs what it can of each.
+#[test]
+fn a_running_server_logs_no_secret_of_its_configuration() {
+    let folder = Folder::new();
+    let (closed, other) = free_addresses();
+    let start = Start::new(&folder.0)
+        .set("TOLLKEEPER_LOG__LEVEL", "trace")
+        .set("TOLLKEEPER_SERVICE_TOKEN", &format!("svc_{CANARY}"))
+        .set("TOLLKEEPER_MAIL__URL", &format!("smtp://me:{CANARY}@{closed}"))
+        .set("TOLLKEEPER_TELEMETRY__ENDPOINT", &format!("http://{closed}"))
+        .set("TOLLKEEPER_TELEMETRY__HEADERS", &format!("x-api-key={CANARY}"))
+        .set("TOLLKEEPER_TELEMETRY__SAMPLE_RATIO", "1");
+    let server = start.run();
+    let ada = json!({"email": "ada@example.com", "username": "ada", "password": format!("Aa1-{CANARY}")});
+    server.post("/v1/auth/register", &ada).data();
+    let wrong = json!({"email": "ada@example.com", "password": format!("Bb2-{CANARY}")});
+    assert_eq!(server.post("/v1/auth/login", &wrong).send().status, 401);
+    assert_eq!(server.get("/v1/auth/me").bearer(CANARY).send().status, 401);
+    assert_eq!(server.ask("/service/v1/usage", &json!({"events": []})).send().status, 400);
+    server.wait_for_log("a mail did not leave");
+    server.wait_for_log("traces");
+    let ended = server.stop();
+    assert!(!shows_canary(&ended.log) && !shows_canary(&ended.stdout), "{}", ended.log);
+
+    let url = format!("postgres://me:{CANARY}@{closed},{other}/db?sslmode=disable");
+    let replica = format!("postgres://me:{CANARY}@{other}/db?sslmode=disable");
+    let unready = Start::new(&folder.0)
+        .set("TOLLKEEPER_LOG__LEVEL", "trace")
+        .set("TOLLKEEPER_DATABASE_URL", &url)
+        .set("TOLLKEEPER_DATABASE_REPLICA_URL", &replica);
+    let server = unready.listening();
+    server.wait_for_log("database");
+    assert_eq!(server.get("/readyz").send().status, 503);
+    let ended = server.stop();
+    assert!(!shows_canary(&ended.log), "{}", ended.log);
 }
 
 /// A wrong value is still shown where it can't be a secret: that is how people see what they mistyped.
