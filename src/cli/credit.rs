@@ -44,7 +44,8 @@ pub fn organization(text: &str) -> Result<OrganizationId, String> {
         .ok_or_else(|| "an organization's id starts with `org_` and has 26 more characters".to_owned())
 }
 
-fn amount(text: &str) -> Result<Nano, String> {
+/// Reads an amount of the command line.
+pub fn amount(text: &str) -> Result<Nano, String> {
     Nano::parse(text).ok_or_else(|| "write a decimal such as 25 or 25.00, without a currency".to_owned())
 }
 

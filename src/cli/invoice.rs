@@ -12,6 +12,7 @@ use crate::db;
 use crate::ids::{InvoiceId, OrganizationId};
 use crate::jobs::billing::settling::{self, Settled};
 use crate::money::Nano;
+use crate::rules::books::Credit;
 use crate::rules::currencies;
 use crate::rules::invoicing::{Item, Status};
 use crate::store;
@@ -41,11 +42,14 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Note that what is due of an invoice was paid
+    /// Note that an invoice was paid: books what its page asks for
     MarkPaid {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
         id: InvoiceId,
+        /// What was paid instead, at least what is due; the rest stays as credit
+        #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount)]
+        amount: Option<Nano>,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
@@ -77,8 +81,8 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
         match command {
             Command::List { organization, json } => list(&app, *organization, *json).await,
             Command::Show { id, html, json } => show(&app, *id, *html, *json).await,
-            Command::MarkPaid { id, json } => {
-                let settled = settling::mark_paid(&app, *id, &Trail::operator()).await;
+            Command::MarkPaid { id, amount, json } => {
+                let settled = settling::mark_paid(&app, *id, *amount, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
             }
             Command::Void { id, json } => {
@@ -188,17 +192,31 @@ struct Change {
     status: &'static str,
     due: Nano,
     already: bool,
+    /// What was booked now, where it is a payment, and what of it pays nothing yet.
+    amount: Option<Nano>,
+    remaining: Option<Nano>,
 }
 
 fn told(settled: Settled, word: &str, as_json: bool) -> Result<(), String> {
-    let Settled { invoice, was_so } = settled;
+    let Settled { invoice, was_so, booked } = settled;
     let text = if as_json {
-        let status = invoice.status.as_str();
-        let change =
-            Change { id: invoice.id, number: invoice.number, status, due: invoice.due, already: was_so };
+        let change = Change {
+            id: invoice.id,
+            number: invoice.number,
+            status: invoice.status.as_str(),
+            due: invoice.due,
+            already: was_so,
+            amount: booked.as_ref().map(|credit| credit.amount),
+            remaining: booked.as_ref().map(|credit| credit.remaining),
+        };
         serde_json::to_string(&change).map_err(|error| error.to_string())?
     } else if was_so {
         format!("Invoice {} was {word} already.", invoice.number)
+    } else if let Some(Credit { amount, remaining, .. }) = booked {
+        let (number, currency) = (invoice.number, &invoice.currency);
+        format!(
+            "Invoice {number} is {word} now: {amount} {currency} booked, {remaining} of it left as credit."
+        )
     } else {
         format!("Invoice {} is {word} now.", invoice.number)
     };

@@ -39,6 +39,16 @@ pub struct NewCredit {
     pub expires_at: Option<Time>,
 }
 
+/// Refuses what a wallet can't hold.
+pub(super) fn check_room(amount: Nano, wallet: &Wallet) -> Result<(), String> {
+    let after = Nano::from_units(wallet.posted.units() + amount.units());
+    if amount.to_i64().is_none() || after.to_i64().is_none() {
+        let most = Nano::from_units(i64::MAX.into());
+        return Err(format!("--amount {amount} is too much: a wallet holds at most {most}"));
+    }
+    Ok(())
+}
+
 impl NewCredit {
     fn source(&self) -> Source {
         if self.is_grant { Source::Grant } else { Source::Purchase }
@@ -76,11 +86,7 @@ impl NewCredit {
                 "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
             ));
         }
-        let after = Nano::from_units(wallet.posted.units() + self.amount.units());
-        if self.amount.to_i64().is_none() || after.to_i64().is_none() {
-            let most = Nano::from_units(i64::MAX.into());
-            return Err(format!("--amount {} is too much: a wallet holds at most {most}", self.amount));
-        }
+        check_room(self.amount, wallet)?;
         if self.expires_at.is_some_and(|until| until <= now) {
             return Err(format!("--expires-at must lie ahead; it is {now} now"));
         }

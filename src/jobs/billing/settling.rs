@@ -5,7 +5,8 @@ use crate::app::App;
 use crate::db::Tx;
 use crate::ids::InvoiceId;
 use crate::money::Nano;
-use crate::rules::books::Source;
+use crate::rules::books::{Credit, Source};
+use crate::rules::currencies;
 use crate::rules::invoicing::Status;
 use crate::store;
 use crate::store::audit_log::Action;
@@ -13,7 +14,7 @@ use crate::store::invoices::Invoice;
 use crate::store::ledger::Movement;
 use crate::store::wallets::Wallet;
 
-use super::Refusal;
+use super::{Refusal, credits};
 use crate::live::books::deposits::{Covers, Deposit, Depositing};
 
 /// What came of it.
@@ -23,19 +24,31 @@ pub struct Settled {
     pub invoice: Invoice,
     /// Whether it was so before.
     pub was_so: bool,
+    /// The credit that a payment became, now.
+    pub booked: Option<Credit>,
 }
 
-/// What is due of an open invoice was paid: it comes into the wallet, which owed it.
-pub async fn mark_paid(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+/// An open invoice was paid from outside, with `amount`; without one with what its page asks for, the due rounded up to the
+/// currency's minor unit. The money comes into the wallet, which owed it; what is more than the due pays the oldest other
+/// invoices and stays as credit.
+pub async fn mark_paid(
+    app: &App,
+    id: InvoiceId,
+    amount: Option<Nano>,
+    trail: &Trail,
+) -> Result<Settled, Refusal> {
     let depositing = Depositing { app, trail, now: app.clock.now() };
     let mut tx = app.db.write().await?;
     let (mut wallet, mut invoice) = lock(&mut tx, id, &depositing).await?;
     match invoice.status {
         Status::Open => {}
-        Status::Paid => return Ok(Settled { invoice, was_so: true }),
+        Status::Paid => return Ok(Settled { invoice, was_so: true, booked: None }),
         other => return Err(refused(&invoice, "can't be paid", other)),
     }
-    let due = invoice.due;
+    let (due, payable) = (invoice.due, currencies::payable(invoice.due, &invoice.currency));
+    let amount = amount.unwrap_or(payable);
+    check_payment(amount, &invoice)?;
+    credits::check_room(amount, &wallet).map_err(Refusal::Wrong)?;
     invoice.due = Nano::ZERO;
     invoice.status = Status::Paid;
     invoice.paid_at = Some(depositing.now);
@@ -45,14 +58,32 @@ pub async fn mark_paid(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settle
         key: format!("payment:{id}"),
         source: Source::Payment,
         reference: format!("payment:{id}"),
-        amount: due,
+        amount,
         expires_at: None,
         covers: Covers::OldestDues { but: due },
     };
-    depositing.bring_in(&mut tx, &mut wallet, payment).await?;
+    let credit = depositing.bring_in(&mut tx, &mut wallet, payment).await?;
     depositing.note(&mut tx, Action::InvoicePaid, &id.to_string(), invoice.organization_id).await?;
     tx.commit().await?;
-    Ok(Settled { invoice, was_so: false })
+    Ok(Settled { invoice, was_so: false, booked: Some(credit) })
+}
+
+/// Refuses what can't be paid in the invoice's currency, and less than is due of it.
+fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), Refusal> {
+    let Invoice { number, due, currency, .. } = invoice;
+    if !currencies::is_payable(amount, currency) {
+        let smallest = currencies::smallest_payment(currency);
+        return Err(Refusal::Wrong(format!(
+            "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
+        )));
+    }
+    if amount < *due {
+        return Err(Refusal::Wrong(format!(
+            "--amount {amount} is less than the {due} {currency} that are due of invoice {number}: a part of it is booked with \
+             `credit add --reference …`, which pays the oldest invoices first"
+        )));
+    }
+    Ok(())
 }
 
 /// Takes an invoice back: its amount returns to the wallet, and its number stays taken.
@@ -62,7 +93,7 @@ pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Re
     let (mut wallet, mut invoice) = lock(&mut tx, id, &depositing).await?;
     match invoice.status {
         Status::Open | Status::Paid => {}
-        Status::Void => return Ok(Settled { invoice, was_so: true }),
+        Status::Void => return Ok(Settled { invoice, was_so: true, booked: None }),
         other => return Err(refused(&invoice, "can't be taken back", other)),
     }
     if invoice.amount < Nano::ZERO {
@@ -91,7 +122,7 @@ pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Re
     }
     depositing.note(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
     tx.commit().await?;
-    Ok(Settled { invoice, was_so: false })
+    Ok(Settled { invoice, was_so: false, booked: None })
 }
 
 /// The invoice as it is while nobody else can change it.

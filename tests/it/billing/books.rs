@@ -191,7 +191,7 @@ impl<'a> Books<'a> {
 
     pub async fn pays(&mut self, number: i64) {
         let settled =
-            settling::mark_paid(&self.world.app, self.id_of(number).await, &Trail::operator()).await;
+            settling::mark_paid(&self.world.app, self.id_of(number).await, None, &Trail::operator()).await;
         let again = if settled.unwrap().was_so { "was paid already" } else { "is paid from outside" };
         self.tell(&format!("invoice {number} {again}"));
     }

@@ -25,7 +25,7 @@ fn the_money_commands_help() {
         (&["invoice", "--help"], &["list", "show", "mark-paid", "void"]),
         (&["invoice", "list", "--help"], &["--organization", "--json"]),
         (&["invoice", "show", "--help"], &["--html", "--json"]),
-        (&["invoice", "mark-paid", "--help"], &["<ID>", "--json"]),
+        (&["invoice", "mark-paid", "--help"], &["<ID>", "--amount <AMOUNT>", "--json"]),
         (&["invoice", "void", "--help"], &["<ID>", "--json"]),
     ];
     for (arguments, words) in cases {
@@ -180,9 +180,15 @@ fn story(start: &Start, organization: &str) {
     assert!(page.stdout.starts_with("<!doctype html>") && page.stdout.contains("<h1>Invoice 1</h1>"));
 
     let paid = start.command(&["invoice", "mark-paid", id]);
-    assert_eq!((paid.code, paid.stdout.trim()), (Some(0), "Invoice 1 is paid now."));
+    assert_eq!(
+        (paid.code, paid.stdout.trim()),
+        (Some(0), "Invoice 1 is paid now: 5 USD booked, 0 of it left as credit.")
+    );
     let paid = data_of(&start.command(&["invoice", "mark-paid", id, "--json"]));
-    assert_eq!(paid, json!({"id": id, "number": 1, "status": "paid", "due": 0, "already": true}));
+    assert_eq!(
+        paid,
+        json!({"id": id, "number": 1, "status": "paid", "due": 0, "already": true, "amount": null, "remaining": null})
+    );
     let void = data_of(&start.command(&["invoice", "void", id, "--json"]));
     assert_eq!((&void["status"], &void["already"]), (&json!("void"), &json!(false)));
     assert_eq!(start.command(&["invoice", "void", id]).stdout.trim(), "Invoice 1 was void already.");

@@ -86,7 +86,7 @@ async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize) {
             let (what, done) = if chance.below(3) == 0 {
                 ("is taken back", settling::void(app, invoice.id, &trail).await.is_ok())
             } else {
-                ("is paid", settling::mark_paid(app, invoice.id, &trail).await.is_ok())
+                ("is paid", settling::mark_paid(app, invoice.id, None, &trail).await.is_ok())
             };
             books.tell(&format!("invoice {} {what}: {done}", invoice.number));
         }

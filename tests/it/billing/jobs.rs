@@ -5,7 +5,7 @@ use tollkeeper::access::Trail;
 use tollkeeper::clock::{MINUTE_MS, Month, Time};
 use tollkeeper::db::sql;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::jobs::billing::{self as jobs, closing, credits};
+use tollkeeper::jobs::billing::{self as jobs, closing, credits, settling};
 use tollkeeper::jobs::leases::{LEASE_MS, Lease};
 use tollkeeper::metrics::Job;
 use tollkeeper::money::Nano;
@@ -242,6 +242,53 @@ fn what_is_no_credit_is_told() {
     });
 }
 
+/// 493,827 tokens of the prompt at 0.0000025 are 1.2345675, and nobody can pay that: the page asks for 1.24, and 1.24 is what comes in.
+#[test]
+fn what_a_page_asks_for_is_what_is_booked() {
+    on_each(JANUARY, async |books| {
+        books.used("chat-a", 493_827, 0).await;
+        books.at("2026-02-15T09:00:00Z");
+        books.schedule().await;
+        let invoice = books.invoices().await.remove(0);
+        assert_eq!(
+            (invoice.due.to_string(), balance(books).await),
+            ("1.2345675".to_owned(), "-1.2345675".to_owned())
+        );
+        let (app, trail) = (&books.world.app, Trail::operator());
+        let amount = |text: &str| Some(Nano::parse(text).unwrap());
+        for (wrong, words) in [
+            ("1.235", "--amount 1.235 is finer than USD can be paid in: its smallest unit is 0.01"),
+            ("1.23", "--amount 1.23 is less than the 1.2345675 USD that are due of invoice 1"),
+            ("-1.24", "--amount -1.24 is less than"),
+            ("0", "--amount 0 is less than"),
+            ("9223372036.86", "a wallet holds at most"),
+        ] {
+            let refusal = settling::mark_paid(app, invoice.id, amount(wrong), &trail).await.unwrap_err();
+            assert!(refusal.to_string().contains(words), "{wrong}: {refusal}");
+        }
+        assert_eq!(balance(books).await, "-1.2345675");
+        let paid = settling::mark_paid(app, invoice.id, None, &trail).await.unwrap().booked.unwrap();
+        assert_eq!(
+            (paid.amount.to_string(), paid.remaining.to_string()),
+            ("1.24".to_owned(), "0.0054325".to_owned())
+        );
+        assert_eq!(balance(books).await, "0.0054325");
+        let again = settling::mark_paid(app, invoice.id, amount("2"), &trail).await.unwrap();
+        assert!(again.was_so && again.booked.is_none());
+        assert_eq!(balance(books).await, "0.0054325");
+
+        // 411,522 tokens are 1.028805, of which the rest of the payment takes 0.0054325: 1.0233725 are due in the end.
+        books.used("chat-a", 411_522, 0).await;
+        books.at("2026-03-15T09:00:00Z");
+        books.schedule().await;
+        let invoice = books.invoices().await.remove(1);
+        assert_eq!(invoice.due.to_string(), "1.0233725");
+        let more = settling::mark_paid(app, invoice.id, amount("5"), &trail).await.unwrap().booked.unwrap();
+        assert_eq!(more.remaining.to_string(), "3.9766275");
+        assert_eq!(balance(books).await, "3.9766275");
+    });
+}
+
 #[test]
 fn settling_at_the_same_time_happens_once() {
     on_each(JANUARY, async |books| {
@@ -251,14 +298,14 @@ fn settling_at_the_same_time_happens_once() {
         let id = books.invoices().await[0].id;
         let (app, trails) = (&books.world.app, Trail::operator());
         books.world.clock.advance_ms(1);
-        let paid = join_all((0..6).map(|_| jobs::settling::mark_paid(app, id, &trails))).await;
+        let paid = join_all((0..6).map(|_| jobs::settling::mark_paid(app, id, None, &trails))).await;
         assert_eq!(paid.iter().filter(|settled| !settled.as_ref().unwrap().was_so).count(), 1);
         assert_eq!(balance(books).await, "0");
         books.world.clock.advance_ms(1);
         let void = join_all((0..6).map(|_| jobs::settling::void(app, id, &trails))).await;
         assert_eq!(void.iter().filter(|settled| !settled.as_ref().unwrap().was_so).count(), 1);
         assert_eq!(balance(books).await, "3");
-        let refusal = jobs::settling::mark_paid(app, id, &trails).await.unwrap_err().to_string();
+        let refusal = jobs::settling::mark_paid(app, id, None, &trails).await.unwrap_err().to_string();
         assert_eq!(refusal, "invoice 1 is void and can't be paid");
         let expected = ["system invoice.created", "operator invoice.paid", "operator invoice.voided"];
         assert_eq!(trail(books).await, expected);

@@ -122,7 +122,7 @@ fn an_invoice_is_read_exactly() {
 fn invoices_are_listed_newest_first_and_by_status() {
     on_each(JANUARY, async |books| {
         for month in ["02", "03", "04"] {
-            books.used("chat-a", 1_000, 0).await;
+            books.used("chat-a", 4_000, 0).await;
             books.at(&format!("2026-{month}-02T00:00:00Z"));
             books.schedule().await;
         }
