@@ -10,6 +10,7 @@ mod logins;
 mod process;
 mod requests;
 mod text;
+mod usage_events;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -23,6 +24,7 @@ pub use logins::Logins;
 pub use process::Process;
 pub use requests::{Measured, Routes, Traffic};
 pub use text::{Kind, Text};
+pub use usage_events::UsageEvents;
 
 /// The counters of this process.
 #[derive(Debug, Default)]
@@ -35,6 +37,8 @@ pub struct Metrics {
     pub errors: Codes,
     /// What was decided about model calls.
     pub decisions: Decisions,
+    /// What became of reported usage.
+    pub usage_events: UsageEvents,
     /// Logins by outcome.
     pub logins: Logins,
     /// How the books are written.
@@ -91,6 +95,7 @@ impl Metrics {
         requests::render(&[("public", &self.public), ("service", &self.service)], text);
         self.errors.render(text);
         self.decisions.render(text);
+        self.usage_events.render(text);
         self.logins.render(text);
         self.books.render(text);
         self.jobs.render(text);

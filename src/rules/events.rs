@@ -22,56 +22,136 @@ pub const MOST_EXPENSIVE: Pico = Pico::from_units(1_000_000_000_000_000);
 /// Why an event doesn't count.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// A stable lower_snake word.
-    pub code: &'static str,
+    /// The reason, for programs.
+    pub reason: Reason,
     /// What is wrong and what would be right.
     pub message: String,
 }
 
-fn refusal(code: &'static str, message: impl Into<String>) -> Refusal {
-    Refusal { code, message: message.into() }
+/// Why an event doesn't count, as a stable word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// It can't be read.
+    InvalidEvent,
+    /// Nobody has this key.
+    UnknownApiKey,
+    /// The catalog has no such model.
+    UnknownModel,
+    /// The model is for something else.
+    WrongKind,
+    /// The model had no price then.
+    ModelWithoutPrice,
+    /// It is ahead of the clock.
+    EventInFuture,
+    /// It is older than what is kept.
+    EventTooOld,
+    /// Another event has its id.
+    EventConflict,
+    /// It costs more than the books can hold.
+    AmountOutOfRange,
+    /// What it corrects isn't there.
+    UnknownEvent,
+    /// It names something else than what it corrects.
+    CorrectionMismatch,
+    /// It takes more back than there is.
+    CorrectionTooLarge,
+    /// It is no correction, or corrects one.
+    InvalidCorrection,
+}
+
+impl Reason {
+    /// Every reason, in the order of the type.
+    pub const ALL: [Self; 13] = [
+        Self::InvalidEvent,
+        Self::UnknownApiKey,
+        Self::UnknownModel,
+        Self::WrongKind,
+        Self::ModelWithoutPrice,
+        Self::EventInFuture,
+        Self::EventTooOld,
+        Self::EventConflict,
+        Self::AmountOutOfRange,
+        Self::UnknownEvent,
+        Self::CorrectionMismatch,
+        Self::CorrectionTooLarge,
+        Self::InvalidCorrection,
+    ];
+
+    /// The word in answers and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidEvent => "invalid_event",
+            Self::UnknownApiKey => "unknown_api_key",
+            Self::UnknownModel => "unknown_model",
+            Self::WrongKind => "wrong_kind",
+            Self::ModelWithoutPrice => "model_without_price",
+            Self::EventInFuture => "event_in_future",
+            Self::EventTooOld => "event_too_old",
+            Self::EventConflict => "event_conflict",
+            Self::AmountOutOfRange => "amount_out_of_range",
+            Self::UnknownEvent => "unknown_event",
+            Self::CorrectionMismatch => "correction_mismatch",
+            Self::CorrectionTooLarge => "correction_too_large",
+            Self::InvalidCorrection => "invalid_correction",
+        }
+    }
+
+    /// Whether the same event may count later: a clock goes on, a catalog gets its model or price, and an event may come after
+    /// its correction.
+    pub const fn is_retryable(self) -> bool {
+        matches!(
+            self,
+            Self::UnknownModel | Self::ModelWithoutPrice | Self::EventInFuture | Self::UnknownEvent
+        )
+    }
+}
+
+fn refusal(reason: Reason, message: impl Into<String>) -> Refusal {
+    Refusal { reason, message: message.into() }
 }
 
 /// Another event has this id already.
 pub fn conflict() -> Refusal {
     refusal(
-        "event_conflict",
+        Reason::EventConflict,
         "Another event of this source has this id and says something else: nothing was counted.",
     )
 }
 
 /// Nobody has this key.
 pub fn unknown_api_key(api_key_id: ApiKeyId) -> Refusal {
-    refusal("unknown_api_key", format!("There is no API key {api_key_id}."))
+    refusal(Reason::UnknownApiKey, format!("There is no API key {api_key_id}."))
 }
 
 /// The catalog has no such model.
 pub fn unknown_model(model: &str) -> Refusal {
-    refusal("unknown_model", format!("There is no model `{model}` in the catalog."))
+    refusal(Reason::UnknownModel, format!("There is no model `{model}` in the catalog."))
 }
 
 /// A model without a price can't be used.
 pub fn no_price(model: &str) -> Refusal {
-    refusal("model_without_price", format!("The model `{model}` had no price at that time."))
+    refusal(Reason::ModelWithoutPrice, format!("The model `{model}` had no price at that time."))
 }
 
 /// The price doesn't fit the books.
 pub fn too_expensive() -> Refusal {
-    refusal("amount_out_of_range", format!("One event may cost at most {MOST_EXPENSIVE} of the currency."))
+    refusal(Reason::AmountOutOfRange, format!("One event may cost at most {MOST_EXPENSIVE} of the currency."))
 }
 
 /// There is nothing to correct.
 pub fn unknown_event(event_id: &str) -> Refusal {
     refusal(
-        "unknown_event",
-        format!("This source has reported no event `{event_id}`: there is nothing to correct."),
+        Reason::UnknownEvent,
+        format!(
+            "This source has reported no event `{event_id}`: report that first, then the correction again."
+        ),
     )
 }
 
 /// It says something else than what it corrects.
 pub fn correction_mismatch(event_id: &str) -> Refusal {
     refusal(
-        "correction_mismatch",
+        Reason::CorrectionMismatch,
         format!(
             "A correction names the `api_key_id`, `model` and `kind` of what it corrects: `{event_id}` has others."
         ),
@@ -81,7 +161,7 @@ pub fn correction_mismatch(event_id: &str) -> Refusal {
 /// It corrects a correction.
 pub fn corrects_a_correction(event_id: &str) -> Refusal {
     refusal(
-        "invalid_correction",
+        Reason::InvalidCorrection,
         format!("`{event_id}` is a correction itself: correct the event that it corrects."),
     )
 }
@@ -89,7 +169,7 @@ pub fn corrects_a_correction(event_id: &str) -> Refusal {
 /// All corrections together take more than there was.
 pub fn correction_too_large(prompt_tokens: i64, completion_tokens: i64) -> Refusal {
     refusal(
-        "correction_too_large",
+        Reason::CorrectionTooLarge,
         format!(
             "Corrections can't take more than is left of the event: {prompt_tokens} prompt tokens and {completion_tokens} \
              completion tokens."
@@ -100,7 +180,7 @@ pub fn correction_too_large(prompt_tokens: i64, completion_tokens: i64) -> Refus
 /// Its price isn't known any more.
 pub fn price_is_gone(event_id: &str) -> Refusal {
     refusal(
-        "model_without_price",
+        Reason::ModelWithoutPrice,
         format!(
             "The catalog no longer has the price that `{event_id}` was counted at: it can only be corrected as a whole."
         ),
@@ -112,7 +192,7 @@ pub fn check_tokens(is_correction: bool, prompt_tokens: i64, completion_tokens: 
     let counts = [prompt_tokens, completion_tokens];
     if is_correction && (counts.iter().any(|count| *count > 0) || counts == [0, 0]) {
         let message = "A correction takes tokens back: `prompt_tokens` and `completion_tokens` are 0 or less, and not both 0.";
-        return Err(refusal("invalid_correction", message));
+        return Err(refusal(Reason::InvalidCorrection, message));
     }
     Ok(())
 }
@@ -122,10 +202,10 @@ pub fn check_time(time: Time, now: Time) -> Result<(), Refusal> {
     if time > now.plus_ms(FUTURE_MS) {
         let message =
             format!("`time` is more than 5 minutes ahead of this server's clock, which shows {now}.");
-        return Err(refusal("event_in_future", message));
+        return Err(refusal(Reason::EventInFuture, message));
     }
     if time < now.plus_ms(-OLDEST_MS) {
-        return Err(refusal("event_too_old", "`time` is more than 13 months ago."));
+        return Err(refusal(Reason::EventTooOld, "`time` is more than 13 months ago."));
     }
     Ok(())
 }
@@ -135,10 +215,10 @@ pub fn check_kind(model: &Model, kind: Kind, completion_tokens: i64) -> Result<(
     if model.kind != kind {
         let message =
             format!("The model `{}` is for {}, not for {}.", model.id, model.kind.as_str(), kind.as_str());
-        return Err(refusal("wrong_kind", message));
+        return Err(refusal(Reason::WrongKind, message));
     }
     if kind == Kind::Embeddings && completion_tokens != 0 {
-        return Err(refusal("wrong_kind", "Embeddings have no completion tokens."));
+        return Err(refusal(Reason::WrongKind, "Embeddings have no completion tokens."));
     }
     Ok(())
 }
@@ -151,11 +231,11 @@ mod tests {
     #[test]
     fn the_edges_of_time_are_exact() {
         let now = Time::parse("2026-03-01T00:00:00Z").unwrap();
-        let code = |ms| check_time(now.plus_ms(ms), now).map_err(|r| r.code);
+        let code = |ms| check_time(now.plus_ms(ms), now).map_err(|r| r.reason);
         assert_eq!(code(FUTURE_MS), Ok(()));
-        assert_eq!(code(FUTURE_MS + 1), Err("event_in_future"));
+        assert_eq!(code(FUTURE_MS + 1), Err(Reason::EventInFuture));
         assert_eq!(code(-OLDEST_MS), Ok(()));
-        assert_eq!(code(-OLDEST_MS - 1), Err("event_too_old"));
+        assert_eq!(code(-OLDEST_MS - 1), Err(Reason::EventTooOld));
     }
 
     #[test]
@@ -171,8 +251,8 @@ mod tests {
             (true, -1, 2, false),
             (true, 1, 2, false),
         ] {
-            let found = check_tokens(is_correction, prompt, completion).map_err(|refusal| refusal.code);
-            let due = if good { Ok(()) } else { Err("invalid_correction") };
+            let found = check_tokens(is_correction, prompt, completion).map_err(|refusal| refusal.reason);
+            let due = if good { Ok(()) } else { Err(Reason::InvalidCorrection) };
             assert_eq!(found, due, "{is_correction} {prompt} {completion}");
         }
     }
@@ -190,8 +270,8 @@ mod tests {
             ("svc-embedding-1", Kind::Chat, 0, false),
         ] {
             let found =
-                check_kind(catalog.get(model).unwrap(), kind, completion).map_err(|refusal| refusal.code);
-            let due = if good { Ok(()) } else { Err("wrong_kind") };
+                check_kind(catalog.get(model).unwrap(), kind, completion).map_err(|refusal| refusal.reason);
+            let due = if good { Ok(()) } else { Err(Reason::WrongKind) };
             assert_eq!(found, due, "{model} {kind:?} {completion}");
         }
     }

@@ -22,9 +22,10 @@ use crate::input::fields::{At, Field, Problems};
 use crate::input::json::{self, Json};
 use crate::input::{self, Body, Description, Fields, Input, Record, fields};
 use crate::live::books::{Answer, Outcome, UsageEvent, Work};
+use crate::metrics::UsageEvents;
 use crate::money::Pico;
 use crate::reply::Bare;
-use crate::rules::events::{self, Refusal};
+use crate::rules::events::{self, Reason, Refusal};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
 
@@ -153,6 +154,8 @@ pub struct EventResult {
     code: Option<&'static str>,
     /// Why it was refused, in words.
     message: Option<String>,
+    /// Whether a refused event may count when it is sent again later, as it is.
+    retryable: bool,
     /// One entry a bad field.
     details: Vec<DetailText>,
 }
@@ -165,7 +168,7 @@ pub enum EventStatus {
     Accepted,
     /// It counted already.
     Duplicate,
-    /// It doesn't count; the same event won't either.
+    /// It doesn't count. The same event won't either, unless `retryable` says so.
     Refused,
 }
 
@@ -206,13 +209,17 @@ pub async fn usage(app: App, _: ServiceScope, batch: Batch) -> Result<Bare<Resul
     }
     let mut recorded = record(&app, sent).await?.into_iter();
     let mut results = Vec::with_capacity(known.len());
-    let mut details_left = MAX_BATCH_DETAILS;
+    let (mut details_left, counts) = (MAX_BATCH_DETAILS, &app.metrics.usage_events);
     for (id, what) in known {
         results.push(match what {
-            Known::Unreadable(error) => unreadable(id, *error, &mut details_left),
-            Known::Decided(outcome) => result(id, outcome),
+            Known::Unreadable(error) => {
+                counts.refused(Reason::InvalidEvent);
+                unreadable(id, *error, &mut details_left)
+            }
+            Known::Decided(outcome) => result(counts, id, outcome),
             Known::Sent => {
-                result(id, recorded.next().ok_or_else(|| Error::internal("an event has no outcome"))?)
+                let outcome = recorded.next().ok_or_else(|| Error::internal("an event has no outcome"))?;
+                result(counts, id, outcome)
             }
         });
     }
@@ -319,7 +326,7 @@ fn as_recorded(event: Event, rated: Rated) -> UsageEvent {
 }
 
 fn good(id: Option<Arc<str>>, status: EventStatus) -> EventResult {
-    EventResult { id, status, code: None, message: None, details: Vec::new() }
+    EventResult { id, status, code: None, message: None, retryable: false, details: Vec::new() }
 }
 
 fn unreadable(id: Option<Arc<str>>, mut error: Error, details_left: &mut usize) -> EventResult {
@@ -327,19 +334,31 @@ fn unreadable(id: Option<Arc<str>>, mut error: Error, details_left: &mut usize) 
     *details_left -= error.details.len();
     let detail = |d: Detail| DetailText { param: d.param, code: d.code, message: d.message };
     EventResult {
-        code: Some("invalid_event"),
+        code: Some(Reason::InvalidEvent.as_str()),
         message: Some(error.public_message().to_owned()),
         details: error.details.into_iter().map(detail).collect(),
         ..good(id, EventStatus::Refused)
     }
 }
 
-fn result(id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
+fn result(counts: &UsageEvents, id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
     let refusal = match outcome {
-        Outcome::New => return good(id, EventStatus::Accepted),
-        Outcome::Duplicate => return good(id, EventStatus::Duplicate),
+        Outcome::New => {
+            counts.accepted();
+            return good(id, EventStatus::Accepted);
+        }
+        Outcome::Duplicate => {
+            counts.duplicate();
+            return good(id, EventStatus::Duplicate);
+        }
         Outcome::Conflict => events::conflict(),
         Outcome::Refused(refusal) => refusal,
     };
-    EventResult { code: Some(refusal.code), message: Some(refusal.message), ..good(id, EventStatus::Refused) }
+    counts.refused(refusal.reason);
+    EventResult {
+        code: Some(refusal.reason.as_str()),
+        message: Some(refusal.message),
+        retryable: refusal.reason.is_retryable(),
+        ..good(id, EventStatus::Refused)
+    }
 }

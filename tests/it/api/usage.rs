@@ -219,6 +219,28 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
             "good too accepted",
         ];
         assert_eq!(outcomes, expected);
+        // A clock goes on and a catalog may still get its model; the others stay refused.
+        for result in answer["results"].as_array().unwrap() {
+            let code = result["code"].as_str().unwrap_or_default();
+            assert_eq!(result["retryable"], ["unknown_model", "event_in_future"].contains(&code), "{result}");
+        }
+        let scrape = Call::new(&world.service, Method::GET, "/metrics");
+        let metrics = scrape.bearer(world.app.service_token.expose()).send().await.text;
+        for (result, code, count) in [
+            ("accepted", "", 2),
+            ("duplicate", "", 1),
+            ("refused", "unknown_api_key", 1),
+            ("refused", "unknown_model", 1),
+            ("refused", "wrong_kind", 1),
+            ("refused", "event_in_future", 1),
+            ("refused", "event_too_old", 1),
+            ("refused", "amount_out_of_range", 1),
+            ("refused", "invalid_event", 6),
+        ] {
+            let line =
+                format!("tollkeeper_usage_events_total{{result=\"{result}\",code=\"{code}\"}} {count}\n");
+            assert!(metrics.contains(&line), "no {line} in {metrics}");
+        }
         assert_eq!(
             world.get(&place.project_path()).bearer(&ada.access_token).data().await["usage"]["requests"],
             2
