@@ -8,6 +8,7 @@
 mod announcer;
 mod batch;
 mod connect;
+mod durability;
 mod listen;
 mod replica;
 mod shared;
@@ -21,7 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{
-    ClientWrapper, Manager, ManagerConfig, Pool, PoolError, QueueMode, RecyclingMethod, Runtime,
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, PoolError, QueueMode, RecyclingMethod,
+    Runtime,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -49,9 +51,10 @@ const HEAVY_READS: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longer than the server's own limit below, so that the server is the first to speak.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
-/// For every session, in milliseconds: the longest statement, and the longest silence inside a transaction
-/// (a replica that hangs must not keep its locks).
-const SESSION_LIMITS: &str = "-c statement_timeout=10000 -c idle_in_transaction_session_timeout=30000";
+/// For every session: the longest statement and the longest silence inside a transaction, in milliseconds (a replica that hangs
+/// must not keep its locks), and the isolation that our locks are written for, whatever the role's default is.
+const SESSION_LIMITS: &str = "-c statement_timeout=10000 -c idle_in_transaction_session_timeout=30000 \
+     -c default_transaction_isolation=read\\ committed";
 
 /// For sessions whose statements find rows by their keys, as all do that people wait for. A plan is made once and kept: to plan what
 /// asks the gate's question takes ten times as long as to run it. And it goes by indexes even if the tables are small when it is
@@ -92,6 +95,9 @@ impl Postgres {
             .wait_timeout(Some(PATIENCE))
             .create_timeout(Some(PATIENCE))
             .recycle_timeout(Some(PATIENCE))
+            .post_create(Hook::async_fn(|client, _| {
+                Box::pin(async move { durability::ensure(client).await.map_err(HookError::Backend) })
+            }))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::Internal(format!("connection pool: {error}")))?;
@@ -103,7 +109,9 @@ impl Postgres {
     /// Connects without limits on how long a statement may run, for migrations; the connection ends when it is dropped.
     pub(super) async fn connect(&self) -> Result<ClientWrapper, Error> {
         let (client, connection) = self.connector.connect().await?;
-        Ok(ClientWrapper::new(client, connect::drive(connection)))
+        let client = ClientWrapper::new(client, connect::drive(connection));
+        durability::ensure(&client).await.map_err(|error| map_error(&error))?;
+        Ok(client)
     }
 
     /// What is open.
@@ -254,10 +262,12 @@ fn describe(error: &tokio_postgres::Error) -> String {
 fn map_pool_error(error: &PoolError) -> Error {
     match error {
         // Who isn't connected can't say more: it is the operator's or the server's to mend.
-        PoolError::Backend(error) => match map_error(error) {
-            Error::Internal(what) => Error::Unavailable(what),
-            other => other,
-        },
+        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+            match map_error(error) {
+                Error::Internal(what) => Error::Unavailable(what),
+                other => other,
+            }
+        }
         PoolError::Timeout(_) => Error::Unavailable("no connection to the server became free".to_owned()),
         PoolError::Closed => gone(),
         PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => Error::Internal(error.to_string()),

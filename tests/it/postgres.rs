@@ -6,6 +6,7 @@ mod full;
 mod load;
 mod replica;
 mod restarts;
+mod settings;
 mod slow;
 mod tls;
 mod wire;

@@ -1,0 +1,43 @@
+//! What a role or a database is set to doesn't weaken the service's own sessions.
+
+use tollkeeper::db::sql;
+
+use super::database_of;
+use crate::support::postgres::Cluster;
+use crate::support::world::{World, runtime};
+
+#[test]
+fn commits_are_durable_and_isolation_is_ours_whatever_the_database_is_set_to() {
+    let Some(cluster) = Cluster::shared() else { return };
+    runtime().block_on(async {
+        for (set, due) in [
+            ("off", "on"),
+            ("local", "on"),
+            ("remote_write", "on"),
+            ("on", "on"),
+            ("remote_apply", "remote_apply"),
+        ] {
+            for isolation in ["serializable", "repeatable read", "read committed"] {
+                let url = cluster.new_database().await;
+                let name = database_of(&url);
+                cluster.admin(&format!("ALTER DATABASE {name} SET synchronous_commit = {set}")).await;
+                let set_isolation =
+                    format!("ALTER DATABASE {name} SET default_transaction_isolation = '{isolation}'");
+                cluster.admin(&set_isolation).await;
+                let world = World::new("postgres", Some(url), &[]).await;
+                let mut tx = world.app.db.write().await.unwrap();
+                let found: (String, String) = sql(
+                    "SELECT current_setting('synchronous_commit'), current_setting('transaction_isolation')",
+                )
+                .one(&mut tx)
+                .await
+                .unwrap();
+                assert_eq!(found, (due.to_owned(), "read committed".to_owned()), "{set}, {isolation}");
+                let mut read = world.app.db.read().await.unwrap();
+                let found: (String,) =
+                    sql("SELECT current_setting('transaction_isolation')").one(&mut read).await.unwrap();
+                assert_eq!(found.0, "read committed", "{isolation}");
+            }
+        }
+    });
+}
