@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use serde_json::{Value, json};
 
 use crate::access::Call;
@@ -121,7 +121,8 @@ impl Input for ForwardAuth {
                 .map(|text| text.0)
                 .or_else(|| by_header("openai-organization")),
             project_id: asked.project_id.map(|text| text.0).or_else(|| by_header("openai-project")),
-            reserve: asked.reserve,
+            // Nobody makes a call after a HEAD: it would leave money set aside until the reservation runs out.
+            reserve: asked.reserve && call.method != Method::HEAD,
             mode: asked.mode,
             credential,
         })

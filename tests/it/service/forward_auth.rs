@@ -3,6 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::support::books::wallet;
 use crate::support::http::{Answer, Call};
 use crate::support::world::{Somebody, World, on_each_database, on_each_database_with};
 
@@ -53,6 +54,14 @@ fn a_call_that_may_be_made_says_for_whom() {
             .header("x-tollkeeper-service-token", world.app.service_token.expose());
         let head = head.bearer(&key).send().await;
         assert_eq!((head.status, identity(&head), head.text.as_str()), (200, of_key, ""));
+        // A HEAD asks only; a GET sets the price of the call aside.
+        let url = CHAT.replace("&reserve=false", "");
+        for (method, reserves) in [(Method::HEAD, false), (Method::GET, true)] {
+            let asked = Call::new(&world.service, method.clone(), &url)
+                .header("x-tollkeeper-service-token", world.app.service_token.expose());
+            assert_eq!(asked.bearer(&key).send().await.status, 200);
+            assert_eq!(wallet(&world, &place.organization).await.1 > 0, reserves, "{method}");
+        }
         let post = Call::new(&world.service, Method::POST, CHAT).send().await;
         assert_eq!((post.status, post.header("allow")), (405, "GET, HEAD"));
         let public = Call::new(&world.public, Method::GET, CHAT).send().await;
