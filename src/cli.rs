@@ -12,6 +12,7 @@ mod invoice;
 mod master_key;
 mod migrate;
 mod openapi;
+mod organization;
 mod serve;
 mod session;
 mod signing_key;
@@ -80,6 +81,11 @@ enum Command {
     Catalog {
         #[command(subcommand)]
         command: catalog::Command,
+    },
+    /// Organizations with their balances and credit limits
+    Organization {
+        #[command(subcommand)]
+        command: organization::Command,
     },
     /// What organizations have to spend
     Credit {
@@ -157,6 +163,7 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         // Where a file is only checked, no installation needs to be there, nor a good configuration.
         Command::Catalog { command: catalog::Command::Check { file, json } } => catalog::check(&file, json),
         Command::Catalog { command: catalog::Command::Reload { json } } => catalog::reload(config()?, json),
+        Command::Organization { command } => organization::run(config()?, &command),
         Command::Credit { command } => credit::run(config()?, command),
         Command::Billing { command } => billing::run(config()?, &command),
         Command::Invoice { command } => invoice::run(config()?, &command),

@@ -71,6 +71,8 @@ pub enum Action {
     MasterKeyRotated,
     /// Every server was told to read its catalog file again.
     CatalogReloadOrdered,
+    /// An organization may go further below zero, or less far.
+    CreditLimitSet,
     /// Money came into a wallet.
     CreditAdded,
     /// What was left of a credit ran out.
@@ -85,7 +87,7 @@ pub enum Action {
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::UserRegistered,
         Self::EmailVerified,
         Self::SessionStarted,
@@ -117,6 +119,7 @@ impl Action {
         Self::SessionsEnded,
         Self::MasterKeyRotated,
         Self::CatalogReloadOrdered,
+        Self::CreditLimitSet,
         Self::CreditAdded,
         Self::CreditExpired,
         Self::InvoiceCreated,
@@ -158,6 +161,7 @@ impl Action {
             Self::SessionsEnded => "sessions.ended",
             Self::MasterKeyRotated => "master_key.rotated",
             Self::CatalogReloadOrdered => "catalog.reload_ordered",
+            Self::CreditLimitSet => "organization.credit_limit_set",
             Self::CreditAdded => "credit.added",
             Self::CreditExpired => "credit.expired",
             Self::InvoiceCreated => "invoice.created",

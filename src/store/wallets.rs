@@ -142,6 +142,68 @@ pub async fn raise_credit_limit(
         .await
 }
 
+/// Lets a locked wallet go this far below zero.
+pub async fn set_credit_limit(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    credit_limit: Nano,
+) -> Result<(), db::Error> {
+    sql("UPDATE wallets SET credit_limit_nano = $2 WHERE organization_id = $1")
+        .bind(organization_id)
+        .bind(nano(credit_limit)?)
+        .defer(tx)
+        .await
+}
+
+/// An organization as operators see it; also one that is deleted, for its money is still there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Overview {
+    /// Its wallet.
+    pub wallet: Wallet,
+    /// Its name, or the one that it had.
+    pub name: Option<String>,
+    /// When it was created; none when it is deleted.
+    pub created_at: Option<Time>,
+    /// How many invoices something is due of.
+    pub open_invoices: i64,
+}
+
+impl FromRow for Overview {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            wallet: Wallet::from_row(row)?,
+            name: row.get("name")?,
+            created_at: row.get("created_at")?,
+            open_invoices: row.get("open_invoices")?,
+        })
+    }
+}
+
+/// What is known of organizations, up to the condition on `w`, the wallet.
+const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano, w.reserved_nano, w.open_month,
+        COALESCE(o.name, w.former_name) AS name, o.created_at,
+        (SELECT COUNT(*) FROM invoices i WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
+    FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id";
+
+static OVERVIEW_OF: LazyLock<String> = LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id = $1"));
+static OVERVIEWS: LazyLock<String> =
+    LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id > $1 ORDER BY w.organization_id LIMIT $2"));
+
+/// An organization that is there, or that had a wallet; else none.
+pub async fn overview(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Overview>, db::Error> {
+    sql(OVERVIEW_OF.as_str()).bind(organization_id).optional(tx).await
+}
+
+/// The organizations after this one, in the order of their ids, which is that of their making.
+pub async fn overviews(
+    tx: &mut Tx,
+    after: Option<OrganizationId>,
+    most: i64,
+) -> Result<Vec<Overview>, db::Error> {
+    let after = after.map_or_else(String::new, |id| id.to_string());
+    sql(OVERVIEWS.as_str()).bind(after).bind(most).all(tx).await
+}
+
 /// Keeps the name of an organization that goes, for the invoices that are still to come.
 pub async fn keep_name(tx: &mut Tx, organization_id: OrganizationId, name: &str) -> Result<(), db::Error> {
     sql("UPDATE wallets SET former_name = $2 WHERE organization_id = $1")

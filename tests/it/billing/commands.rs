@@ -8,15 +8,17 @@ use tollkeeper::money::Nano;
 use tollkeeper::store;
 use tollkeeper::store::ledger::{Account, Movement, Transfer};
 
-use crate::support::process::{Ended, Start, on_each_database_url};
+use crate::support::process::{Ended, Start, Wire, on_each_database_url};
 use crate::support::world::{Folder, runtime};
 
 #[test]
 fn the_money_commands_help() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
-    let cases: [(&[&str], &[&str]); 8] = [
-        (&["--help"], &["credit", "billing", "invoice"]),
+    let cases: [(&[&str], &[&str]); 10] = [
+        (&["--help"], &["organization", "credit", "billing", "invoice"]),
+        (&["organization", "--help"], &["list", "show", "set-limit"]),
+        (&["organization", "set-limit", "--help"], &["<ID>", "--amount <AMOUNT>", "--json"]),
         (
             &["credit", "add", "--help"],
             &["--organization", "--amount", "--reference", "--grant", "--expires-at", "--json"],
@@ -127,6 +129,85 @@ fn money_is_kept_beside_a_running_server() {
         let path = format!("/v1/organizations/{organization}/billing/invoices");
         let invoices = server.get(&path).bearer(&owner.access_token).data();
         assert_eq!(invoices["invoices"][0]["status"], "void", "the server sees what the commands did");
+        assert_eq!(server.stop().code, Some(0));
+    });
+}
+
+/// A chat of 10 and 100 tokens at 0.000002 and 0.000006 sets 0.00062 aside.
+#[test]
+fn organizations_and_their_limits_are_seen_and_set_beside_a_running_server() {
+    on_each_database_url(|url, folder| {
+        let start = Start::new(&folder.0).database(url);
+        let server = start.run();
+        let [ada, bob] = ["ada", "bob"].map(|name| server.sign_up(name));
+        let [place, other] = [&ada, &bob].map(|owner| server.settle(owner));
+        let [id, others] = [&place, &other].map(|place| place.project_path.split('/').nth(3).unwrap());
+        let question = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 100,
+            "estimated_prompt_tokens": 10});
+        let decision = || server.ask("/service/v1/authorize", &question).bare();
+        assert_eq!(decision()["allowed"], true);
+        let show = || data_of(&start.command(&["organization", "show", id, "--json"]));
+        let shown = show();
+        let limit = shown["credit_limit"].clone();
+        for (field, due) in [
+            ("name", json!("Acme")),
+            ("deleted", json!(false)),
+            ("currency", json!("USD")),
+            ("balance", json!(0)),
+            ("reserved", json!(0.00062)),
+            ("open_invoices", json!(0)),
+        ] {
+            assert_eq!(shown[field], due, "{field} of {shown}");
+        }
+        assert_eq!(limit, 100);
+
+        let set = |amount: &str, more: &[&str]| {
+            start.command(&[&["organization", "set-limit", id, "--amount", amount], more].concat())
+        };
+        let told = set("0", &[]);
+        assert_eq!(told.stdout.trim(), "The credit limit of Acme is 0 USD now; it was 100.", "{}", told.log);
+        assert_eq!(set("0.00", &[]).stdout.trim(), "The credit limit of Acme was 0 USD already.");
+        let refused = decision();
+        assert_eq!((&refused["allowed"], &refused["code"]), (&json!(false), &json!("insufficient_quota")));
+        assert_eq!(show()["credit_limit"], 0);
+        let again = data_of(&set("2.50", &["--json"]));
+        let due = json!({"id": id, "currency": "USD", "credit_limit": 2.5, "before": 0, "already": false});
+        assert_eq!(again, due);
+        assert_eq!(decision()["allowed"], true);
+        for (amount, words) in [
+            ("-1", "--amount -1 is less than 0"),
+            ("0.001", "--amount 0.001 is finer than USD can be paid in: its smallest unit is 0.01"),
+            ("9223372036.86", "a limit is at most 9223372036.854775807"),
+        ] {
+            let ended = set(amount, &[]);
+            assert!(ended.code == Some(1) && ended.log.contains(words), "{amount}: {}", ended.log);
+        }
+        let trail = start.command(&["audit-log", "--json"]).stdout;
+        let entries: Vec<Value> = trail.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let changes: Vec<_> =
+            entries.iter().filter(|entry| entry["action"] == "organization.credit_limit_set").collect();
+        assert_eq!(changes.len(), 2, "{trail}");
+        assert_eq!((&changes[0]["actor"], &changes[0]["target"]), (&json!("operator"), &json!(id)));
+        assert_eq!(changes[0]["detail"], json!({"before": "0", "after": "2.5"}));
+
+        let path = format!("/v1/organizations/{others}");
+        let gone = Wire::new(server.public, "DELETE", &path).bearer(&bob.access_token).send();
+        assert_eq!(gone.status, 200);
+        let list = start.command(&["organization", "list"]);
+        let lines: Vec<_> = list.stdout.lines().collect();
+        assert_eq!(lines.len(), 2, "{}", list.stdout);
+        let line = format!("{id}  Acme  balance 0 USD, 0.00124 reserved, limit 2.5, 0 open invoices");
+        assert_eq!(lines[0], line);
+        assert!(lines[1].starts_with(others) && lines[1].ends_with(", deleted"), "{}", lines[1]);
+        let listed = start.command(&["organization", "list", "--json"]).stdout;
+        assert_eq!(serde_json::from_str::<Value>(listed.lines().next().unwrap()).unwrap(), show());
+        let text = start.command(&["organization", "show", others]).stdout;
+        assert!(text.contains("deleted") && text.contains("Credit limit"), "{text}");
+        for nobody in [others, "org_01h2xcejqtf2nbrexx3vqjhp42"] {
+            let ended = start.command(&["organization", "set-limit", nobody, "--amount", "1"]);
+            let words = format!("tollkeeper: there is no organization {nobody}");
+            assert_eq!((ended.code, ended.log.trim()), (Some(1), words.as_str()));
+        }
         assert_eq!(server.stop().code, Some(0));
     });
 }

@@ -1,0 +1,218 @@
+//! `tollkeeper organization …`
+
+use clap::Subcommand;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::access::Trail;
+use crate::app::App;
+use crate::clock::Time;
+use crate::config::Config;
+use crate::db;
+use crate::error::Error;
+use crate::ids::OrganizationId;
+use crate::money::Nano;
+use crate::rules::currencies;
+use crate::store;
+use crate::store::audit_log::{Action, Event};
+use crate::store::wallets::Overview;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List every organization with its balance, the oldest first; deleted ones too, while their books are kept
+    List {
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show an organization's balance, credit limit and open invoices
+    Show {
+        /// Which
+        #[arg(value_name = "ID", value_parser = super::credit::organization)]
+        id: OrganizationId,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set how far an organization's balance may go below zero; it holds from the next call on
+    SetLimit {
+        /// Whose
+        #[arg(value_name = "ID", value_parser = super::credit::organization)]
+        id: OrganizationId,
+        /// How far, for instance 100; 0: it pays before it calls
+        #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount, allow_hyphen_values = true)]
+        amount: Nano,
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// How many organizations are read at a time.
+const AT_ONCE: i64 = 500;
+
+pub fn run(config: Config, command: &Command) -> Result<(), String> {
+    super::runtime()?.block_on(async {
+        let app = super::app(config).await?;
+        match command {
+            Command::List { json } => list(&app, *json).await,
+            Command::Show { id, json } => show(&app, *id, *json).await,
+            Command::SetLimit { id, amount, json } => set_limit(&app, *id, *amount, *json).await,
+        }
+    })
+}
+
+/// For programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    id: OrganizationId,
+    name: Option<&'a str>,
+    created_at: Option<Time>,
+    deleted: bool,
+    currency: &'a str,
+    balance: Nano,
+    reserved: Nano,
+    credit_limit: Nano,
+    open_month: String,
+    open_invoices: i64,
+}
+
+/// For programs: the limit that was set, or was so before.
+#[derive(Serialize)]
+struct Change<'a> {
+    id: OrganizationId,
+    currency: &'a str,
+    credit_limit: Nano,
+    before: Nano,
+    already: bool,
+}
+
+fn json(overview: &Overview) -> Result<String, String> {
+    let Overview { wallet, name, created_at, open_invoices } = overview;
+    let report = Report {
+        id: wallet.organization_id,
+        name: name.as_deref(),
+        created_at: *created_at,
+        deleted: created_at.is_none(),
+        currency: &wallet.currency,
+        balance: wallet.posted,
+        reserved: wallet.reserved,
+        credit_limit: wallet.credit_limit,
+        open_month: wallet.open_month.to_string(),
+        open_invoices: *open_invoices,
+    };
+    serde_json::to_string(&report).map_err(|error| error.to_string())
+}
+
+fn name(overview: &Overview) -> &str {
+    overview.name.as_deref().unwrap_or("(no name)")
+}
+
+/// Id, name, balance, reserved money, limit and open invoices.
+fn line(overview: &Overview) -> String {
+    let Overview { wallet, created_at, open_invoices, .. } = overview;
+    let (id, currency) = (wallet.organization_id, &wallet.currency);
+    let gone = if created_at.is_none() { ", deleted" } else { "" };
+    format!(
+        "{id}  {}  balance {} {currency}, {} reserved, limit {}, {open_invoices} open invoices{gone}",
+        name(overview),
+        wallet.posted,
+        wallet.reserved,
+        wallet.credit_limit
+    )
+}
+
+/// All of it for a terminal.
+fn text(overview: &Overview) -> String {
+    let Overview { wallet, created_at, open_invoices, .. } = overview;
+    let currency = &wallet.currency;
+    let made = created_at.map_or_else(|| "deleted".to_owned(), |at| format!("made {at}"));
+    [
+        format!("{} ({}), {made}", name(overview), wallet.organization_id),
+        format!("Balance       {} {currency}", wallet.posted),
+        format!("Reserved      {} {currency}", wallet.reserved),
+        format!("Credit limit  {} {currency}", wallet.credit_limit),
+        format!("Open month    {}", wallet.open_month),
+        format!("Open invoices {open_invoices}"),
+    ]
+    .join("\n")
+}
+
+async fn list(app: &App, as_json: bool) -> Result<(), String> {
+    let told = |error: db::Error| error.to_string();
+    let mut tx = app.db.read().await.map_err(told)?;
+    let mut after = None;
+    loop {
+        let overviews = store::wallets::overviews(&mut tx, after, AT_ONCE).await.map_err(told)?;
+        let Some(last) = overviews.last() else { break };
+        after = Some(last.wallet.organization_id);
+        for overview in &overviews {
+            super::print(&if as_json { json(overview)? } else { line(overview) });
+        }
+    }
+    Ok(())
+}
+
+async fn show(app: &App, id: OrganizationId, as_json: bool) -> Result<(), String> {
+    let told = |error: db::Error| error.to_string();
+    let mut tx = app.db.read().await.map_err(told)?;
+    let overview = store::wallets::overview(&mut tx, id).await.map_err(told)?.ok_or_else(|| unknown(id))?;
+    super::print(&if as_json { json(&overview)? } else { text(&overview) });
+    Ok(())
+}
+
+fn unknown(id: OrganizationId) -> String {
+    format!("there is no organization {id}")
+}
+
+async fn set_limit(app: &App, id: OrganizationId, amount: Nano, as_json: bool) -> Result<(), String> {
+    let told = |error: Error| error.to_string();
+    let now = app.clock.now();
+    let mut tx = app.db.write().await.map_err(|error| told(error.into()))?;
+    let wallet = store::wallets::lock(&mut tx, id, now).await.map_err(|error| told(error.into()))?;
+    let wallet = wallet.ok_or_else(|| unknown(id))?;
+    let overview = store::wallets::overview(&mut tx, id).await.map_err(|error| told(error.into()))?;
+    let overview = overview.filter(|overview| overview.created_at.is_some()).ok_or_else(|| unknown(id))?;
+    check(amount, &wallet.currency)?;
+    let before = wallet.credit_limit;
+    if before != amount {
+        let set = async {
+            store::wallets::set_credit_limit(&mut tx, id, amount).await?;
+            let event =
+                Event { action: Action::CreditLimitSet, target: id.to_string(), organization_id: Some(id) };
+            let detail = json!({"before": before.to_string(), "after": amount.to_string()});
+            let (trail, random) = (Trail::operator(), &app.random);
+            store::audit_log::record_with(&mut tx, &trail, &event, &detail, now, random).await?;
+            tx.commit().await
+        };
+        set.await.map_err(|error| told(error.into()))?;
+    }
+    let (name, currency, already) = (name(&overview), &wallet.currency, before == amount);
+    super::print(&if as_json {
+        let change = Change { id, currency, credit_limit: amount, before, already };
+        serde_json::to_string(&change).map_err(|error| error.to_string())?
+    } else if already {
+        format!("The credit limit of {name} was {amount} {currency} already.")
+    } else {
+        format!("The credit limit of {name} is {amount} {currency} now; it was {before}.")
+    });
+    Ok(())
+}
+
+/// Refuses what is no limit in this currency.
+fn check(amount: Nano, currency: &str) -> Result<(), String> {
+    let smallest = currencies::smallest_payment(currency);
+    if amount < Nano::ZERO {
+        return Err(format!("--amount {amount} is less than 0: 0 means that calls are paid in advance"));
+    }
+    if !currencies::is_payable(amount, currency) {
+        return Err(format!(
+            "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
+        ));
+    }
+    if amount.to_i64().is_none() {
+        let most = Nano::from_units(i64::MAX.into());
+        return Err(format!("--amount {amount} is too much: a limit is at most {most}"));
+    }
+    Ok(())
+}
