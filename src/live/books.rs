@@ -161,6 +161,11 @@ impl Books {
         self.queue().waiting.len()
     }
 
+    /// How many pieces of work have come so far.
+    pub fn submitted(&self) -> u64 {
+        self.queue().last
+    }
+
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
