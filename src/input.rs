@@ -25,7 +25,7 @@ use limits::{BodyLimit, MAX_PAIRS};
 
 /// What a handler takes besides the application and its scope.
 pub trait Input: Sized + Send + 'static {
-    /// Whether it waits for a body. Session and key are asked for again after one, for it may take its time.
+    /// `true` if reading it waits for a body: session and key are then checked again, because a body may take long.
     const WAITS: bool = true;
 
     /// Reads it from the request. The gate has let the caller in already.

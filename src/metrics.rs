@@ -37,7 +37,7 @@ pub struct Metrics {
     pub errors: Codes,
     /// What was decided about model calls.
     pub decisions: Decisions,
-    /// What became of reported usage.
+    /// Reported usage events by outcome.
     pub usage_events: UsageEvents,
     /// Logins by outcome.
     pub logins: Logins,

@@ -47,7 +47,7 @@ pub enum Command {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
         id: InvoiceId,
-        /// What was paid instead, at least what is due; the rest stays as credit
+        /// The amount that was paid, if not what the page asks for; at least the due, and the rest stays as credit
         #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON
@@ -192,8 +192,9 @@ struct Change {
     status: &'static str,
     due: Nano,
     already: bool,
-    /// What was booked now, where it is a payment, and what of it pays nothing yet.
+    /// The payment that was booked; none for anything else.
     amount: Option<Nano>,
+    /// The part of it that stays as credit.
     remaining: Option<Nano>,
 }
 

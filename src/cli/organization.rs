@@ -27,7 +27,7 @@ pub enum Command {
     },
     /// Show an organization's balance, credit limit and open invoices
     Show {
-        /// Which
+        /// The organization's id
         #[arg(value_name = "ID", value_parser = super::credit::organization)]
         id: OrganizationId,
         /// Print it as JSON
@@ -36,7 +36,7 @@ pub enum Command {
     },
     /// Set how far an organization's balance may go below zero; it holds from the next call on
     SetLimit {
-        /// Whose
+        /// The organization's id
         #[arg(value_name = "ID", value_parser = super::credit::organization)]
         id: OrganizationId,
         /// How far, for instance 100; 0: it pays before it calls

@@ -1,4 +1,4 @@
-//! Reported usage by what became of it.
+//! Counts of reported usage events by outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

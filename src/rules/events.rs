@@ -33,7 +33,7 @@ pub struct Refusal {
 pub enum Reason {
     /// It can't be read.
     InvalidEvent,
-    /// Nobody has this key.
+    /// The API key doesn't exist.
     UnknownApiKey,
     /// The catalog has no such model.
     UnknownModel,
@@ -49,7 +49,7 @@ pub enum Reason {
     EventConflict,
     /// It costs more than the books can hold.
     AmountOutOfRange,
-    /// What it corrects isn't there.
+    /// The event to correct doesn't exist.
     UnknownEvent,
     /// It names something else than what it corrects.
     CorrectionMismatch,
@@ -96,7 +96,7 @@ impl Reason {
         }
     }
 
-    /// Whether the same event may count later: a clock goes on, a catalog gets its model or price, and an event may come after
+    /// Returns `true` if the same event may count later: a clock goes on, a catalog gets its model or price, and an event may come after
     /// its correction.
     pub const fn is_retryable(self) -> bool {
         matches!(

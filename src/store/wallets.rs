@@ -179,7 +179,7 @@ impl FromRow for Overview {
     }
 }
 
-/// What is known of organizations, up to the condition on `w`, the wallet.
+/// Selects the columns of an [`Overview`]; a condition on `w`, the wallet, follows.
 const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano, w.reserved_nano, w.open_month,
         COALESCE(o.name, w.former_name) AS name, o.created_at,
         (SELECT COUNT(*) FROM invoices i WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
