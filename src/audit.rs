@@ -150,6 +150,9 @@ impl Organization<'_> {
             }
             slice = store::audit::events(self.tx, self.id, Some(&last), SLICE).await?;
         }
+        for (booked, posted) in store::audit::credited(self.tx, self.id).await? {
+            usage.without_credited(booked, posted);
+        }
         let from = store::audit::events_gone_before(self.tx).await?;
         self.drifts.extend(usage.finish(from));
         Ok(usage)
@@ -169,8 +172,11 @@ impl Organization<'_> {
             self.drifts.extend(audit::credits(&credits, wallet.posted, app.clock.now()));
         }
 
-        let invoices = store::audit::invoices(self.tx, self.id).await?;
+        let mut invoices = store::audit::invoices(self.tx, self.id).await?;
         let items = store::audit::invoice_items(self.tx, self.id).await?;
+        for invoice in &mut invoices {
+            invoice.carry_over(&items);
+        }
         self.checked.invoices += u64::try_from(invoices.len()).unwrap_or(0);
         for invoice in &invoices {
             self.drifts.extend(audit::invoice(invoice, &items));

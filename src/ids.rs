@@ -52,6 +52,8 @@ pub mod kind {
     pub enum Reservation {}
     /// An invoice.
     pub enum Invoice {}
+    /// A credit note.
+    pub enum CreditNote {}
 
     impl Kind for User {
         const PREFIX: &'static str = "user";
@@ -95,6 +97,9 @@ pub mod kind {
     impl Kind for Invoice {
         const PREFIX: &'static str = "invoice";
     }
+    impl Kind for CreditNote {
+        const PREFIX: &'static str = "credit_note";
+    }
 }
 
 /// The id of a person's account, `user_…`.
@@ -126,6 +131,8 @@ pub type CreditId = Id<kind::Credit>;
 pub type ReservationId = Id<kind::Reservation>;
 /// The id of an invoice, `invoice_…`; its number is another thing.
 pub type InvoiceId = Id<kind::Invoice>;
+/// The id of a credit note, `credit_note_…`.
+pub type CreditNoteId = Id<kind::CreditNote>;
 
 #[allow(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks each index")]
 const fn digits() -> [u8; 256] {

@@ -7,6 +7,7 @@ pub mod audit;
 pub mod audit_log;
 pub mod audit_state;
 pub mod changes;
+pub mod credit_notes;
 pub mod credits;
 pub mod email_tokens;
 pub mod invitations;

@@ -6,8 +6,9 @@
 //! goes away changes nothing about its work.
 
 mod assumptions;
+pub mod booking;
 mod corrections;
-pub mod deposits;
+mod crediting;
 mod events;
 mod purses;
 mod round;

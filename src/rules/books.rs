@@ -63,6 +63,13 @@ pub struct Credit {
     pub expires_at: Option<Time>,
 }
 
+impl Credit {
+    /// Returns `true` if its time is over.
+    pub fn is_over(&self, now: Time) -> bool {
+        self.expires_at.is_some_and(|until| until <= now)
+    }
+}
+
 /// The order in which credits are used up: what expires first goes first, then what was given before what was bought, then
 /// the oldest.
 pub fn in_order_of_use(a: &Credit, b: &Credit) -> Ordering {
@@ -72,24 +79,64 @@ pub fn in_order_of_use(a: &Credit, b: &Credit) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// What is left of each credit that a charge takes from. Credits whose time is over give nothing, also before they are
-/// ended.
-pub fn charge(credits: &[Credit], amount: Nano, now: Time) -> Vec<(CreditId, Nano)> {
-    let over = |credit: &&Credit| credit.expires_at.is_none_or(|until| until > now);
-    let mut usable: Vec<&Credit> = credits.iter().filter(over).collect();
-    usable.sort_by(|a, b| in_order_of_use(a, b));
-    let mut due = amount.units();
-    let mut changed = Vec::new();
-    for credit in usable {
-        let taken = due.min(credit.remaining.units());
+/// A part of a credit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The credit.
+    pub credit_id: CreditId,
+    /// The part that is taken or given.
+    pub amount: Nano,
+    /// The amount left of the credit then.
+    pub remaining: Nano,
+}
+
+/// The parts of credits that a charge takes, in the order of their use. Credits whose time is over give nothing but `held`, which is
+/// kept for calls that were under way when they ended.
+pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Part> {
+    let mut in_order: Vec<&Credit> = credits.iter().collect();
+    in_order.sort_by(|a, b| in_order_of_use(a, b));
+    let (mut due, mut held) = (amount.units(), held.units());
+    let mut parts = Vec::new();
+    for credit in in_order {
+        let usable = match credit.is_over(now) {
+            true => held.min(credit.remaining.units()),
+            false => credit.remaining.units(),
+        };
+        let taken = due.min(usable);
         // Nothing is left of it, or nothing is due any more.
         if taken <= 0 {
             continue;
         }
         due -= taken;
-        changed.push((credit.id, Nano::from_units(credit.remaining.units() - taken)));
+        if credit.is_over(now) {
+            held -= taken;
+        }
+        parts.push(Part {
+            credit_id: credit.id,
+            amount: Nano::from_units(taken),
+            remaining: Nano::from_units(credit.remaining.units() - taken),
+        });
     }
-    changed
+    parts
+}
+
+/// The parts of credits that end now: all that is left of those whose time is over, but for `held`, which is kept for calls that are
+/// under way.
+pub fn ending(credits: &[Credit], held: Nano, now: Time) -> Vec<Part> {
+    let mut over: Vec<&Credit> = credits.iter().filter(|credit| credit.is_over(now)).collect();
+    over.sort_by(|a, b| in_order_of_use(a, b));
+    let mut held = held.units().max(0);
+    let mut parts = Vec::new();
+    for credit in over {
+        let kept = held.min(credit.remaining.units());
+        held -= kept;
+        let ended = credit.remaining.units() - kept;
+        if ended > 0 {
+            let (amount, remaining) = (Nano::from_units(ended), Nano::from_units(kept));
+            parts.push(Part { credit_id: credit.id, amount, remaining });
+        }
+    }
+    parts
 }
 
 /// What a wallet owes.
@@ -135,15 +182,35 @@ mod tests {
             credit(5, Source::Grant, 10, Some(1_000)),
         ];
         let used = |amount, now| -> Vec<(u128, i128)> {
-            let changed = charge(&credits, Nano::from_units(amount), Time::from_unix_ms(now));
+            let parts = charge(&credits, Nano::from_units(amount), Nano::ZERO, Time::from_unix_ms(now));
             let number = |id| credits.iter().find(|c| c.id == id).unwrap().reference.parse().unwrap();
-            changed.into_iter().map(|(id, left)| (number(id), left.units())).collect()
+            parts.into_iter().map(|part| (number(part.credit_id), part.remaining.units())).collect()
         };
         assert_eq!(used(0, 0), []);
         assert_eq!(used(3, 0), [(5, 7)]);
         assert_eq!(used(25, 0), [(5, 0), (3, 0), (4, 5)]);
         assert_eq!(used(25, 1_000), [(3, 0), (4, 0), (2, 5)]);
         assert_eq!(used(100, 5_000), [(2, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn what_is_held_for_calls_outlives_its_credit() {
+        let credits = [credit(1, Source::Grant, 5, Some(1_000)), credit(2, Source::Purchase, 10, None)];
+        let nano = Nano::from_units;
+        let ended = |held, now| -> Vec<(i128, i128)> {
+            let parts = ending(&credits, nano(held), Time::from_unix_ms(now));
+            parts.iter().map(|part| (part.amount.units(), part.remaining.units())).collect()
+        };
+        assert_eq!(ended(0, 999), []);
+        assert_eq!(ended(0, 1_000), [(5, 0)]);
+        assert_eq!(ended(4, 1_000), [(1, 4)]);
+        assert_eq!(ended(7, 1_000), []);
+        let left = |amount, held| -> Vec<i128> {
+            let parts = charge(&credits, nano(amount), nano(held), Time::from_unix_ms(1_000));
+            parts.iter().map(|part| part.remaining.units()).collect()
+        };
+        assert_eq!(left(6, 0), [4]);
+        assert_eq!(left(6, 4), [1, 8]);
     }
 
     #[test]
@@ -169,8 +236,8 @@ mod tests {
             let (now, mut posted, mut credits) = (Time::from_unix_ms(0), 0_i128, Vec::<Credit>::new());
             for (number, amount) in moves.into_iter().enumerate() {
                 if amount < 0 {
-                    for (id, left) in charge(&credits, Nano::from_units(-amount), now) {
-                        credits.iter_mut().find(|c| c.id == id).unwrap().remaining = left;
+                    for part in charge(&credits, Nano::from_units(-amount), Nano::ZERO, now) {
+                        credits.iter_mut().find(|c| c.id == part.credit_id).unwrap().remaining = part.remaining;
                     }
                 } else {
                     let owed = owed(Nano::from_units(posted), &credits);

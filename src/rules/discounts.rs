@@ -82,9 +82,10 @@ fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
     Some(sum)
 }
 
-/// What is credited of a discount: whole nanos, a part of one counted as a whole one, but never more than was charged.
+/// What is credited of a discount: whole nanos in the customer's favour, but never more than was charged. A discount that is taken back
+/// is negative.
 pub fn credited(discount: Pico, charged: Nano) -> Nano {
-    discount.ceil_nano().min(charged).max(Nano::ZERO)
+    discount.ceil_nano().min(charged.max(Nano::ZERO))
 }
 
 #[cfg(test)]

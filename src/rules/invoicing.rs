@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::{Kind, Price, VolumeDiscount};
+use crate::catalog::{Catalog, Kind, Price, VolumeDiscount};
 use crate::clock::{DAY_MS, Day, Month, Time};
-use crate::ids::InvoiceId;
 use crate::money::{Nano, Pico};
 use crate::rules::discounts::{self, TokenKind, Tokens};
 
@@ -82,11 +81,16 @@ pub enum ItemKind {
     Discount,
     /// What makes the lines sum to the amount.
     Rounding,
+    /// A debt that stood on no invoice.
+    CarriedOver,
+    /// Usage that a correction took back; on credit notes only.
+    Correction,
 }
 
 impl ItemKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Usage, Self::LateUsage, Self::Discount, Self::Rounding];
+    pub const ALL: [Self; 6] =
+        [Self::Usage, Self::LateUsage, Self::Discount, Self::Rounding, Self::CarriedOver, Self::Correction];
 
     /// The word in the database.
     pub const fn as_str(self) -> &'static str {
@@ -95,6 +99,8 @@ impl ItemKind {
             Self::LateUsage => "late_usage",
             Self::Discount => "discount",
             Self::Rounding => "rounding",
+            Self::CarriedOver => "carried_over",
+            Self::Correction => "correction",
         }
     }
 }
@@ -115,85 +121,198 @@ pub struct Item {
 }
 
 impl Item {
-    fn single(kind: ItemKind, description: String, amount: Pico) -> Self {
+    /// A line of one piece.
+    pub fn single(kind: ItemKind, description: String, amount: Pico) -> Self {
         Self { kind, description, quantity: 1, unit_price: amount, amount }
     }
 }
 
-/// What a month comes to.
+/// What a document comes to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bill {
     /// The lines; they sum to `amount`.
     pub items: Vec<Item>,
-    /// What the discounts give back.
+    /// The discounts that it gives; less than nothing where it takes back more than it gives.
     pub credited: Nano,
-    /// What was debited less that.
+    /// The usage less the discounts.
     pub amount: Nano,
     /// The list price less the discounts, before anything is rounded to whole nanos.
     pub exact: Pico,
 }
 
+impl Bill {
+    /// Adds a debt that stands on no invoice; `None` past 128 bits.
+    pub fn carry_over(&mut self, debt: Nano) -> Option<()> {
+        self.amount = self.amount.checked_add(debt)?;
+        self.items.push(Item::single(ItemKind::CarriedOver, "Carried over".to_owned(), debt.to_pico()?));
+        Some(())
+    }
+}
+
+/// Prices and discounts, as far as they are known.
+pub trait Prices {
+    /// The price of a model whose version is this, in unix milliseconds.
+    fn price(&self, model: &str, version: i64) -> Option<&Price>;
+
+    /// The volume discounts of a month: those in force at its start.
+    fn tiers(&self, month: Month) -> &[VolumeDiscount];
+}
+
+impl Prices for Catalog {
+    fn price(&self, model: &str, version: i64) -> Option<&Price> {
+        let prices = &self.get_even_retired(model)?.prices;
+        prices.iter().find(|price| price.effective_at.unix_ms() == version)
+    }
+
+    fn tiers(&self, _: Month) -> &[VolumeDiscount] {
+        self.volume_discounts()
+    }
+}
+
+/// The kinds of documents that are made of usage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Document {
+    /// The invoice of this month.
+    Invoice(Month),
+    /// A credit note.
+    CreditNote,
+}
+
+impl Document {
+    /// The month of use, where a line has to say it.
+    fn named(self, of: Month) -> Option<Month> {
+        Some(of).filter(|of| self != Self::Invoice(*of))
+    }
+
+    fn item_kind(self, named: Option<Month>) -> ItemKind {
+        match (self, named) {
+            (Self::CreditNote, _) => ItemKind::Correction,
+            (Self::Invoice(_), Some(_)) => ItemKind::LateUsage,
+            (Self::Invoice(_), None) => ItemKind::Usage,
+        }
+    }
+
+    /// The beginning of a line's description.
+    fn words(self, named: Option<Month>) -> String {
+        match (self, named) {
+            (_, None) => String::new(),
+            (Self::CreditNote, Some(month)) => format!("Correction of {month}: "),
+            (Self::Invoice(_), Some(month)) => format!("Late usage of {month}: "),
+        }
+    }
+}
+
 /// What a line is put together by; lines stand in this order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct LineKey<'a> {
-    /// The month whose usage came late; none before all.
-    late: Option<Month>,
+    /// The month of use, where it isn't that of the document; none before all.
+    named: Option<Month>,
     model: &'a str,
     kind: TokenKind,
     price_version: i64,
 }
 
-/// Makes the bill of a month. `price_of` finds the price of a model that is in force from an instant on.
+/// What has a discount of its own: the tokens of a kind and model that were used in a month.
+type Stream<'a> = (Month, &'a str, TokenKind);
+
+/// The bill of a month. `used` is what is billed in it, `before` what was used in the months of its late usage and billed earlier.
+///
+/// A discount belongs to the month of use. So of each month of use the bill gives what the tiers take off all that is known by now,
+/// less what they took off all that was known before; where that is less than nothing it is taken back.
 ///
 /// `None` when a sum leaves its bits: nothing is billed then, rather than something else.
-pub fn bill<'a>(
-    month: Month,
-    used: &'a [Used],
-    tiers: &[VolumeDiscount],
-    price_of: impl Fn(&str, i64) -> Option<Price>,
-) -> Option<Bill> {
-    let mut lines: BTreeMap<LineKey<'a>, (i64, Pico)> = BTreeMap::new();
-    let mut streams: BTreeMap<(&'a str, TokenKind), Vec<Tokens>> = BTreeMap::new();
-    let mut unpriced: BTreeMap<(Option<Month>, &'a str), Pico> = BTreeMap::new();
+pub fn bill(month: Month, used: &[Used], before: &[Used], prices: &impl Prices) -> Option<Bill> {
+    document(Document::Invoice(month), used, before, prices)
+}
+
+/// The bill of a credit note, whose amounts are negative: `corrected` is what is taken back, `before` what the months of its use come
+/// to without that.
+///
+/// `None` when a sum leaves its bits.
+pub fn credit_note(corrected: &[Used], before: &[Used], prices: &impl Prices) -> Option<Bill> {
+    document(Document::CreditNote, corrected, before, prices)
+}
+
+fn document(form: Document, used: &[Used], before: &[Used], prices: &impl Prices) -> Option<Bill> {
+    let mut lines: BTreeMap<LineKey<'_>, (i64, Pico)> = BTreeMap::new();
+    let mut unpriced: BTreeMap<(Option<Month>, &str), Pico> = BTreeMap::new();
+    let mut streams: BTreeMap<Stream<'_>, Vec<Tokens>> = BTreeMap::new();
     for row in used {
-        let late = Some(row.day.month()).filter(|of| *of != month);
-        let price = price_of(&row.model, row.price_version).filter(|price| costs(row, price));
-        let Some(price) = price else {
-            add(unpriced.entry((late, &row.model)).or_default(), row.amount)?;
+        let named = form.named(row.day.month());
+        let Some(parts) = parts(row, prices) else {
+            add(unpriced.entry((named, &row.model)).or_default(), row.amount)?;
             continue;
         };
-        let parts = [
-            (TokenKind::of_prompt(row.kind), row.prompt_tokens, price.prompt),
-            (TokenKind::Completion, row.completion_tokens, price.completion),
-        ];
-        for (kind, count, unit_price) in parts.into_iter().filter(|(_, count, _)| *count != 0) {
-            let key = LineKey { late, model: &row.model, kind, price_version: row.price_version };
-            let line = lines.entry(key).or_insert((0, unit_price));
-            line.0 = line.0.checked_add(count)?;
-            let tokens = Tokens { day: row.day, price_version: row.price_version, count, unit_price };
-            streams.entry((&row.model, kind)).or_default().push(tokens);
+        for (kind, tokens) in parts {
+            let key = LineKey { named, model: &row.model, kind, price_version: row.price_version };
+            let line = lines.entry(key).or_insert((0, tokens.unit_price));
+            line.0 = line.0.checked_add(tokens.count)?;
+            streams.entry((row.day.month(), &row.model, kind)).or_default().push(tokens);
         }
     }
-    let mut items = usage_items(&lines)?;
-    items.extend(unpriced.into_iter().map(unpriced_item));
+    let mut items = usage_items(form, &lines)?;
+    items.extend(
+        unpriced.into_iter().map(|((named, model), amount)| unpriced_item(form, named, model, amount)),
+    );
     let list = sum(items.iter().map(|item| item.amount))?;
+    let known = known_before(before, &streams, prices);
     let mut less = Pico::ZERO;
-    for ((model, kind), tokens) in streams {
-        let discount = discounts::discount(tiers, &tokens)?;
+    for (stream, mut tokens) in streams {
+        let (of, model, kind) = stream;
+        let tiers = prices.tiers(of);
+        let earlier = known.get(&stream).map(Vec::as_slice).unwrap_or_default();
+        let given = discounts::discount(tiers, earlier)?;
+        tokens.extend_from_slice(earlier);
+        let discount = discounts::discount(tiers, &tokens)?.checked_sub(given)?;
         if discount != Pico::ZERO {
             add(&mut less, discount)?;
-            let description = format!("Volume discount: {model}, {}", kind.words());
+            let of = form.named(of).map(|month| format!(" of {month}")).unwrap_or_default();
+            let back = if discount < Pico::ZERO { " taken back" } else { "" };
+            let description = format!("Volume discount{of}{back}: {model}, {}", kind.words());
             items.push(Item::single(ItemKind::Discount, description, Pico::ZERO.checked_sub(discount)?));
         }
     }
-    finish(items, used, list.checked_sub(less)?, less)
+    finish(form, items, used, list.checked_sub(less)?, less)
 }
 
-/// Takes what is credited off what was debited, and lets a line say what rounding made of it.
-fn finish(mut items: Vec<Item>, used: &[Used], exact: Pico, less: Pico) -> Option<Bill> {
+/// The tokens of a row by kind, at the price that it was rated by; none when nobody knows that.
+fn parts(row: &Used, prices: &impl Prices) -> Option<Vec<(TokenKind, Tokens)>> {
+    let price = prices.price(&row.model, row.price_version).filter(|price| costs(row, price))?;
+    let parts = [
+        (TokenKind::of_prompt(row.kind), row.prompt_tokens, price.prompt),
+        (TokenKind::Completion, row.completion_tokens, price.completion),
+    ];
+    let (day, price_version) = (row.day, row.price_version);
+    let tokens = move |(kind, count, unit_price)| (kind, Tokens { day, price_version, count, unit_price });
+    Some(parts.into_iter().filter(|(_, count, _)| *count != 0).map(tokens).collect())
+}
+
+/// The tokens that were known before, of those streams that a document is about.
+fn known_before<'a>(
+    before: &'a [Used],
+    streams: &BTreeMap<Stream<'_>, Vec<Tokens>>,
+    prices: &impl Prices,
+) -> BTreeMap<Stream<'a>, Vec<Tokens>> {
+    let mut known: BTreeMap<Stream<'_>, Vec<Tokens>> = BTreeMap::new();
+    for row in before {
+        for (kind, tokens) in parts(row, prices).into_iter().flatten() {
+            let stream = (row.day.month(), row.model.as_str(), kind);
+            if streams.contains_key(&stream) {
+                known.entry(stream).or_default().push(tokens);
+            }
+        }
+    }
+    known
+}
+
+/// Takes the discounts off what was charged, and lets a line say what rounding made of it.
+fn finish(form: Document, mut items: Vec<Item>, used: &[Used], exact: Pico, less: Pico) -> Option<Bill> {
     let posted = nano_sum(used.iter().map(|row| row.posted))?;
     let charged = nano_sum(used.iter().map(|row| row.posted).filter(|posted| *posted > Nano::ZERO))?;
-    let credited = discounts::credited(less, charged);
+    let credited = match form {
+        Document::Invoice(_) => discounts::credited(less, charged),
+        Document::CreditNote => less.ceil_nano(),
+    };
     let amount = posted.checked_sub(credited)?;
     let rounding = amount.to_pico()?.checked_sub(exact)?;
     if rounding != Pico::ZERO {
@@ -209,17 +328,17 @@ fn costs(row: &Used, price: &Price) -> bool {
     prompt.zip(completion).and_then(|(a, b)| a.checked_add(b)) == Some(row.amount)
 }
 
-fn usage_items(lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Option<Vec<Item>> {
+fn usage_items(form: Document, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Option<Vec<Item>> {
     let mut items = Vec::new();
     for (key, (quantity, unit_price)) in lines.iter().filter(|(_, (quantity, _))| *quantity != 0) {
-        let same = |other: &&LineKey<'_>| (other.late, other.model) == (key.late, key.model);
+        let same = |other: &&LineKey<'_>| (other.named, other.model) == (key.named, key.model);
         let has_versions = lines.keys().filter(same).any(|other| other.price_version != key.price_version);
-        let mut description = format!("{}{}, {}", late_words(key.late), key.model, key.kind.words());
+        let mut description = format!("{}{}, {}", form.words(key.named), key.model, key.kind.words());
         if has_versions {
             description.push_str(&format!(", price from {}", instant(key.price_version)));
         }
         items.push(Item {
-            kind: if key.late.is_some() { ItemKind::LateUsage } else { ItemKind::Usage },
+            kind: form.item_kind(key.named),
             description,
             quantity: *quantity,
             unit_price: *unit_price,
@@ -230,14 +349,9 @@ fn usage_items(lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Option<Vec<Item>> 
 }
 
 /// What was rated by a price that nobody knows any more stays what it was, without a count of tokens.
-fn unpriced_item(((late, model), amount): ((Option<Month>, &str), Pico)) -> Item {
-    let kind = if late.is_some() { ItemKind::LateUsage } else { ItemKind::Usage };
-    let description = format!("{}{model}, usage at a price that has left the catalog", late_words(late));
-    Item::single(kind, description, amount)
-}
-
-fn late_words(late: Option<Month>) -> String {
-    late.map(|month| format!("Late usage of {month}: ")).unwrap_or_default()
+fn unpriced_item(form: Document, named: Option<Month>, model: &str, amount: Pico) -> Item {
+    let description = format!("{}{model}, usage at a price that has left the catalog", form.words(named));
+    Item::single(form.item_kind(named), description, amount)
 }
 
 /// The day from which a price holds; the instant, when that isn't its first.
@@ -259,29 +373,23 @@ fn nano_sum(mut amounts: impl Iterator<Item = Nano>) -> Option<Nano> {
     amounts.try_fold(Nano::ZERO, Nano::checked_add)
 }
 
-/// What is due of a new invoice: all of the wallet's debt that stands on no invoice yet and isn't a later month's. What was
-/// charged for later months is the youngest part of the debt, because credits were used up before; what older invoices wait for
-/// is the oldest.
-///
-/// It is more than the invoice comes to where corrections were credited to older invoices at once, and lower this one too.
-pub fn due(owed: Nano, charged_later: Nano, due_before: Nano) -> Nano {
-    let left = owed.units() - charged_later.units().max(0) - due_before.units();
-    Nano::from_units(left.max(0))
+/// A wallet's debt when a month closes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Debt {
+    /// The part that the month is due of.
+    pub of_month: Nano,
+    /// The part that stands on no invoice and belongs to no month that is open.
+    pub carried_over: Nano,
 }
 
-/// What is due of each open invoice once this much of the debt is covered, for those where it changes; the oldest come first.
-pub fn cover(dues: &[(InvoiceId, Nano)], covered: Nano) -> Vec<(InvoiceId, Nano)> {
-    let mut left = covered.units();
-    let mut changed = Vec::new();
-    for (id, due) in dues {
-        let taken = left.min(due.units());
-        if taken <= 0 {
-            break;
-        }
-        left -= taken;
-        changed.push((*id, Nano::from_units(due.units() - taken)));
-    }
-    changed
+/// Splits a wallet's debt when a month closes. `unpaid` is what no credit has paid of the month, `later` what none has paid of the
+/// months after it, `on_invoices` what is due of older invoices.
+///
+/// Credits that were used before their uses were recorded make `unpaid` too large, so it is never more than what is owed.
+pub fn split_debt(owed: Nano, unpaid: Nano, later: Nano, on_invoices: Nano) -> Debt {
+    let left = (owed.units() - later.units().max(0) - on_invoices.units()).max(0);
+    let of_month = left.min(unpaid.units().max(0));
+    Debt { of_month: Nano::from_units(of_month), carried_over: Nano::from_units(left - of_month) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the audit reads: the books of one organization, in slices, so that no statement takes long. Meant for a
 //! snapshot, where all of them see the same moment.
 
-use crate::clock::Time;
+use crate::clock::{Month, Time};
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::money::{Nano, Pico};
 use crate::rules::audit::{
@@ -219,13 +219,28 @@ impl FromRow for InvoiceRow {
             amount: row.get("amount_nano")?,
             due: row.get("due_nano")?,
             status: row.get("status")?,
+            carried_over: Nano::ZERO,
+            credited: row.get("credited_nano")?,
         })
     }
 }
 
+/// What credit notes posted of usage, by the month that was open when they were made.
+pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<(Month, Nano)>, db::Error> {
+    sql("SELECT booked_month, CAST(SUM(posted_nano) AS BIGINT) AS posted_nano FROM credited_usage
+         WHERE organization_id = $1 GROUP BY booked_month")
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await
+}
+
 /// All invoices, by month.
 pub async fn invoices(tx: &mut Tx, organization_id: &str) -> Result<Vec<InvoiceRow>, db::Error> {
-    sql("SELECT id, month, amount_nano, due_nano, status FROM invoices WHERE organization_id = $1 ORDER BY month, id")
+    sql("SELECT id, month, amount_nano, due_nano, status,
+                CAST(COALESCE((SELECT SUM(n.amount_nano) FROM credit_notes n WHERE n.invoice_id = i.id), 0) AS BIGINT)
+                    AS credited_nano
+         FROM invoices i WHERE organization_id = $1 ORDER BY month, id")
         .bind(organization_id)
         .heavy()
         .all(tx)
@@ -237,6 +252,7 @@ impl FromRow for ItemRow {
         Ok(Self {
             invoice_id: row.get("invoice_id")?,
             position: row.get("position")?,
+            kind: row.get("kind")?,
             quantity: row.get("quantity")?,
             unit_price: row.get("unit_price")?,
             amount: row.get("amount")?,
@@ -246,7 +262,7 @@ impl FromRow for ItemRow {
 
 /// The lines of all invoices.
 pub async fn invoice_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
-    sql("SELECT i.invoice_id AS invoice_id, i.position AS position, i.quantity AS quantity,
+    sql("SELECT i.invoice_id AS invoice_id, i.position AS position, i.kind AS kind, i.quantity AS quantity,
                 i.unit_price AS unit_price, i.amount AS amount
          FROM invoices v JOIN invoice_items i ON i.invoice_id = v.id
          WHERE v.organization_id = $1 ORDER BY i.invoice_id, i.position")

@@ -83,11 +83,17 @@ pub enum Action {
     InvoicePaid,
     /// An invoice was taken back.
     InvoiceVoided,
+    /// An invoice was given up: nobody will pay the rest of it.
+    InvoiceGivenUp,
+    /// A correction took something back of an invoice.
+    CreditNoteCreated,
+    /// What was left of a credit was taken out of a wallet by an operator.
+    CreditTakenBack,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 40] = [
         Self::UserRegistered,
         Self::EmailVerified,
         Self::SessionStarted,
@@ -125,6 +131,9 @@ impl Action {
         Self::InvoiceCreated,
         Self::InvoicePaid,
         Self::InvoiceVoided,
+        Self::InvoiceGivenUp,
+        Self::CreditNoteCreated,
+        Self::CreditTakenBack,
     ];
 
     /// The word in the trail.
@@ -167,6 +176,9 @@ impl Action {
             Self::InvoiceCreated => "invoice.created",
             Self::InvoicePaid => "invoice.paid",
             Self::InvoiceVoided => "invoice.voided",
+            Self::InvoiceGivenUp => "invoice.given_up",
+            Self::CreditNoteCreated => "credit_note.created",
+            Self::CreditTakenBack => "credit.taken_back",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::clock::Time;
+use crate::clock::{Month, Time};
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{CreditId, OrganizationId};
 use crate::money::Nano;
@@ -22,6 +22,21 @@ impl FromRow for Credit {
             created_at: row.get("created_at")?,
             expires_at: row.get("expires_at")?,
         })
+    }
+}
+
+/// A part of a credit that paid for what was billed in a month.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreditUse {
+    /// The credit, as it is now.
+    pub credit: Credit,
+    /// How much of it.
+    pub amount: Nano,
+}
+
+impl FromRow for CreditUse {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { credit: Credit::from_row(row)?, amount: row.get("used_nano")? })
     }
 }
 
@@ -79,14 +94,69 @@ pub async fn set_remaining(tx: &mut Tx, id: CreditId, remaining: Nano) -> Result
         .await
 }
 
-/// Ends a credit: nothing is left of it.
-pub async fn expire(tx: &mut Tx, id: CreditId, now: Time) -> Result<(), db::Error> {
-    sql("UPDATE credits SET remaining_nano = 0, expired_at = $2 WHERE id = $1")
+/// Ends a credit, but for what is kept back for calls under way.
+pub async fn expire(tx: &mut Tx, id: CreditId, kept: Nano, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE credits SET remaining_nano = $2, expired_at = $3 WHERE id = $1")
         .bind(id)
+        .bind(nano(kept)?)
         .bind(now)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .defer(tx)
+        .await
+}
+
+/// Adds to what a credit paid of a month.
+pub async fn add_use(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+    id: CreditId,
+    amount: Nano,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO credit_uses (organization_id, month, credit_id, amount_nano) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (organization_id, month, credit_id) DO UPDATE
+         SET amount_nano = credit_uses.amount_nano + excluded.amount_nano")
+    .bind(organization_id)
+    .bind(month)
+    .bind(id)
+    .bind(nano(amount)?)
+    .defer(tx)
+    .await
+}
+
+/// Takes off what a credit paid of a month.
+pub async fn lower_use(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+    id: CreditId,
+    amount: Nano,
+) -> Result<(), db::Error> {
+    sql("UPDATE credit_uses SET amount_nano = amount_nano - $4
+         WHERE organization_id = $1 AND month = $2 AND credit_id = $3")
+    .bind(organization_id)
+    .bind(month)
+    .bind(id)
+    .bind(nano(amount)?)
+    .defer(tx)
+    .await
+}
+
+/// The credits that paid for what was billed in a month, as far as nothing of it was given back. The wallet must be locked
+/// when they are about to change.
+pub async fn uses(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+) -> Result<Vec<CreditUse>, db::Error> {
+    sql("SELECT c.id AS id, c.kind AS kind, c.reference AS reference, c.amount_nano AS amount_nano,
+                c.remaining_nano AS remaining_nano, c.created_at AS created_at, c.expires_at AS expires_at,
+                u.amount_nano AS used_nano
+         FROM credit_uses u JOIN credits c ON c.id = u.credit_id
+         WHERE u.organization_id = $1 AND u.month = $2 AND u.amount_nano > 0")
+    .bind(organization_id)
+    .bind(month)
+    .all(tx)
+    .await
 }
 
 /// One credit, and whose it is.

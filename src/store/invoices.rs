@@ -153,6 +153,18 @@ pub async fn get(tx: &mut Tx, id: InvoiceId) -> Result<Option<Invoice>, db::Erro
     sql(ONE.as_str()).bind(id).optional(tx).await
 }
 
+static OF_MONTH: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND month = $2"));
+
+/// The invoice of a month, if anything was billed in it.
+pub async fn of_month(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+) -> Result<Option<Invoice>, db::Error> {
+    sql(OF_MONTH.as_str()).bind(organization_id).bind(month).optional(tx).await
+}
+
 static OPEN: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND status = 'open' ORDER BY month")
 });

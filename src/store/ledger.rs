@@ -22,6 +22,8 @@ pub enum Movement {
     Payment,
     /// An invoice was taken back.
     Void,
+    /// A debt was given up.
+    WriteOff,
 }
 
 impl Movement {
@@ -34,6 +36,7 @@ impl Movement {
             Self::Discount => "discount",
             Self::Payment => "payment",
             Self::Void => "void",
+            Self::WriteOff => "write_off",
         }
     }
 }
@@ -55,6 +58,8 @@ pub enum Account {
     Payments,
     /// What void invoices gave back.
     VoidedInvoices,
+    /// Debts that were given up.
+    WrittenOff,
 }
 
 impl Account {
@@ -80,6 +85,7 @@ impl Account {
             Self::ExpiredCredits => "expired_credits",
             Self::Payments => "payments",
             Self::VoidedInvoices => "voided_invoices",
+            Self::WrittenOff => "written_off",
         }
     }
 }

@@ -6,6 +6,8 @@ use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::OrganizationId;
 use crate::money::{Nano, Pico};
 use crate::rules::invoicing::Used;
+use crate::store::usage::totals::LAST;
+use crate::store::wallets::nano;
 
 /// Amounts are summed in two parts, so that a sum past 64 bits of pico stays exact on both databases.
 const PICO_PER_PART: i128 = 1_000_000_000_000;
@@ -37,29 +39,183 @@ pub const USED: &str = "SELECT model, kind, price_version, day,
      FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month = $2
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
-/// Runs [`USED`].
+/// Everything that is billed to an organization in a month, without what credit notes took back meanwhile.
 pub async fn used(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
 ) -> Result<Vec<Used>, db::Error> {
-    sql(USED).bind(organization_id).bind(month).heavy().all(tx).await
+    let used: Vec<Used> = sql(USED).bind(organization_id).bind(month).heavy().all(tx).await?;
+    let credited: Vec<Used> =
+        sql(CREDITED_IN).bind(organization_id).bind(month).bind(month).heavy().all(tx).await?;
+    Ok(without(used, &credited))
 }
 
-/// What an organization was charged for the months after this one.
-pub async fn charged_after(
+/// The parts of daily rows that are in credit notes, by the months that were open when these were made.
+const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
+            CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
+            CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
+            CAST(SUM(amount_whole) AS BIGINT) AS amount_whole, CAST(SUM(amount_pico) AS BIGINT) AS amount_rest_pico,
+            CAST(SUM(posted_nano) AS BIGINT) AS posted_nano
+     FROM credited_usage WHERE organization_id = $1 AND booked_month BETWEEN $2 AND $3
+     GROUP BY model, kind, price_version, day";
+
+/// Takes off `used` what is in `credited`; both have one entry for each model, kind, price and day.
+fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
+    let key = |used: &Used| (used.day, used.model.clone(), used.kind.as_str(), used.price_version);
+    for taken in credited {
+        let Some(entry) = used.iter_mut().find(|entry| key(entry) == key(taken)) else { continue };
+        entry.prompt_tokens = entry.prompt_tokens.saturating_sub(taken.prompt_tokens);
+        entry.completion_tokens = entry.completion_tokens.saturating_sub(taken.completion_tokens);
+        entry.amount = Pico::from_units(entry.amount.units() - taken.amount.units());
+        entry.posted = Nano::from_units(entry.posted.units() - taken.posted.units());
+    }
+    let counts = |used: &Used| {
+        (used.prompt_tokens, used.completion_tokens) != (0, 0)
+            || (used.amount, used.posted) != (Pico::ZERO, Nano::ZERO)
+    };
+    used.retain(counts);
+    used
+}
+
+/// Usage of the month `of` as it stood before `month` is billed: what was billed in earlier months, less all credit notes.
+pub async fn used_before(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    of: Month,
+    month: Month,
+) -> Result<Vec<Used>, db::Error> {
+    // Rows of credit notes have the month that was open; those of `month` itself aren't among the rows before it.
+    let mut used: Vec<Used> = sql(USED_BEFORE)
+        .bind(organization_id)
+        .bind(of.start().day())
+        .bind(of.end().day())
+        .bind(month)
+        .heavy()
+        .all(tx)
+        .await?;
+    let credited: Vec<Used> =
+        sql(CREDITED_IN).bind(organization_id).bind(month).bind(LAST).heavy().all(tx).await?;
+    for taken in credited.into_iter().filter(|taken| taken.day.month() == of) {
+        let same = |entry: &&mut Used| {
+            (&entry.model, entry.kind, entry.price_version, entry.day)
+                == (&taken.model, taken.kind, taken.price_version, taken.day)
+        };
+        match used.iter_mut().find(same) {
+            Some(entry) => {
+                entry.prompt_tokens = entry.prompt_tokens.saturating_add(taken.prompt_tokens);
+                entry.completion_tokens = entry.completion_tokens.saturating_add(taken.completion_tokens);
+                entry.amount = Pico::from_units(entry.amount.units() + taken.amount.units());
+                entry.posted = Nano::from_units(entry.posted.units() + taken.posted.units());
+            }
+            None => used.push(taken),
+        }
+    }
+    Ok(used)
+}
+
+/// What was used on the days from `$2` to before `$3` and billed before the month `$4`.
+const USED_BEFORE: &str = "SELECT model, kind, price_version, day,
+            CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
+            CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
+            CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
+            CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico,
+            CAST(SUM(posted_nano) AS BIGINT) AS posted_nano
+     FROM usage_daily WHERE organization_id = $1 AND day >= $2 AND day < $3 AND month < $4
+     GROUP BY model, kind, price_version, day";
+
+/// A part of daily rows that a credit note takes back. Counts and amounts are 0 or less.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreditedUsage {
+    /// The month in which it was billed.
+    pub month: Month,
+    /// The usage.
+    pub used: Used,
+}
+
+/// Adds to what credit notes took back while the month `booked` was the first open one.
+pub async fn add_credited(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    booked: Month,
+    credited: &CreditedUsage,
+) -> Result<(), db::Error> {
+    let CreditedUsage { month, used } = credited;
+    let out_of_range = |_| db::Error::Internal("a credit note passes 64 bits".to_owned());
+    let whole = i64::try_from(used.amount.units() / PICO_PER_PART).map_err(out_of_range)?;
+    let rest = i64::try_from(used.amount.units() % PICO_PER_PART).map_err(out_of_range)?;
+    sql("INSERT INTO credited_usage (organization_id, booked_month, month, day, model, kind, price_version,
+                                     prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+         ON CONFLICT (organization_id, booked_month, month, day, model, kind, price_version) DO UPDATE
+         SET prompt_tokens = credited_usage.prompt_tokens + excluded.prompt_tokens,
+             completion_tokens = credited_usage.completion_tokens + excluded.completion_tokens,
+             amount_whole = credited_usage.amount_whole + excluded.amount_whole,
+             amount_pico = credited_usage.amount_pico + excluded.amount_pico,
+             posted_nano = credited_usage.posted_nano + excluded.posted_nano")
+    .bind(organization_id)
+    .bind(booked)
+    .bind(*month)
+    .bind(used.day)
+    .bind(used.model.as_str())
+    .bind(used.kind.as_str())
+    .bind(used.price_version)
+    .bind(used.prompt_tokens)
+    .bind(used.completion_tokens)
+    .bind(whole)
+    .bind(rest)
+    .bind(nano(used.posted)?)
+    .defer(tx)
+    .await
+}
+
+/// What an organization was charged for a month from this one on, at list price, and how much of it credits paid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Charged {
+    /// The month in which it is billed.
+    pub month: Month,
+    /// The part that no credit has paid; less than nothing where credits paid for what was taken back since.
+    pub unpaid: Nano,
+}
+
+impl FromRow for Charged {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { month: row.get("month")?, unpaid: row.get("unpaid_nano")? })
+    }
+}
+
+/// What is charged for the months from this one on that aren't billed yet, the oldest first.
+pub async fn charged_from(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
-) -> Result<Nano, db::Error> {
-    let (charged,): (Nano,) = sql("SELECT CAST(COALESCE(SUM(posted_nano), 0) AS BIGINT)
-         FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month > $2")
+) -> Result<Vec<Charged>, db::Error> {
+    sql("SELECT month, CAST(SUM(nano) AS BIGINT) AS unpaid_nano FROM (
+             SELECT month, posted_nano AS nano
+             FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month >= $2
+             UNION ALL SELECT booked_month, -posted_nano FROM credited_usage WHERE organization_id = $1 AND booked_month >= $2
+             UNION ALL SELECT month, -amount_nano FROM credit_uses WHERE organization_id = $1 AND month >= $2) charged
+         GROUP BY month ORDER BY month")
     .bind(organization_id)
     .bind(month)
     .heavy()
-    .one(tx)
+    .all(tx)
+    .await
+}
+
+/// Returns `true` if something is billed to an organization in a later month.
+pub async fn has_later(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+) -> Result<bool, db::Error> {
+    let later: Option<(Month,)> = sql("SELECT month
+         FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month > $2 LIMIT 1")
+    .bind(organization_id)
+    .bind(month)
+    .optional(tx)
     .await?;
-    Ok(charged)
+    Ok(later.is_some())
 }
 
 /// The first month that somebody has open, when it isn't later than this one.

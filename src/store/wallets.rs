@@ -22,6 +22,8 @@ pub struct Wallet {
     pub reserved: Nano,
     /// The first month that isn't closed.
     pub open_month: Month,
+    /// The first instant at which a credit with something left ends, if one does.
+    pub next_expiry_at: Option<Time>,
 }
 
 impl FromRow for Wallet {
@@ -33,6 +35,7 @@ impl FromRow for Wallet {
             posted: row.get("posted_nano")?,
             reserved: row.get("reserved_nano")?,
             open_month: row.get("open_month")?,
+            next_expiry_at: row.get("next_expiry_at")?,
         })
     }
 }
@@ -42,9 +45,23 @@ impl Wallet {
     pub fn available(&self) -> Nano {
         Nano::from_units(self.posted.units() - self.reserved.units())
     }
+
+    /// Adds to what is posted; a negative amount is taken off.
+    pub fn post(&mut self, to_wallet: Nano) {
+        self.posted = Nano::from_units(self.posted.units() + to_wallet.units());
+    }
+
+    /// Notes that a credit with something left ends then.
+    pub fn note_expiry(&mut self, expires_at: Option<Time>) {
+        self.next_expiry_at = match (self.next_expiry_at, expires_at) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    }
 }
 
-const COLUMNS: &str = "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month";
+const COLUMNS: &str =
+    "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month, next_expiry_at";
 
 /// Gives a new organization its wallet, with nothing in it.
 pub async fn insert(
@@ -118,15 +135,17 @@ pub async fn lock(
     sql(LOCK.as_str()).bind(organization_id).bind(now).optional(tx).await
 }
 
-/// Writes what a locked wallet is to be: what is posted, what is reserved, and the first open month.
+/// Writes what a locked wallet is to be: what is posted, what is reserved, the first open month and the next expiry.
 pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
-    sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4 WHERE organization_id = $1")
-        .bind(wallet.organization_id)
-        .bind(nano(wallet.posted)?)
-        .bind(nano(wallet.reserved)?)
-        .bind(wallet.open_month)
-        .defer(tx)
-        .await
+    sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5
+         WHERE organization_id = $1")
+    .bind(wallet.organization_id)
+    .bind(nano(wallet.posted)?)
+    .bind(nano(wallet.reserved)?)
+    .bind(wallet.open_month)
+    .bind(wallet.next_expiry_at)
+    .defer(tx)
+    .await
 }
 
 /// Lets a locked wallet go this far below zero, unless it may go further already.
@@ -181,7 +200,7 @@ impl FromRow for Overview {
 
 /// Selects the columns of an [`Overview`]; a condition on `w`, the wallet, follows.
 const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano, w.reserved_nano, w.open_month,
-        COALESCE(o.name, w.former_name) AS name, o.created_at,
+        w.next_expiry_at, COALESCE(o.name, w.former_name) AS name, o.created_at,
         (SELECT COUNT(*) FROM invoices i WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
     FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id";
 

@@ -3,6 +3,8 @@
 //! Whoever closes holds the wallet's lock and looks whether the month is still the open one, so it happens once, however many
 //! replicas and commands are at it.
 
+use std::collections::BTreeSet;
+
 use crate::access::Trail;
 use crate::app::App;
 use crate::clock::{Month, Time};
@@ -12,15 +14,15 @@ use crate::ids::{InvoiceId, OrganizationId};
 use crate::jobs::leases::Lease;
 use crate::money::Nano;
 use crate::rules::books::{self, Source};
-use crate::rules::invoicing::{self, Bill, Status, Used};
+use crate::rules::invoicing::{self, Bill, Debt, Status, Used};
 use crate::store;
 use crate::store::audit_log::Action;
 use crate::store::invoices::Invoice;
-use crate::store::ledger::Movement;
+use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
 
 use super::stops_everything;
-use crate::live::books::deposits::{Covers, Deposit, Depositing};
+use crate::live::books::booking::{Booking, Refund};
 
 /// How many organizations are looked for at a time.
 const SLICE: i64 = 100;
@@ -103,83 +105,121 @@ async fn close(
     month: Month,
     trail: &Trail,
 ) -> Result<Option<Closed>, Error> {
-    let now = app.clock.now();
     let mut tx = app.db.write().await?;
-    let wallet = store::wallets::lock(&mut tx, organization_id, now).await?;
+    let booking = Booking { app, trail, now: app.clock.now() };
+    let wallet = booking.lock(&mut tx, organization_id).await?;
     let Some(mut wallet) = wallet.filter(|wallet| wallet.open_month == month) else {
         return Ok(None);
     };
+    let closed = close_locked(&booking, &mut tx, &mut wallet).await?;
+    tx.commit().await?;
+    Ok(Some(closed))
+}
+
+/// Closes the open month of a locked wallet, and writes the wallet.
+///
+/// # Errors
+/// The database's, or sums that leave their bits: nothing may be committed then.
+pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Wallet) -> Result<Closed, Error> {
+    let (organization_id, month) = (wallet.organization_id, wallet.open_month);
+    let used = store::months::used(tx, organization_id, month).await?;
+    let mut bill = bill(booking.app, tx, organization_id, month, &used).await?;
+    let debt = discount(booking, tx, wallet, &bill).await?;
     wallet.open_month = month.plus(1);
-    let used = store::months::used(&mut tx, organization_id, month).await?;
-    let bill = bill(app, month, &used)?;
+    store::wallets::write(tx, wallet).await?;
+    if debt.carried_over > Nano::ZERO {
+        bill.carry_over(debt.carried_over).ok_or_else(|| out_of_range(month))?;
+    }
     if bill.items.is_empty() {
-        store::wallets::write(&mut tx, &wallet).await?;
-        tx.commit().await?;
-        return Ok(Some(Closed { organization_id, month, invoice: None }));
+        return Ok(Closed { organization_id, month, invoice: None });
     }
-    let depositing = Depositing { app, trail, now };
-    if bill.credited > Nano::ZERO {
-        let deposit = discount(month, bill.credited);
-        depositing.bring_in(&mut tx, &mut wallet, deposit).await?;
-    } else {
-        store::wallets::write(&mut tx, &wallet).await?;
-    }
-    let due = due(&mut tx, &wallet, month).await?;
-    let name = store::wallets::owner_name(&mut tx, organization_id).await?;
-    let id = InvoiceId::new(now, &app.random);
-    depositing.note(&mut tx, Action::InvoiceCreated, &id.to_string(), organization_id).await?;
+    let due = Nano::from_units(debt.of_month.units() + debt.carried_over.units());
+    let name = store::wallets::owner_name(tx, organization_id).await?;
+    let id = InvoiceId::new(booking.now, &booking.app.random);
+    booking.note(tx, Action::InvoiceCreated, &id.to_string(), organization_id).await?;
     let is_paid = due == Nano::ZERO;
     let invoice = Invoice {
         id,
-        number: store::invoices::next_number(&mut tx).await?,
+        number: store::invoices::next_number(tx).await?,
         organization_id,
         organization_name: name.unwrap_or_else(|| organization_id.to_string()),
         month,
-        currency: wallet.currency,
+        currency: wallet.currency.clone(),
         amount: bill.amount,
         due,
         status: if is_paid { Status::Paid } else { Status::Open },
-        finalized_at: now,
-        paid_at: is_paid.then_some(now),
+        finalized_at: booking.now,
+        paid_at: is_paid.then_some(booking.now),
         voided_at: None,
     };
-    store::invoices::insert(&mut tx, &invoice, &bill.items).await?;
-    tx.commit().await?;
-    Ok(Some(Closed { organization_id, month, invoice: Some(invoice) }))
+    store::invoices::insert(tx, &invoice, &bill.items).await?;
+    Ok(Closed { organization_id, month, invoice: Some(invoice) })
 }
 
-/// A month's bill by the catalog in force: its prices are found by their versions, its discounts are those of today.
-pub fn bill(app: &App, month: Month, used: &[Used]) -> Result<Bill, Error> {
-    let catalog = app.catalog.now();
-    let price_of = |model: &str, version: i64| {
-        let prices = &catalog.get_even_retired(model)?.prices;
-        prices.iter().find(|price| price.effective_at.unix_ms() == version).cloned()
-    };
-    let bill = invoicing::bill(month, used, catalog.volume_discounts(), price_of);
-    bill.ok_or_else(|| Error::internal(format!("the sums of {month} are out of range")))
-}
-
-fn discount(month: Month, amount: Nano) -> Deposit {
-    Deposit {
-        movement: Movement::Discount,
-        key: format!("discount:{month}"),
-        source: Source::Discount,
-        reference: format!("discount:{month}"),
-        amount,
-        expires_at: None,
-        covers: Covers::OnlyExcess,
+/// The bill of what is billed in a month, by the catalog in force.
+///
+/// # Errors
+/// The database's, or sums that leave their bits.
+pub async fn bill(
+    app: &App,
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+    used: &[Used],
+) -> Result<Bill, Error> {
+    // Late usage has the discounts of its own month, which depend on what was billed before.
+    let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
+    let mut before = Vec::new();
+    for of in late {
+        before.extend(store::months::used_before(tx, organization_id, of, month).await?);
     }
+    let catalog = app.catalog.now();
+    invoicing::bill(month, used, &before, &**catalog).ok_or_else(|| out_of_range(month))
 }
 
-/// What the wallet, as it is by now, doesn't have for this month and for what earlier ones left.
-async fn due(tx: &mut Tx, wallet: &Wallet, month: Month) -> Result<Nano, Error> {
-    let id = wallet.organization_id;
+fn out_of_range(month: Month) -> Error {
+    Error::internal(format!("the sums of {month} are out of range"))
+}
+
+/// Posts the discounts of the month that closes, or what is taken back of earlier ones; the debt that is left.
+async fn discount(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    bill: &Bill,
+) -> Result<Debt, Error> {
+    let (id, month, credited) = (wallet.organization_id, wallet.open_month, bill.credited);
+    let transfer = Transfer {
+        idempotency_key: format!("discount:{month}"),
+        ..booking.transfer(wallet, Movement::Discount, Account::Discounts, credited)
+    };
+    if credited < Nano::ZERO {
+        booking.pay(tx, wallet, month, Nano::from_units(-credited.units()), Nano::ZERO).await?;
+        booking.post(tx, wallet, &transfer).await?;
+    } else if credited > Nano::ZERO {
+        let lowered = booking.debt_of_open_month(tx, wallet, month).await?.min(credited);
+        booking.post(tx, wallet, &transfer).await?;
+        let refund = Refund {
+            month,
+            amount: Nano::from_units(credited.units() - lowered.units()),
+            source: Source::Discount,
+            reference: format!("discount:{month}"),
+        };
+        booking.refund(tx, wallet, refund).await?;
+    }
     let owed = books::owed(wallet.posted, &store::credits::left(tx, id).await?);
     if owed == Nano::ZERO {
-        return Ok(Nano::ZERO);
+        return Ok(Debt { of_month: Nano::ZERO, carried_over: Nano::ZERO });
     }
-    let charged_later = store::months::charged_after(tx, id, month).await?;
+    let (mut unpaid, mut later) = (-credited.units(), 0);
+    for charged in store::months::charged_from(tx, id, month).await? {
+        match charged.month == month {
+            true => unpaid += charged.unpaid.units(),
+            false => later += charged.unpaid.units().max(0),
+        }
+    }
     let open = store::invoices::open(tx, id).await?;
-    let before = open.iter().map(|invoice| invoice.due.units()).sum();
-    Ok(invoicing::due(owed, charged_later, Nano::from_units(before)))
+    let on_invoices = open.iter().map(|invoice| invoice.due.units()).sum();
+    let [unpaid, later, on_invoices] = [unpaid, later, on_invoices].map(Nano::from_units);
+    Ok(invoicing::split_debt(owed, unpaid, later, on_invoices))
 }

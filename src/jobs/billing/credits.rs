@@ -4,18 +4,17 @@ use crate::access::Trail;
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::Error;
-use crate::ids::{LedgerTransactionId, OrganizationId};
+use crate::ids::OrganizationId;
 use crate::money::Nano;
 use crate::rules::books::{Credit, Source};
 use crate::rules::currencies;
 use crate::store;
 use crate::store::audit_log::Action;
-use crate::store::credits::Expiring;
-use crate::store::ledger::{Account, Movement, Transfer};
+use crate::store::ledger::Movement;
 use crate::store::wallets::Wallet;
 
 use super::{Refusal, stops_everything};
-use crate::live::books::deposits::{Covers, Deposit, Depositing};
+use crate::live::books::booking::{Booking, Deposit};
 
 /// How many credits are looked for at a time.
 const SLICE: i64 = 100;
@@ -127,8 +126,8 @@ pub async fn add(app: &App, new: &NewCredit, trail: &Trail) -> Result<Added, Ref
     new.check().map_err(Refusal::Wrong)?;
     let (organization_id, now) = (new.organization_id, app.clock.now());
     let mut tx = app.db.write().await?;
-    let wallet = store::wallets::lock(&mut tx, organization_id, now).await?;
-    let Some(mut wallet) = wallet else {
+    let booking = Booking { app, trail, now };
+    let Some(mut wallet) = booking.lock(&mut tx, organization_id).await? else {
         return Err(Refusal::Wrong(format!("there is no organization {organization_id}")));
     };
     if let Some(credit) = store::credits::by_reference(&mut tx, organization_id, &new.reference).await? {
@@ -143,11 +142,10 @@ pub async fn add(app: &App, new: &NewCredit, trail: &Trail) -> Result<Added, Ref
         reference: new.reference.clone(),
         amount: new.amount,
         expires_at: new.expires_at,
-        covers: Covers::OldestDues { but: Nano::ZERO },
+        pays: None,
     };
-    let depositing = Depositing { app, trail, now };
-    let credit = depositing.bring_in(&mut tx, &mut wallet, deposit).await?;
-    depositing.note(&mut tx, Action::CreditAdded, &credit.id.to_string(), organization_id).await?;
+    let credit = booking.bring_in(&mut tx, &mut wallet, deposit).await?;
+    booking.note(&mut tx, Action::CreditAdded, &credit.id.to_string(), organization_id).await?;
     tx.commit().await?;
     Ok(Added { credit, was_there: false, wallet })
 }
@@ -161,8 +159,8 @@ pub async fn expire_due(app: &App, trail: &Trail) -> Result<usize, Error> {
         let Some(last) = slice.last() else { return Ok(ended) };
         after = Some(last.id);
         for expiring in slice {
-            match expire(app, expiring, trail).await {
-                Ok(is_ended) => ended += usize::from(is_ended),
+            match expire(app, expiring.organization_id, trail).await {
+                Ok(more) => ended += more,
                 Err(error) if stops_everything(&error) => return Err(error),
                 Err(error) => tracing::error!(credit = %expiring.id, "a credit can't be ended: {error}"),
             }
@@ -170,31 +168,16 @@ pub async fn expire_due(app: &App, trail: &Trail) -> Result<usize, Error> {
     }
 }
 
-/// Takes what is left of a credit out of the wallet, unless somebody has meanwhile.
-async fn expire(app: &App, expiring: Expiring, trail: &Trail) -> Result<bool, Error> {
-    let (organization_id, now) = (expiring.organization_id, app.clock.now());
+/// Ends what is over in a wallet, unless somebody has meanwhile.
+async fn expire(app: &App, organization_id: OrganizationId, trail: &Trail) -> Result<usize, Error> {
     let mut tx = app.db.write().await?;
-    let wallet = store::wallets::lock(&mut tx, organization_id, now).await?;
+    let booking = Booking { app, trail, now: app.clock.now() };
+    let wallet = store::wallets::lock(&mut tx, organization_id, booking.now).await?;
     let mut wallet = wallet.ok_or_else(|| Error::internal("a credit without a wallet"))?;
-    let credit = store::credits::get(&mut tx, expiring.id).await?;
-    let is_over = |credit: &Credit| credit.expires_at.is_some_and(|until| until <= now);
-    let Some(credit) = credit.filter(|credit| credit.remaining > Nano::ZERO && is_over(credit)) else {
-        return Ok(false);
-    };
-    let transfer = Transfer {
-        id: LedgerTransactionId::new(now, &app.random),
-        organization_id,
-        movement: Movement::CreditExpiry,
-        idempotency_key: format!("credit_expiry:{}", credit.id),
-        account: Account::ExpiredCredits,
-        to_wallet: Nano::from_units(-credit.remaining.units()),
-    };
-    store::ledger::record(&mut tx, &transfer, now).await?;
-    store::credits::expire(&mut tx, credit.id, now).await?;
-    wallet.posted = Nano::from_units(wallet.posted.units() - credit.remaining.units());
+    // Credits of servers that don't keep this are looked for all the same.
+    wallet.note_expiry(Some(booking.now));
+    let ended = booking.end_credits(&mut tx, &mut wallet).await?;
     store::wallets::write(&mut tx, &wallet).await?;
-    let depositing = Depositing { app, trail, now };
-    depositing.note(&mut tx, Action::CreditExpired, &credit.id.to_string(), organization_id).await?;
     tx.commit().await?;
-    Ok(true)
+    Ok(ended)
 }

@@ -3,6 +3,7 @@
 use crate::access::Trail;
 use crate::app::App;
 use crate::db::Tx;
+use crate::error::Error;
 use crate::ids::InvoiceId;
 use crate::money::Nano;
 use crate::rules::books::{Credit, Source};
@@ -11,11 +12,11 @@ use crate::rules::invoicing::Status;
 use crate::store;
 use crate::store::audit_log::Action;
 use crate::store::invoices::Invoice;
-use crate::store::ledger::Movement;
+use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
 
 use super::{Refusal, credits};
-use crate::live::books::deposits::{Covers, Deposit, Depositing};
+use crate::live::books::booking::{Booking, Deposit, Refund};
 
 /// What came of it.
 #[derive(Clone, Debug)]
@@ -37,22 +38,17 @@ pub async fn mark_paid(
     amount: Option<Nano>,
     trail: &Trail,
 ) -> Result<Settled, Refusal> {
-    let depositing = Depositing { app, trail, now: app.clock.now() };
+    let booking = Booking { app, trail, now: app.clock.now() };
     let mut tx = app.db.write().await?;
-    let (mut wallet, mut invoice) = lock(&mut tx, id, &depositing).await?;
+    let (mut wallet, invoice) = lock(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open => {}
         Status::Paid => return Ok(Settled { invoice, was_so: true, booked: None }),
         other => return Err(refused(&invoice, "can't be paid", other)),
     }
-    let (due, payable) = (invoice.due, currencies::payable(invoice.due, &invoice.currency));
-    let amount = amount.unwrap_or(payable);
+    let amount = amount.unwrap_or_else(|| currencies::payable(invoice.due, &invoice.currency));
     check_payment(amount, &invoice)?;
     credits::check_room(amount, &wallet).map_err(Refusal::Wrong)?;
-    invoice.due = Nano::ZERO;
-    invoice.status = Status::Paid;
-    invoice.paid_at = Some(depositing.now);
-    store::invoices::set_status(&mut tx, &invoice).await?;
     let payment = Deposit {
         movement: Movement::Payment,
         key: format!("payment:{id}"),
@@ -60,10 +56,11 @@ pub async fn mark_paid(
         reference: format!("payment:{id}"),
         amount,
         expires_at: None,
-        covers: Covers::OldestDues { but: due },
+        pays: Some(id),
     };
-    let credit = depositing.bring_in(&mut tx, &mut wallet, payment).await?;
-    depositing.note(&mut tx, Action::InvoicePaid, &id.to_string(), invoice.organization_id).await?;
+    let credit = booking.bring_in(&mut tx, &mut wallet, payment).await?;
+    let paid = store::invoices::get(&mut tx, id).await?.filter(|invoice| invoice.status == Status::Paid);
+    let invoice = paid.ok_or_else(|| Error::internal(format!("{id} isn't paid by its payment")))?;
     tx.commit().await?;
     Ok(Settled { invoice, was_so: false, booked: Some(credit) })
 }
@@ -88,9 +85,9 @@ fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), Refusal> {
 
 /// Takes an invoice back: its amount returns to the wallet, and its number stays taken.
 pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
-    let depositing = Depositing { app, trail, now: app.clock.now() };
+    let booking = Booking { app, trail, now: app.clock.now() };
     let mut tx = app.db.write().await?;
-    let (mut wallet, mut invoice) = lock(&mut tx, id, &depositing).await?;
+    let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open | Status::Paid => {}
         Status::Void => return Ok(Settled { invoice, was_so: true, booked: None }),
@@ -106,30 +103,36 @@ pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Re
     let due = invoice.due;
     invoice.due = Nano::ZERO;
     invoice.status = Status::Void;
-    invoice.voided_at = Some(depositing.now);
+    invoice.voided_at = Some(booking.now);
     store::invoices::set_status(&mut tx, &invoice).await?;
-    if invoice.amount > Nano::ZERO {
-        let returned = Deposit {
-            movement: Movement::Void,
-            key: format!("void:{id}"),
+    // Credit notes have given their part back.
+    let noted = store::credit_notes::sum_of_month(&mut tx, invoice.organization_id, invoice.month).await?;
+    let returned = Nano::from_units(invoice.amount.units() - noted.units());
+    if returned != Nano::ZERO {
+        let transfer = Transfer {
+            idempotency_key: format!("void:{id}"),
+            ..booking.transfer(&wallet, Movement::Void, Account::VoidedInvoices, returned)
+        };
+        booking.post(&mut tx, &mut wallet, &transfer).await?;
+        let refund = Refund {
+            month: invoice.month,
+            amount: Nano::from_units((returned.units() - due.units()).max(0)),
             source: Source::Void,
             reference: format!("void:{id}"),
-            amount: invoice.amount,
-            expires_at: None,
-            covers: Covers::OldestDues { but: due },
         };
-        depositing.bring_in(&mut tx, &mut wallet, returned).await?;
+        booking.refund(&mut tx, &mut wallet, refund).await?;
+        store::wallets::write(&mut tx, &wallet).await?;
     }
-    depositing.note(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
+    booking.note(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
     tx.commit().await?;
     Ok(Settled { invoice, was_so: false, booked: None })
 }
 
 /// The invoice as it is while nobody else can change it.
-async fn lock(tx: &mut Tx, id: InvoiceId, depositing: &Depositing<'_>) -> Result<(Wallet, Invoice), Refusal> {
+async fn lock(tx: &mut Tx, id: InvoiceId, booking: &Booking<'_>) -> Result<(Wallet, Invoice), Refusal> {
     let unknown = || Refusal::Wrong(format!("there is no invoice {id}"));
     let seen = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
-    let wallet = store::wallets::lock(tx, seen.organization_id, depositing.now).await?.ok_or_else(unknown)?;
+    let wallet = booking.lock(tx, seen.organization_id).await?.ok_or_else(unknown)?;
     let invoice = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
     Ok((wallet, invoice))
 }

@@ -2,21 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::events::Counted;
+use super::work::UsageEvent;
 use crate::app::App;
 use crate::clock::Month;
 use crate::db::{self, Tx};
 use crate::ids::OrganizationId;
 use crate::store;
 
-/// Of those whose usage is new. What is remembered costs no query; whether it still holds is seen at the lock.
+/// Of those whose usage is reported. A remembered month costs no query; the lock shows if it still holds.
 pub(super) async fn open_months(
     app: &App,
     tx: &mut Tx,
-    counted: &[Counted<'_>],
+    events: &[&UsageEvent],
 ) -> Result<BTreeMap<OrganizationId, Month>, db::Error> {
-    let organizations: BTreeSet<_> =
-        counted.iter().map(|counted| counted.event.payer.organization_id).collect();
+    let organizations: BTreeSet<_> = events.iter().map(|event| event.event.payer.organization_id).collect();
     let mut months = BTreeMap::new();
     for organization_id in organizations {
         let open = match app.books.open_months.get(&organization_id.as_u128()) {

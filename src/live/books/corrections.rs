@@ -9,7 +9,7 @@ use crate::clock::Time;
 use crate::db::{self, Tx};
 use crate::rules::events::{self, Refusal};
 use crate::rules::rating::{self, Rated};
-use crate::store::usage::recording::{self, Corrected, RatedEvent, StoredEvent, Telling};
+use crate::store::usage::recording::{self, Corrected, NewEvent, RatedEvent, StoredEvent, Telling};
 
 /// Records the corrections among these, in the order of arrival: one verdict each, in the order in which they are given.
 /// They are few, so each is looked up by itself; what one takes back, the next one no longer can.
@@ -58,8 +58,10 @@ async fn correct<'a>(
         amount,
         ..event.clone()
     };
-    if recording::insert(tx, &[&complete], Telling::Rows, now).await? == Some(vec![true]) {
-        return Ok(Verdict::New(recorded::Rated::Completed(Box::new(complete))));
+    let billed_month = recording::billed_month(tx, event.payer.organization_id, &original).await?;
+    let new = NewEvent { event: &complete, billed_month };
+    if recording::insert(tx, &[new], Telling::Rows, now).await? == Some(vec![true]) {
+        return Ok(Verdict::New(recorded::Rated::Completed(Box::new(complete)), billed_month));
     }
     // Another replica was faster by a moment.
     let stored = recording::stored(tx, event.key()).await?;

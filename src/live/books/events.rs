@@ -1,15 +1,16 @@
 //! Which of the events are new.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use super::corrections;
 use super::work::{Outcome, UsageEvent};
 use crate::app::App;
-use crate::clock::Time;
+use crate::clock::{Month, Time};
 use crate::db::{self, Tx};
-use crate::ids::ReservationId;
+use crate::ids::{OrganizationId, ReservationId};
 use crate::rules::events::Refusal;
-use crate::store::usage::recording::{self, RatedEvent, Telling};
+use crate::store::usage::recording::{self, NewEvent, RatedEvent, Telling};
 
 /// What became of each event, in their order, and those that count from now on.
 pub(super) struct Recorded<'a> {
@@ -20,6 +21,8 @@ pub(super) struct Recorded<'a> {
 /// An event that counts from now on.
 pub(super) struct Counted<'a> {
     pub(super) event: Rated<'a>,
+    /// The month in which it is billed; of a correction, in which what it corrects is.
+    pub(super) billed_month: Month,
     pub(super) reservation_id: Option<ReservationId>,
 }
 
@@ -43,10 +46,27 @@ impl Deref for Rated<'_> {
 
 /// What became of the first event of its key.
 pub(super) enum Verdict<'a> {
-    New(Rated<'a>),
+    New(Rated<'a>, Month),
     /// One that says this was there.
     Stored([u8; 32]),
     Refused(Refusal),
+}
+
+/// What holds for the events of one transaction.
+#[derive(Clone, Copy)]
+pub(super) struct Recording<'a> {
+    /// The first open month of each organization.
+    pub(super) months: &'a BTreeMap<OrganizationId, Month>,
+    pub(super) telling: Telling,
+    pub(super) now: Time,
+}
+
+impl Recording<'_> {
+    /// The month in which a new event is billed: its own, or the first open one when that is later.
+    fn billed_month(&self, event: &RatedEvent) -> Month {
+        let own = event.occurred_at.day().month();
+        self.months.get(&event.payer.organization_id).map_or(own, |open| own.max(*open))
+    }
 }
 
 /// An event and its place in the order of arrival.
@@ -60,8 +80,7 @@ pub(super) async fn record<'a>(
     app: &App,
     tx: &mut Tx,
     events: &[&'a UsageEvent],
-    telling: Telling,
-    now: Time,
+    recording: Recording<'_>,
 ) -> Result<Option<Recorded<'a>>, db::Error> {
     let mut waiting: Vec<Placed<'a>> = events.iter().copied().enumerate().collect();
     waiting.sort_unstable_by(|(i, a), (j, b)| a.event.cmp_key(&b.event).then(i.cmp(j)));
@@ -70,7 +89,7 @@ pub(super) async fn record<'a>(
     while !waiting.is_empty() {
         let groups: Vec<&[Placed<'a>]> =
             waiting.chunk_by(|(_, a), (_, b)| a.event.cmp_key(&b.event).is_eq()).collect();
-        let Some(verdicts) = verdicts(app, tx, &groups, telling, now).await? else { return Ok(None) };
+        let Some(verdicts) = verdicts(app, tx, &groups, recording).await? else { return Ok(None) };
         let mut later = Vec::new();
         for (group, verdict) in groups.iter().zip(verdicts) {
             decide(group, verdict, &mut decided, &mut counted, &mut later);
@@ -87,17 +106,17 @@ async fn verdicts<'a>(
     app: &App,
     tx: &mut Tx,
     groups: &[&[Placed<'a>]],
-    telling: Telling,
-    now: Time,
+    holds: Recording<'_>,
 ) -> Result<Option<Vec<Verdict<'a>>>, db::Error> {
     let firsts: Vec<Placed<'a>> = groups.iter().filter_map(|group| group.first().copied()).collect();
-    let plain: Vec<&RatedEvent> =
-        firsts.iter().map(|(_, first)| &first.event).filter(|event| event.corrects.is_none()).collect();
-    let Some(new) = recording::insert(tx, &plain, telling, now).await? else { return Ok(None) };
+    let plain = firsts.iter().map(|(_, first)| &first.event).filter(|event| event.corrects.is_none());
+    let plain = plain.map(|event| NewEvent { event, billed_month: holds.billed_month(event) });
+    let plain: Vec<NewEvent<'_>> = plain.collect();
+    let Some(new) = recording::insert(tx, &plain, holds.telling, holds.now).await? else { return Ok(None) };
     let old: Vec<_> =
-        plain.iter().zip(&new).filter(|(_, new)| !**new).map(|(event, _)| event.key()).collect();
+        plain.iter().zip(&new).filter(|(_, new)| !**new).map(|(old, _)| old.event.key()).collect();
     let stored = recording::stored_hashes(tx, &old).await?;
-    let mut corrections = corrections::record(app, tx, &firsts, now).await?.into_iter();
+    let mut corrections = corrections::record(app, tx, &firsts, holds.now).await?.into_iter();
     let (mut new, mut stored) = (new.into_iter(), stored.into_iter());
     let verdict = |(_, first): &Placed<'a>| {
         let event = &first.event;
@@ -105,7 +124,7 @@ async fn verdicts<'a>(
             return corrections.next();
         }
         match new.next()? {
-            true => Some(Verdict::New(Rated::AsReported(event))),
+            true => Some(Verdict::New(Rated::AsReported(event), holds.billed_month(event))),
             false => Some(Verdict::Stored(stored.next()??)),
         }
     };
@@ -128,8 +147,8 @@ fn decide<'a>(
     };
     let hash = first.event.payload_hash;
     match verdict {
-        Verdict::New(event) => {
-            counted.push(Counted { event, reservation_id: first.reservation_id });
+        Verdict::New(event, billed_month) => {
+            counted.push(Counted { event, billed_month, reservation_id: first.reservation_id });
             decided.push((*place, Outcome::New));
             decided.extend(others.iter().map(|(place, other)| (*place, same_as(hash, other))));
         }

@@ -1,59 +1,67 @@
 //! The wallets of one transaction: locked together, looked at, written once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use super::assumptions::missing;
-use super::deposits::Depositing;
+use super::booking::{Booking, Refund};
+use super::crediting;
 use super::events::Counted;
+use super::round::Charges;
 use super::work::{Refused, Reservation, Work};
 use crate::access::Trail;
 use crate::app::App;
 use crate::clock::{Month, Time};
 use crate::db::{self, Tx};
-use crate::ids::{CreditId, LedgerTransactionId, OrganizationId};
+use crate::ids::OrganizationId;
 use crate::money::Nano;
-use crate::rules::books::{self, Credit, Source};
-use crate::secrets::sha256;
-use crate::store::ledger::{Account, Movement, Transfer};
+use crate::rules::books::{self, Source};
+use crate::store;
+use crate::store::ledger::{Account, Movement};
 use crate::store::reservations::{NewReservation, Reserved};
 use crate::store::wallets::Wallet;
-use crate::store::{self, credits, ledger};
 
 /// Locked wallets.
-pub(super) struct Purses(BTreeMap<OrganizationId, Purse>);
+pub(super) struct Purses<'a> {
+    booking: Booking<'a>,
+    purses: BTreeMap<OrganizationId, Purse>,
+}
 
 struct Purse {
     wallet: Wallet,
     changed: bool,
 }
 
-impl Purses {
-    /// Locks the wallets of these organizations, in the order of their ids.
+impl<'a> Purses<'a> {
+    /// Locks the wallets of these organizations, in the order of their ids, and ends the credits in them whose time is over.
     pub(super) async fn lock(
-        app: &App,
+        app: &'a App,
+        trail: &'a Trail,
         tx: &mut Tx,
         organizations: BTreeSet<OrganizationId>,
         now: Time,
     ) -> Result<Self, db::Error> {
-        let mut purses = BTreeMap::new();
+        let mut locked = Self { booking: Booking { app, trail, now }, purses: BTreeMap::new() };
         for id in organizations {
-            let wallet = store::wallets::lock(tx, id, now).await?.ok_or_else(|| missing(id))?;
+            let mut wallet = store::wallets::lock(tx, id, now).await?.ok_or_else(|| missing(id))?;
             if app.books.open_months.get(&id.as_u128()) != Some(wallet.open_month) {
                 app.books.open_months.insert(id.as_u128(), wallet.open_month);
             }
-            purses.insert(id, Purse { wallet, changed: false });
+            let changed = locked.booking.end_credits(tx, &mut wallet).await? > 0;
+            locked.purses.insert(id, Purse { wallet, changed });
         }
-        Ok(Self(purses))
+        Ok(locked)
     }
 
-    /// Whether what was assumed of their months is true.
-    pub(super) fn hold(&self, months: &BTreeMap<OrganizationId, Month>) -> bool {
-        months.iter().all(|(id, month)| self.0.get(id).is_some_and(|purse| purse.wallet.open_month == *month))
+    /// Returns `true` if the months that were assumed of those whose usage counts are the open ones.
+    pub(super) fn hold(&self, counted: &[Counted<'_>], months: &BTreeMap<OrganizationId, Month>) -> bool {
+        counted.iter().all(|counted| {
+            let id = counted.event.payer.organization_id;
+            self.purses.get(&id).map(|purse| purse.wallet.open_month) == months.get(&id).copied()
+        })
     }
 
     fn get(&mut self, id: OrganizationId) -> Result<&mut Purse, db::Error> {
-        self.0.get_mut(&id).ok_or_else(|| missing(id))
+        self.purses.get_mut(&id).ok_or_else(|| missing(id))
     }
 
     /// What was set aside is free again.
@@ -63,23 +71,28 @@ impl Purses {
         Ok(())
     }
 
-    /// Moves by how much what is posted of the days rose, one movement for each organization.
+    /// Moves by how much what is posted of the days rose, one movement for each organization and month, and makes the credit notes.
     pub(super) async fn charge(
         &mut self,
-        app: &App,
         tx: &mut Tx,
-        rises: &BTreeMap<OrganizationId, i128>,
-        counted: &[Counted<'_>],
-        now: Time,
+        charges: &Charges,
+        captured: &BTreeMap<OrganizationId, i128>,
     ) -> Result<(), db::Error> {
-        for theirs in counted.chunk_by(|a, b| a.event.payer.organization_id == b.event.payer.organization_id)
-        {
-            let Some(id) = theirs.first().map(|first| first.event.payer.organization_id) else { continue };
-            let rise = rises.get(&id).copied().unwrap_or_default();
-            if rise != 0 {
-                let key = idempotency_key(theirs);
-                self.get(id)?.charge(app, tx, Nano::from_units(rise), key, now).await?;
-            }
+        for ((id, month), rise) in charges.rises.iter().filter(|(_, rise)| **rise != 0) {
+            let held = Nano::from_units(captured.get(id).copied().unwrap_or_default());
+            let purse = self.purses.get_mut(id).ok_or_else(|| missing(*id))?;
+            let rise = Nano::from_units(*rise);
+            charge(&self.booking, tx, &mut purse.wallet, *month, rise, held).await?;
+            purse.changed = true;
+        }
+        for ((id, month), credited) in &charges.credited {
+            let purse = self.purses.get_mut(id).ok_or_else(|| missing(*id))?;
+            crediting::take_back(&self.booking, tx, &mut purse.wallet, *month, credited).await?;
+            purse.changed = true;
+        }
+        // What was kept of credits for calls that are over now ends before anything else can be reserved.
+        for purse in self.purses.values_mut() {
+            purse.changed |= self.booking.end_credits(tx, &mut purse.wallet).await? > 0;
         }
         Ok(())
     }
@@ -121,7 +134,7 @@ impl Purses {
 
     /// Writes the wallets that are another now.
     pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), db::Error> {
-        for purse in self.0.values().filter(|purse| purse.changed) {
+        for purse in self.purses.values().filter(|purse| purse.changed) {
             store::wallets::write(tx, &purse.wallet).await?;
         }
         Ok(())
@@ -148,88 +161,26 @@ impl Purse {
         self.set_reserved(after);
         Ok(())
     }
-
-    /// Takes this much, from credits first; a negative amount comes in.
-    async fn charge(
-        &mut self,
-        app: &App,
-        tx: &mut Tx,
-        amount: Nano,
-        idempotency_key: String,
-        now: Time,
-    ) -> Result<(), db::Error> {
-        let organization_id = self.wallet.organization_id;
-        let to_wallet = Nano::from_units(-amount.units());
-        if to_wallet > Nano::ZERO {
-            self.take_in(app, tx, to_wallet, &idempotency_key, now).await?;
-        } else if self.wallet.posted > Nano::ZERO {
-            // Otherwise no credit is left that could be used: what comes in covers what is owed first.
-            let left = credits::left(tx, organization_id).await?;
-            for (credit_id, remaining) in books::charge(&left, amount, now) {
-                credits::set_remaining(tx, credit_id, remaining).await?;
-            }
-        }
-        let transfer = Transfer {
-            id: LedgerTransactionId::new(now, &app.random),
-            organization_id,
-            movement: Movement::Usage,
-            idempotency_key,
-            account: Account::Usage,
-            to_wallet,
-        };
-        ledger::record(tx, &transfer, now).await?;
-        self.wallet.posted = Nano::from_units(self.wallet.posted.units() + to_wallet.units());
-        self.changed = true;
-        Ok(())
-    }
-
-    /// What corrections give back covers what is owed, and is a credit otherwise.
-    async fn take_in(
-        &self,
-        app: &App,
-        tx: &mut Tx,
-        amount: Nano,
-        reference: &str,
-        now: Time,
-    ) -> Result<(), db::Error> {
-        let organization_id = self.wallet.organization_id;
-        let owed = books::owed(self.wallet.posted, &credits::left(tx, organization_id).await?);
-        let remaining = books::left_after_debts(owed, amount);
-        if owed > Nano::ZERO {
-            let still_owed = Nano::from_units(owed.units() - (amount.units() - remaining.units()));
-            let trail = Trail::system();
-            Depositing { app, trail: &trail, now }.cover_excess(tx, organization_id, still_owed).await?;
-        }
-        if remaining == Nano::ZERO {
-            return Ok(());
-        }
-        let credit = Credit {
-            id: CreditId::new(now, &app.random),
-            source: Source::Correction,
-            reference: format!("correction:{}", reference.trim_start_matches("usage:")),
-            amount,
-            remaining,
-            created_at: now,
-            expires_at: None,
-        };
-        credits::insert(tx, organization_id, &credit).await
-    }
 }
 
-/// A name for just these events: they are counted once, so the movement that pays for them is made once.
-fn idempotency_key(counted: &[Counted<'_>]) -> String {
-    let mut list = Vec::new();
-    for Counted { event, .. } in counted {
-        // Lengths stand before texts, so that no two lists look alike.
-        for text in [&event.source, &event.event_id] {
-            list.extend_from_slice(&u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
-            list.extend_from_slice(text.as_bytes());
-        }
+/// Takes a rise of what is posted of a month from a wallet, credits first; a fall goes back into the credits that paid.
+async fn charge(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    month: Month,
+    rise: Nano,
+    held: Nano,
+) -> Result<(), db::Error> {
+    let to_wallet = Nano::from_units(-rise.units());
+    let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, to_wallet);
+    if rise > Nano::ZERO {
+        booking.pay(tx, wallet, month, rise, held).await?;
+        return booking.post(tx, wallet, &transfer).await;
     }
-    let mut key = String::from("usage:");
-    for byte in sha256(&list) {
-        // Writing to a string can't fail.
-        write!(key, "{byte:02x}").ok();
-    }
-    key
+    let debt = booking.debt_of_open_month(tx, wallet, month).await?;
+    let amount = Nano::from_units((to_wallet.units() - debt.units()).max(0));
+    let reference = format!("correction:{}", transfer.id);
+    booking.post(tx, wallet, &transfer).await?;
+    booking.refund(tx, wallet, Refund { month, amount, source: Source::Correction, reference }).await
 }

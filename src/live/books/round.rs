@@ -3,17 +3,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::events::{self, Counted};
+use super::events::{self, Counted, Recording};
 use super::purses::Purses;
 use super::work::{Answer, Reservation, UsageEvent, Work};
 use super::{assumptions, corrections};
+use crate::access::Trail;
 use crate::app::App;
+use crate::catalog::Kind;
 use crate::clock::{MINUTE_MS, Month, Time};
 use crate::db::{self, Tx};
 use crate::ids::{OrganizationId, ReservationId};
+use crate::money::{Nano, Pico};
+use crate::rules::invoicing::Used;
 use crate::store::reservations::{self, Reserved};
 use crate::store::usage::days::{self, DailyKey, DailySums};
 use crate::store::usage::recording::Telling;
+use crate::store::usage::totals::LAST;
+
+/// The first month that there is.
+const FIRST: Month = Month::from_unix_months(i64::MIN);
 
 /// How often a transaction is tried that meets a month just closed, corrections just made, or events of which some are known.
 const ATTEMPTS: usize = 8;
@@ -41,13 +49,16 @@ async fn attempt(
 ) -> Result<Option<Vec<Answer>>, db::Error> {
     let now = app.clock.now();
     let events: Vec<&UsageEvent> = works.iter().flat_map(|work| work.events()).collect();
-    let Some(recorded) = events::record(app, tx, &events, telling, now).await? else { return Ok(None) };
-    let months = assumptions::open_months(app, tx, &recorded.counted).await?;
-    let rises = add_to_days(tx, &recorded.counted, &months).await?;
+    let months = assumptions::open_months(app, tx, &events).await?;
+    let recording = Recording { months: &months, telling, now };
+    let Some(recorded) = events::record(app, tx, &events, recording).await? else { return Ok(None) };
+    let charges = add_to_days(tx, &recorded.counted, &months).await?;
     let named = named_reservations(tx, works).await?;
 
-    let mut purses = Purses::lock(app, tx, organizations(&recorded.counted, &named, works), now).await?;
-    if !purses.hold(&months) || !corrections::hold(tx, &recorded.counted).await? {
+    let trail = Trail::system();
+    let mut purses =
+        Purses::lock(app, &trail, tx, organizations(&recorded.counted, &named, works), now).await?;
+    if !purses.hold(&recorded.counted, &months) || !corrections::hold(tx, &recorded.counted).await? {
         return Ok(None);
     }
     let mut ended = end_reservations(tx, &recorded.counted, &named, works).await?;
@@ -56,14 +67,15 @@ async fn attempt(
     }
     let expires_at = now.plus_ms(app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS));
     let extended = extend(tx, works, &ended, expires_at).await?;
-    purses.charge(app, tx, &rises, &recorded.counted, now).await?;
+    let captured = captured(&recorded.counted, &ended);
+    purses.charge(tx, &charges, &captured).await?;
     let reserved = purses.reserve(tx, works, now, expires_at).await?;
     purses.write(tx).await?;
 
     let mut outcomes = recorded.outcomes.into_iter();
     let mut reserved = reserved.into_iter();
     // A capture ends a reservation before a release does.
-    for Counted { event, reservation_id } in &recorded.counted {
+    for Counted { event, reservation_id, .. } in &recorded.counted {
         let whose = Some(event.payer.organization_id);
         if let Some(id) = reservation_id
             && ended.get(id).map(|reserved| reserved.organization_id) == whose
@@ -90,26 +102,77 @@ fn lost() -> db::Error {
     db::Error::Internal("a reservation has no answer".to_owned())
 }
 
-/// Adds what is new to its days: by how much what is posted of each organization rises.
+/// The money that was reserved for the calls which are captured, of each organization.
+fn captured(
+    counted: &[Counted<'_>],
+    ended: &BTreeMap<ReservationId, Reserved>,
+) -> BTreeMap<OrganizationId, i128> {
+    let ids: BTreeSet<_> = counted.iter().filter_map(|counted| counted.reservation_id).collect();
+    let mut captured = BTreeMap::new();
+    for reserved in ids.iter().filter_map(|id| ended.get(id)) {
+        *captured.entry(reserved.organization_id).or_default() += reserved.amount.units();
+    }
+    captured
+}
+
+/// What wallets are charged for, and what they get back.
+#[derive(Default)]
+pub(super) struct Charges {
+    /// The rise of what is posted of the days that are billed in a month; corrections of it make it less than nothing.
+    pub(super) rises: BTreeMap<(OrganizationId, Month), i128>,
+    /// Usage that is taken back of a month that is billed.
+    pub(super) credited: BTreeMap<(OrganizationId, Month), Credited>,
+}
+
+/// Usage that is taken back of a billed month.
+#[derive(Default)]
+pub(super) struct Credited {
+    pub(super) used: Vec<Used>,
+    /// The corrections, by source and id.
+    pub(super) corrections: Vec<(String, String)>,
+}
+
+/// Adds what is new to its days.
 async fn add_to_days(
     tx: &mut Tx,
     counted: &[Counted<'_>],
     months: &BTreeMap<OrganizationId, Month>,
-) -> Result<BTreeMap<OrganizationId, i128>, db::Error> {
+) -> Result<Charges, db::Error> {
+    let out_of_range = || db::Error::Internal("a day's usage passed 64 bits".to_owned());
     let mut sums: BTreeMap<DailyKey<'_>, DailySums> = BTreeMap::new();
-    for Counted { event, .. } in counted {
-        let open =
-            months.get(&event.payer.organization_id).copied().unwrap_or(event.occurred_at.day().month());
-        let day = sums.entry(DailyKey::of(event, open)).or_default();
-        *day =
-            day.plus(event).ok_or_else(|| db::Error::Internal("a day's usage passed 64 bits".to_owned()))?;
+    let mut taken_back: BTreeMap<(DailyKey<'_>, Month), (Kind, DailySums)> = BTreeMap::new();
+    let mut charges = Charges::default();
+    for Counted { event, billed_month, .. } in counted {
+        let id = event.payer.organization_id;
+        let open = months.get(&id).copied().unwrap_or(*billed_month);
+        // A row of a closed month never changes: what is taken back of one is counted in the month that is open.
+        let key = DailyKey::of(event, open.max(*billed_month));
+        let day = sums.entry(key).or_default();
+        *day = day.plus(event).ok_or_else(out_of_range)?;
+        if *billed_month < open {
+            let (_, taken) =
+                taken_back.entry((key, *billed_month)).or_insert((event.kind, DailySums::default()));
+            *taken = taken.plus(event).ok_or_else(out_of_range)?;
+            let credited = charges.credited.entry((id, *billed_month)).or_default();
+            credited.corrections.push((event.source.to_string(), event.event_id.to_string()));
+        }
     }
     let sums: Vec<_> = sums.into_iter().collect();
-    let mut rises = BTreeMap::new();
-    for (organization_id, rise) in days::add(tx, &sums).await? {
-        *rises.entry(organization_id).or_default() += rise.units();
+    let before = days::add(tx, &sums).await?;
+    for ((key, sums), before) in sums.iter().zip(before) {
+        let mut amount = before.units() + sums.amount.units();
+        let theirs = taken_back.range((*key, FIRST)..=(*key, LAST));
+        for ((_, month), (kind, taken)) in theirs.rev() {
+            let with = Pico::from_units(amount).floor_nano().units();
+            amount -= taken.amount.units();
+            let posted = Nano::from_units(with - Pico::from_units(amount).floor_nano().units());
+            let credited = charges.credited.entry((key.organization_id, *month)).or_default();
+            credited.used.push(key.used(*kind, taken, posted));
+        }
+        let rise = Pico::from_units(amount).floor_nano().units() - before.floor_nano().units();
+        *charges.rises.entry((key.organization_id, key.month)).or_default() += rise;
     }
-    Ok(rises)
+    Ok(charges)
 }
 
 /// Whose the reservations are that are to be extended or released, as far as they are there.

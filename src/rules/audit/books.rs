@@ -63,7 +63,8 @@ impl LedgerSums {
             _ => return,
         };
         let whose = movement.idempotency_key.split_once(':').filter(|(kind, _)| *kind == movement.kind);
-        if let Some((_, whose)) = whose {
+        // A key of three parts is of a correction that comes after the invoice was void.
+        if let Some((_, whose)) = whose.filter(|(_, whose)| !whose.contains(':')) {
             let sum = sums.entry(whose.to_owned()).or_default();
             *sum = sum.saturating_add(to_wallet);
         }

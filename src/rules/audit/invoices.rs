@@ -20,6 +20,19 @@ pub struct InvoiceRow {
     pub due: Nano,
     /// Where it stands.
     pub status: String,
+    /// The debt in it that stood on no invoice before.
+    pub carried_over: Nano,
+    /// The sum of its credit notes.
+    pub credited: Nano,
+}
+
+impl InvoiceRow {
+    /// Notes the debt that its lines carry over.
+    pub fn carry_over(&mut self, items: &[ItemRow]) {
+        let carried = items.iter().filter(|item| item.invoice_id == self.id && item.kind == "carried_over");
+        let nano = carried.filter_map(|item| Nano::parse(&item.amount)).map(Nano::units);
+        self.carried_over = Nano::from_units(nano.sum());
+    }
 }
 
 /// A line of an invoice as it is stored.
@@ -29,6 +42,8 @@ pub struct ItemRow {
     pub invoice_id: String,
     /// Which line.
     pub position: i64,
+    /// What the line is about.
+    pub kind: String,
     /// How many.
     pub quantity: i64,
     /// What one costs, as a decimal.
@@ -82,7 +97,7 @@ pub fn voids(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift> {
     let expected: BTreeMap<&str, i128> = invoices
         .iter()
         .filter(|invoice| invoice.status == "void" && invoice.amount != Nano::ZERO)
-        .map(|invoice| (invoice.id.as_str(), invoice.amount.units()))
+        .map(|invoice| (invoice.id.as_str(), invoice.amount.units() - invoice.credited.units()))
         .collect();
     let ids: BTreeSet<&str> =
         expected.keys().copied().chain(ledger.voids.keys().map(String::as_str)).collect();
@@ -113,7 +128,9 @@ pub fn months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
         let subject = format!("{} of {month}", invoice.id);
         let discount = sums.ledger.discounts.get(&month.to_string()).copied().unwrap_or_default();
         let posted = sums.posted.get(&month).copied().unwrap_or_default();
-        let expected = shown::<9>(posted.checked_sub(discount));
+        let expected =
+            posted.checked_sub(discount).and_then(|net| net.checked_add(invoice.carried_over.units()));
+        let expected = shown::<9>(expected);
         drifts.extend(compare(What::InvoiceAmount, &subject, expected, invoice.amount));
         if !seen.insert(month) {
             drifts.extend(compare(What::InvoiceMonth, &subject, "one invoice", "another one before it"));
@@ -152,12 +169,21 @@ mod tests {
             amount: Nano::from_units(amount),
             due: Nano::from_units(due),
             status: status.into(),
+            carried_over: Nano::ZERO,
+            credited: Nano::ZERO,
         }
     }
 
     fn item(position: i64, quantity: i64, unit_price: &str, amount: &str) -> ItemRow {
         let (unit_price, amount) = (unit_price.into(), amount.into());
-        ItemRow { invoice_id: "invoice_1".into(), position, quantity, unit_price, amount }
+        ItemRow {
+            invoice_id: "invoice_1".into(),
+            position,
+            kind: "usage".into(),
+            quantity,
+            unit_price,
+            amount,
+        }
     }
 
     fn words(drifts: &[Drift]) -> Vec<String> {

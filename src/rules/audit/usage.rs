@@ -93,6 +93,8 @@ pub struct Usage {
     days: BTreeMap<DailyKey, (UsageSums, UsageSums)>,
     /// What was posted, by the month in which it is billed.
     posted: BTreeMap<Month, i128>,
+    /// What credit notes posted.
+    credited: i128,
 }
 
 impl Usage {
@@ -111,6 +113,13 @@ impl Usage {
         self.days.entry(event.key).or_default().1.add(event.sums);
     }
 
+    /// Takes credit notes off what is billed in a month: what they posted while it was the first open one.
+    pub fn without_credited(&mut self, booked: Month, posted: Nano) {
+        self.credited = self.credited.saturating_add(posted.units());
+        let sum = self.posted.entry(booked).or_default();
+        *sum = sum.saturating_sub(posted.units());
+    }
+
     /// What was posted, by the month in which it is billed.
     pub fn posted(&self) -> &BTreeMap<Month, i128> {
         &self.posted
@@ -125,7 +134,7 @@ impl Usage {
 
     /// What was posted in all.
     pub fn posted_in_all(&self) -> i128 {
-        self.posted.values().fold(0, |sum, posted| sum.saturating_add(*posted))
+        self.posted.values().fold(self.credited, |sum, posted| sum.saturating_add(*posted))
     }
 }
 

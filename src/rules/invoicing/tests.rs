@@ -46,6 +46,40 @@ fn price(version: i64, prompt: i128, completion: i128) -> Price {
     }
 }
 
+/// Prices of models from an instant on, any model where its name is empty; and the tiers of months, the first month before which they hold.
+#[derive(Default)]
+struct Book {
+    prices: Vec<(&'static str, Price)>,
+    tiers: Vec<VolumeDiscount>,
+    later_tiers: Option<(Month, Vec<VolumeDiscount>)>,
+}
+
+impl Book {
+    fn new(prices: &[(&'static str, Price)], tiers: &[(i64, i128)]) -> Self {
+        Self { prices: prices.to_vec(), tiers: tiers.iter().map(tier).collect(), later_tiers: None }
+    }
+}
+
+fn tier((threshold, ppm): &(i64, i128)) -> VolumeDiscount {
+    VolumeDiscount { threshold: *threshold, discount: Ppm::from_units(*ppm) }
+}
+
+impl Prices for Book {
+    fn price(&self, model: &str, version: i64) -> Option<&Price> {
+        let is = |(name, price): &&(&str, Price)| {
+            (name.is_empty() || *name == model) && price.effective_at.unix_ms() == version
+        };
+        self.prices.iter().find(is).map(|(_, price)| price)
+    }
+
+    fn tiers(&self, month: Month) -> &[VolumeDiscount] {
+        match &self.later_tiers {
+            Some((from, tiers)) if month >= *from => tiers,
+            _ => &self.tiers,
+        }
+    }
+}
+
 fn lines(bill: &Bill) -> Vec<String> {
     let line = |item: &Item| {
         format!(
@@ -63,7 +97,8 @@ fn lines(bill: &Bill) -> Vec<String> {
 #[test]
 fn the_words_in_the_database_stay() {
     assert_eq!(Status::ALL.map(Status::as_str), ["draft", "open", "paid", "void", "uncollectible"]);
-    assert_eq!(ItemKind::ALL.map(ItemKind::as_str), ["usage", "late_usage", "discount", "rounding"]);
+    let words = ["usage", "late_usage", "discount", "rounding", "carried_over", "correction"];
+    assert_eq!(ItemKind::ALL.map(ItemKind::as_str), words);
 }
 
 #[test]
@@ -86,13 +121,12 @@ fn lines_are_by_model_kind_of_token_and_price() {
         used("embed", Kind::Embeddings, day("2026-01-03"), old, (7, 0), (100, 0)),
         used("svc-1", Kind::Chat, day("2025-12-31"), old, (5, -5), (2_000_000, 6_000_000)),
     ];
-    let price_of = |model: &str, at: i64| match (model, at) {
-        ("svc-1", at) if at == old => Some(price(old, 2_000_000, 6_000_000)),
-        ("svc-1", at) if at == new => Some(price(new, 3_000_000, 7_000_000)),
-        ("embed", at) if at == old => Some(price(old, 100, 0)),
-        _ => None,
-    };
-    let bill = bill(MONTH, &rows, &[], price_of).unwrap();
+    let prices = [
+        ("svc-1", price(old, 2_000_000, 6_000_000)),
+        ("svc-1", price(new, 3_000_000, 7_000_000)),
+        ("embed", price(old, 100, 0)),
+    ];
+    let bill = bill(MONTH, &rows, &[], &Book::new(&prices, &[])).unwrap();
     assert_eq!(
         lines(&bill),
         [
@@ -112,9 +146,9 @@ fn lines_are_by_model_kind_of_token_and_price() {
 #[test]
 fn a_price_that_is_gone_leaves_its_amount() {
     let row = used("old", Kind::Chat, day("2026-01-05"), 0, (10, 10), (2_000, 3_000));
-    let tiers = [VolumeDiscount { threshold: 0, discount: Ppm::from_units(500_000) }];
-    for stale in [None, Some(price(0, 2_000, 4_000))] {
-        let bill = bill(MONTH, std::slice::from_ref(&row), &tiers, |_, _| stale.clone()).unwrap();
+    for stale in [Vec::new(), vec![("old", price(0, 2_000, 4_000))]] {
+        let book = Book::new(&stale, &[(0, 500_000)]);
+        let bill = bill(MONTH, std::slice::from_ref(&row), &[], &book).unwrap();
         let line = "usage | old, usage at a price that has left the catalog | 1 | 0.00000005 | 0.00000005";
         assert_eq!(lines(&bill), [line]);
         assert_eq!(bill.amount, row.posted);
@@ -124,7 +158,7 @@ fn a_price_that_is_gone_leaves_its_amount() {
 #[test]
 fn late_usage_at_a_price_that_is_gone_says_both() {
     let row = used("old", Kind::Chat, day("2025-12-05"), 0, (10, 10), (2_000, 3_000));
-    let bill = bill(MONTH, &[row], &[], |_, _| None).unwrap();
+    let bill = bill(MONTH, &[row], &[], &Book::default()).unwrap();
     let line = "late_usage | Late usage of 2025-12: old, usage at a price that has left the catalog | 1 | 0.00000005 | 0.00000005";
     assert_eq!(lines(&bill), [line]);
 }
@@ -134,28 +168,87 @@ fn what_adds_up_to_nothing_is_no_line() {
     let row = |version, tokens| used("m", Kind::Chat, day("2026-01-05"), version, tokens, (1_000, 2_000));
     // A request without tokens at another price, and completions that were taken back.
     let rows = [row(1, (10, 5)), row(1, (0, -5)), row(2, (0, 0))];
-    let bill = bill(MONTH, &rows, &[], |_, at| Some(price(at, 1_000, 2_000))).unwrap();
+    let prices = [1, 2].map(|at| ("m", price(at, 1_000, 2_000)));
+    let bill = bill(MONTH, &rows, &[], &Book::new(&prices, &[])).unwrap();
     assert_eq!(lines(&bill), ["usage | m, prompt tokens | 10 | 0.000000001 | 0.00000001"]);
 }
 
+/// Tokens of the model `m` at 0.000001 each.
+fn million(on: &str, millions: i64) -> Used {
+    used("m", Kind::Chat, day(on), 0, (millions * 1_000_000, 0), (1_000_000, 0))
+}
+
+/// Half the price above a million tokens.
+fn half_above_a_million() -> Book {
+    Book::new(&[("m", price(0, 1_000_000, 0))], &[(1_000_000, 500_000)])
+}
+
 #[test]
-fn what_comes_back_takes_no_discount_away() {
-    let tiers = [VolumeDiscount { threshold: 0, discount: Ppm::from_units(1_000_000) }];
-    let rows = [
-        used("free", Kind::Chat, day("2026-01-05"), 0, (10, 0), (100, 0)),
-        used("taken-back", Kind::Chat, day("2025-12-05"), 0, (-50, 0), (100, 0)),
-    ];
-    let bill = bill(MONTH, &rows, &tiers, |_, _| Some(price(0, 100, 0))).unwrap();
-    // One nano is free, five come back.
-    assert_eq!((bill.credited.units(), bill.amount.units()), (1, -5));
+fn a_discount_belongs_to_the_month_of_use() {
+    let book = half_above_a_million();
+    // January 1 M; 3 M more of it come late: 1 M at list price, 3 M at half of it, so 2.5 together.
+    let january = bill(MONTH, &[million("2026-01-05", 1)], &[], &book).unwrap();
+    assert_eq!(january.amount.to_string(), "1");
+    let late = bill(MONTH.plus(1), &[million("2026-01-20", 3)], &[million("2026-01-05", 1)], &book).unwrap();
+    assert_eq!(late.amount.to_string(), "1.5");
+    assert_eq!(
+        lines(&late),
+        [
+            "late_usage | Late usage of 2026-01: m, prompt tokens | 3000000 | 0.000001 | 3",
+            "discount | Volume discount of 2026-01: m, prompt tokens | 1 | -1.5 | -1.5",
+        ]
+    );
+    // 1 M late of January and 1 M of February reach no threshold.
+    let both = [million("2026-01-20", 1), million("2026-02-05", 1)];
+    assert_eq!(bill(MONTH.plus(1), &both, &[], &book).unwrap().amount.to_string(), "2");
+}
+
+#[test]
+fn a_month_has_the_tiers_of_its_start() {
+    let mut book = half_above_a_million();
+    book.later_tiers = Some((MONTH.plus(1), vec![]));
+    let both = [million("2026-01-20", 2), million("2026-02-05", 2)];
+    assert_eq!(bill(MONTH.plus(1), &both, &[], &book).unwrap().amount.to_string(), "3.5");
+}
+
+#[test]
+fn a_credit_note_takes_the_discount_back_that_went_with_the_tokens() {
+    let book = half_above_a_million();
+    // 2 M cost 1.5, 1 M costs 1: what is given back of 1 M is 0.5; of both it is 1.5.
+    let before = [million("2026-01-05", 2)];
+    let one = credit_note(&[million("2026-01-05", -1)], &before, &book).unwrap();
+    assert_eq!((one.amount.to_string().as_str(), one.credited.to_string().as_str()), ("-0.5", "-0.5"));
+    assert_eq!(
+        lines(&one),
+        [
+            "correction | Correction of 2026-01: m, prompt tokens | -1000000 | 0.000001 | -1",
+            "discount | Volume discount of 2026-01 taken back: m, prompt tokens | 1 | 0.5 | 0.5",
+        ]
+    );
+    let both = credit_note(&[million("2026-01-05", -2)], &before, &book).unwrap();
+    assert_eq!(both.amount.to_string(), "-1.5");
+}
+
+#[test]
+fn a_credit_note_can_cost_something() {
+    // A token at 1 before, one at 10 after the price rose; above one token everything is free. Without the first token the second one
+    // isn't above any more: 1 is given back, 10 are lost.
+    let (old, new) = (version("2026-01-01T00:00:00Z"), version("2026-01-10T00:00:00Z"));
+    let unit = 1_000_000_000_000;
+    let prices = [("m", price(old, unit, 0)), ("m", price(new, 10 * unit, 0))];
+    let book = Book::new(&prices, &[(1, 1_000_000)]);
+    let row = |on, version, tokens, price| used("m", Kind::Chat, day(on), version, (tokens, 0), (price, 0));
+    let before = [row("2026-01-02", old, 1, unit), row("2026-01-12", new, 1, 10 * unit)];
+    let note = credit_note(&[row("2026-01-02", old, -1, unit)], &before, &book).unwrap();
+    assert_eq!(note.amount.to_string(), "9");
 }
 
 #[test]
 fn what_is_free_costs_nothing_and_no_less() {
     // One and a half nano, of which one was charged: all of it free is one, not two.
     let row = used("m", Kind::Embeddings, day("2026-01-05"), 0, (15, 0), (100, 0));
-    let tiers = [VolumeDiscount { threshold: 0, discount: Ppm::from_units(1_000_000) }];
-    let bill = bill(MONTH, &[row], &tiers, |_, _| Some(price(0, 100, 0))).unwrap();
+    let book = Book::new(&[("m", price(0, 100, 0))], &[(0, 1_000_000)]);
+    let bill = bill(MONTH, &[row], &[], &book).unwrap();
     assert_eq!((bill.amount, bill.credited.units(), bill.exact), (Nano::ZERO, 1, Pico::ZERO));
     assert_eq!(lines(&bill).len(), 2);
 }
@@ -164,38 +257,24 @@ fn what_is_free_costs_nothing_and_no_less() {
 fn a_bill_out_of_bounds_is_none() {
     let row = |tokens| used("m", Kind::Chat, day("2026-01-05"), 0, (tokens, 0), (1, 0));
     let rows = [row(i64::MAX), row(i64::MAX)];
-    assert_eq!(bill(MONTH, &rows, &[], |_, _| Some(price(0, 1, 0))), None);
+    assert_eq!(bill(MONTH, &rows, &[], &Book::new(&[("m", price(0, 1, 0))], &[])), None);
 }
 
 #[test]
-fn due_is_this_month_s_part_of_the_debt() {
-    let due = |owed, later, before| {
+fn a_debt_is_this_month_s_or_carried_over() {
+    let split = |owed, unpaid, later, on_invoices| {
         let nano = Nano::from_units;
-        due(nano(owed), nano(later), nano(before)).units()
+        let debt = split_debt(nano(owed), nano(unpaid), nano(later), nano(on_invoices));
+        (debt.of_month.units(), debt.carried_over.units())
     };
-    assert_eq!(due(0, 0, 0), 0);
-    assert_eq!(due(4, 0, 0), 4);
-    assert_eq!(due(13, 3, 0), 10);
-    assert_eq!(due(3, 3, 0), 0, "the debt is the next month's");
-    assert_eq!(due(2, 3, 0), 0, "and a part of that was paid");
-    assert_eq!(due(25, 3, 12), 10);
-    assert_eq!(due(20, 3, 12), 5);
-    assert_eq!(due(5, -3, 0), 5);
-}
-
-#[test]
-fn the_oldest_due_is_covered_first() {
-    let id = |number| InvoiceId::from_parts(Time::from_unix_ms(0), number);
-    let dues = [(id(1), Nano::from_units(5)), (id(2), Nano::from_units(7))];
-    let after = |covered| -> Vec<(bool, i128)> {
-        let changed = cover(&dues, Nano::from_units(covered));
-        changed.into_iter().map(|(invoice, due)| (invoice == id(1), due.units())).collect()
-    };
-    assert_eq!(after(0), []);
-    assert_eq!(after(3), [(true, 2)]);
-    assert_eq!(after(5), [(true, 0)]);
-    assert_eq!(after(6), [(true, 0), (false, 6)]);
-    assert_eq!(after(100), [(true, 0), (false, 0)]);
+    assert_eq!(split(0, 0, 0, 0), (0, 0));
+    assert_eq!(split(4, 4, 0, 0), (4, 0));
+    assert_eq!(split(13, 10, 3, 0), (10, 0));
+    assert_eq!(split(3, 0, 3, 0), (0, 0), "the debt is the next month's");
+    assert_eq!(split(25, 10, 3, 12), (10, 0));
+    assert_eq!(split(20, 10, 3, 12), (5, 0), "some credits' uses were not recorded");
+    assert_eq!(split(30, 10, 3, 12), (10, 5));
+    assert_eq!(split(5, -3, -1, 0), (0, 5));
 }
 
 proptest! {
@@ -212,11 +291,9 @@ proptest! {
         }).collect();
         let tiers: Vec<_> = tiers.into_iter()
             .map(|(threshold, ppm)| VolumeDiscount { threshold, discount: Ppm::from_units(ppm) }).collect();
-        let price_of = |_: &str, at: i64| {
-            let (prompt, completion) = prices[usize::try_from(at).unwrap()];
-            Some(price(at, prompt, completion))
-        };
-        let bill = bill(MONTH, &rows, &tiers, price_of).unwrap();
+        let prices = (0_i64..).zip(&prices).map(|(at, (prompt, completion))| ("", price(at, *prompt, *completion)));
+        let book = Book { prices: prices.collect(), tiers, later_tiers: None };
+        let bill = bill(MONTH, &rows, &[], &book).unwrap();
         let sum: i128 = bill.items.iter().map(|item| item.amount.units()).sum();
         prop_assert_eq!(sum, bill.amount.units() * 1_000);
         for item in &bill.items {

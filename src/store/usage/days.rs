@@ -3,10 +3,12 @@
 use std::sync::LazyLock;
 
 use super::recording::{RatedEvent, pico};
+use crate::catalog::Kind;
 use crate::clock::{Day, Month};
 use crate::db::{self, FromRow, Row, Statement, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
 use crate::money::{Nano, Pico};
+use crate::rules::invoicing::Used;
 use crate::store::sized::{Sizes, values};
 
 /// What a daily row is for. Rows are written in this order, so that two batches never wait for each other in a circle.
@@ -20,22 +22,36 @@ pub struct DailyKey<'a> {
     model: &'a str,
     price_version: i64,
     kind: &'static str,
-    month: Month,
+    /// The month in which it is counted.
+    pub month: Month,
 }
 
 impl<'a> DailyKey<'a> {
-    /// The row that this event belongs to, when the first month that isn't closed is `open`.
-    pub fn of(event: &'a RatedEvent, open: Month) -> Self {
-        let day = event.occurred_at.day();
+    /// The row that this event belongs to when it is counted in this month.
+    pub fn of(event: &'a RatedEvent, month: Month) -> Self {
         Self {
             organization_id: event.payer.organization_id,
             project_id: event.payer.project_id,
-            day,
+            day: event.occurred_at.day(),
             api_key_id: event.api_key_id,
             model: &event.model,
             price_version: event.price_version,
             kind: event.kind.as_str(),
-            month: day.month().max(open),
+            month,
+        }
+    }
+
+    /// A part of this row as it stands on bills; `posted` is what the wallet is charged for it.
+    pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> Used {
+        Used {
+            model: self.model.to_owned(),
+            kind,
+            price_version: self.price_version,
+            day: self.day,
+            prompt_tokens: sums.prompt_tokens,
+            completion_tokens: sums.completion_tokens,
+            amount: sums.amount,
+            posted,
         }
     }
 
@@ -53,7 +69,8 @@ pub struct DailySums {
     requests: i64,
     prompt_tokens: i64,
     completion_tokens: i64,
-    amount: Pico,
+    /// The price of it all.
+    pub amount: Pico,
 }
 
 impl DailySums {
@@ -117,12 +134,9 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to daily rows, which the caller brings in the order of their keys: by how much what is posted of each rises.
-pub async fn add(
-    tx: &mut Tx,
-    days: &[(DailyKey<'_>, DailySums)],
-) -> Result<Vec<(OrganizationId, Nano)>, db::Error> {
-    let mut rises = Vec::with_capacity(days.len());
+/// Adds to daily rows, which the caller brings in the order of their keys; the amount of each before that.
+pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Vec<Pico>, db::Error> {
+    let mut before = Vec::with_capacity(days.len());
     for (text, chunk) in ADD.chunks(days) {
         let mut statement = sql(text).expecting(chunk.len() * 13);
         for (key, sums) in chunk {
@@ -134,12 +148,10 @@ pub async fn add(
             let row = rows.get(index).filter(|row| key.is_of(row));
             let row = row.or_else(|| rows.iter().find(|row| key.is_of(row)));
             let row = row.ok_or_else(|| db::Error::Internal("a daily row gave no answer".to_owned()))?;
-            let before = Pico::from_units(row.amount.units() - sums.amount.units());
-            let rise = row.amount.floor_nano().units() - before.floor_nano().units();
-            rises.push((key.organization_id, Nano::from_units(rise)));
+            before.push(Pico::from_units(row.amount.units() - sums.amount.units()));
         }
     }
-    Ok(rises)
+    Ok(before)
 }
 
 fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Result<Statement, db::Error> {

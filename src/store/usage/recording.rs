@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use crate::catalog::Kind;
-use crate::clock::Time;
+use crate::clock::{Month, Time};
 use crate::db::{self, FromRow, Row, Statement, Tx, Value, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
 use crate::money::Pico;
@@ -110,6 +110,10 @@ pub struct StoredEvent {
     pub amount: Pico,
     /// Whether it corrects another.
     pub is_correction: bool,
+    /// The month in which it is billed, where that was recorded with it.
+    pub billed_month: Option<Month>,
+    /// When it was recorded.
+    pub received_at: Time,
 }
 
 impl FromRow for StoredEvent {
@@ -126,6 +130,8 @@ impl FromRow for StoredEvent {
             price_version: row.get("price_version")?,
             amount: Pico::from_units(row.get::<i64>("amount_pico")?.into()),
             is_correction: row.get::<Option<String>>("corrects")?.is_some(),
+            billed_month: row.get("billed_month")?,
+            received_at: row.get("received_at")?,
         })
     }
 }
@@ -136,13 +142,43 @@ pub async fn stored(
     (organization_id, source, event_id): (OrganizationId, &str, &str),
 ) -> Result<Option<StoredEvent>, db::Error> {
     sql("SELECT payload_hash, api_key_id, project_id, model, kind, occurred_at, prompt_tokens, completion_tokens,
-                price_version, amount_pico, corrects
+                price_version, amount_pico, corrects, billed_month, received_at
          FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3")
     .bind(organization_id)
     .bind(source)
     .bind(event_id)
     .optional(tx)
     .await
+}
+
+/// The month in which an event is billed. Of one that was recorded without it, this is the first month with usage of its kind and day
+/// whose invoice wasn't made before it came.
+pub async fn billed_month(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    event: &StoredEvent,
+) -> Result<Month, db::Error> {
+    if let Some(month) = event.billed_month {
+        return Ok(month);
+    }
+    let months: Vec<(Month, Option<Time>)> =
+        sql("SELECT d.month AS month, (SELECT i.finalized_at FROM invoices i
+                WHERE i.organization_id = d.organization_id AND i.month = d.month) AS finalized_at
+             FROM usage_daily d
+             WHERE d.organization_id = $1 AND d.project_id = $2 AND d.day = $3 AND d.api_key_id = $4 AND d.model = $5
+               AND d.price_version = $6 AND d.kind = $7 ORDER BY d.month")
+        .bind(organization_id)
+        .bind(event.project_id)
+        .bind(event.occurred_at.day())
+        .bind(event.api_key_id)
+        .bind(event.model.as_str())
+        .bind(event.price_version)
+        .bind(event.kind.as_str())
+        .all(tx)
+        .await?;
+    let was_open = |at: &Option<Time>| at.is_none_or(|finalized_at| finalized_at > event.received_at);
+    let first = months.iter().find(|(_, at)| was_open(at)).or(months.last());
+    Ok(first.map_or(event.occurred_at.day().month(), |(month, _)| *month))
 }
 
 /// What all corrections of an event sum to.
@@ -232,10 +268,21 @@ static INSERT_AND_TELL: LazyLock<Sizes> =
 fn insert_events(rows: usize) -> String {
     format!(
         "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model, kind,
-            occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico, corrects)
+            occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico, corrects, billed_month)
          VALUES {} ON CONFLICT (organization_id, source, event_id) DO NOTHING",
-        values(rows, 15)
+        values(rows, EVENT_COLUMNS)
     )
+}
+
+const EVENT_COLUMNS: usize = 16;
+
+/// An event to be recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct NewEvent<'a> {
+    /// The event.
+    pub event: &'a RatedEvent,
+    /// The month in which it is billed; of a correction, in which what it corrects is.
+    pub billed_month: Month,
 }
 
 struct EventKey(OrganizationId, String, String);
@@ -269,16 +316,16 @@ pub enum Telling {
 /// be added to its day in the same transaction.
 pub async fn insert(
     tx: &mut Tx,
-    events: &[&RatedEvent],
+    events: &[NewEvent<'_>],
     telling: Telling,
     now: Time,
 ) -> Result<Option<Vec<bool>>, db::Error> {
     let mut new = Vec::with_capacity(events.len());
     let texts = if telling == Telling::Count { &INSERT_EVENTS } else { &INSERT_AND_TELL };
     for (text, chunk) in texts.chunks(events) {
-        let mut statement = sql(text).expecting(chunk.len() * 15);
-        for event in chunk {
-            statement = bind_event(statement, event, now)?;
+        let mut statement = sql(text).expecting(chunk.len() * EVENT_COLUMNS);
+        for new in chunk {
+            statement = bind_event(statement, *new, now)?;
         }
         if telling == Telling::Count {
             let count = statement.execute(tx).await?;
@@ -290,15 +337,16 @@ pub async fn insert(
             continue;
         }
         let inserted: Vec<EventKey> = statement.all(tx).await?;
-        new.extend(chunk.iter().map(|event| {
-            let key = event.key();
+        new.extend(chunk.iter().map(|new| {
+            let key = new.event.key();
             inserted.iter().any(|found| found.is(key))
         }));
     }
     Ok(Some(new))
 }
 
-fn bind_event(statement: Statement, event: &RatedEvent, now: Time) -> Result<Statement, db::Error> {
+fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Statement, db::Error> {
+    let event = new.event;
     Ok(statement.bind_all([
         event.payer.organization_id.into(),
         (&event.source).into(),
@@ -315,6 +363,7 @@ fn bind_event(statement: Statement, event: &RatedEvent, now: Time) -> Result<Sta
         event.price_version.into(),
         pico(event.amount)?.into(),
         event.corrects.clone().into(),
+        new.billed_month.into(),
     ]))
 }
 

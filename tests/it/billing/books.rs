@@ -258,6 +258,20 @@ impl<'a> Books<'a> {
                 writeln!(self.story, "  {kind:10} {text}: {} x {price} = {}", item.quantity, item.amount)
                     .unwrap();
             }
+            let notes = store::credit_notes::between(&mut tx, invoice.organization_id, *month, *month).await;
+            for (note, items) in notes.unwrap() {
+                let (number, reference, amount) = (note.number, &note.reference, note.amount);
+                writeln!(self.story, "  Credit note {number} for {reference}: {amount} {currency}").unwrap();
+                for item in items {
+                    let (kind, text, price) = (item.kind.as_str(), &item.description, item.unit_price);
+                    writeln!(
+                        self.story,
+                        "    {kind:10} {text}: {} x {price} = {}",
+                        item.quantity, item.amount
+                    )
+                    .unwrap();
+                }
+            }
         }
         std::mem::take(&mut self.story)
     }

@@ -62,7 +62,8 @@ fn the_summary_says_how_an_organization_stands() {
         let january = tollkeeper::clock::Day::parse("2026-01-20").unwrap();
         books.used_on(january, 0, "chat-a", 1_000, 0).await;
         let summary = data(books, "/summary").await;
-        assert_eq!(summary["current_period"]["total_amount"], 0.005);
+        // Its discount is January's, whose first million is full: 1,000 x 0.0000025 x 95% = 0.002375. And 0.0025 of February.
+        assert_eq!(summary["current_period"]["total_amount"], 0.004875);
         assert_eq!(summary["subscription"]["status"], "active");
 
         // Somebody owes for a month that is over.

@@ -277,11 +277,11 @@ fn credits_pay_first_and_corrections_bring_them_back() {
         report(&world, &[scene.event("b", 4_000, 0)]).await;
         assert_eq!((left("r1").await, left("r2").await, scene.posted(&world).await), (0, 0, -1_000_000));
         assert_books(&world).await;
-        // 3,000,000 come back: 1,000,000 were owed.
+        // 3,000,000 come back: 1,000,000 were owed, and the rest goes into the credit that paid last.
         report(&world, &[scene.correction("c", "b", -1_500, 0)]).await;
-        assert_eq!((left("correction:").await, scene.posted(&world).await), (2_000_000, 2_000_000));
+        assert_eq!((left("r1").await, scene.posted(&world).await), (2_000_000, 2_000_000));
         report(&world, &[scene.event("d", 1_001, 0)]).await;
-        assert_eq!((left("correction:").await, scene.posted(&world).await), (0, -2_000));
+        assert_eq!((left("r1").await, left("r2").await, scene.posted(&world).await), (0, 0, -2_000));
         assert_books(&world).await;
     });
 }

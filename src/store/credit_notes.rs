@@ -1,0 +1,172 @@
+//! Credit notes: what corrections took back of invoices.
+
+use std::sync::LazyLock;
+
+use crate::clock::{Month, Time};
+use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::ids::{CreditNoteId, InvoiceId, OrganizationId};
+use crate::money::{Nano, Pico};
+use crate::rules::invoicing::{Item, ItemKind};
+use crate::store::wallets::nano;
+
+/// A row of `credit_notes`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreditNote {
+    /// Primary key.
+    pub id: CreditNoteId,
+    /// Counted through all organizations, without gaps.
+    pub number: i64,
+    /// The customer.
+    pub organization_id: OrganizationId,
+    /// The invoice that it belongs to.
+    pub invoice_id: InvoiceId,
+    /// The month of that invoice.
+    pub month: Month,
+    /// The first open month when it was made.
+    pub booked_month: Month,
+    /// The corrections that it is for.
+    pub reference: String,
+    /// The amount given back; negative where the discount that was lost is worth more than the tokens.
+    pub amount: Nano,
+    /// When it was made.
+    pub created_at: Time,
+}
+
+impl FromRow for CreditNote {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            number: row.get("number")?,
+            organization_id: row.get("organization_id")?,
+            invoice_id: row.get("invoice_id")?,
+            month: row.get("month")?,
+            booked_month: row.get("booked_month")?,
+            reference: row.get("reference")?,
+            amount: row.get("amount_nano")?,
+            created_at: row.get("created_at")?,
+        })
+    }
+}
+
+const COLUMNS: &str =
+    "id, number, organization_id, invoice_id, month, booked_month, reference, amount_nano, created_at";
+
+/// A line of a credit note, and of which.
+struct ItemRow {
+    credit_note_id: CreditNoteId,
+    item: Item,
+}
+
+impl FromRow for ItemRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let kind: String = row.get("kind")?;
+        let known = ItemKind::ALL.into_iter().find(|known| known.as_str() == kind);
+        let pico = |column: &str| -> Result<Pico, db::Error> {
+            let text: String = row.get(column)?;
+            Pico::parse(&text).ok_or_else(|| db::Error::Internal(format!("{column} is {text:?}")))
+        };
+        let item = Item {
+            kind: known.ok_or_else(|| db::Error::Internal(format!("an item's kind is {kind:?}")))?,
+            description: row.get("description")?,
+            quantity: row.get("quantity")?,
+            unit_price: pico("unit_price")?,
+            amount: pico("amount")?,
+        };
+        Ok(Self { credit_note_id: row.get("credit_note_id")?, item })
+    }
+}
+
+/// The next number. It is taken until this transaction ends, so it should be the last thing in it; a rollback gives it back.
+pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
+    let (number,): (i64,) =
+        sql("UPDATE sequences SET last = last + 1 WHERE name = 'credit_notes' RETURNING last")
+            .one(tx)
+            .await?;
+    Ok(number)
+}
+
+/// Adds a credit note with its lines.
+pub async fn insert(tx: &mut Tx, note: &CreditNote, items: &[Item]) -> Result<(), db::Error> {
+    sql("INSERT INTO credit_notes (id, number, organization_id, invoice_id, month, booked_month, reference, amount_nano,
+                                   created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+    .bind(note.id)
+    .bind(note.number)
+    .bind(note.organization_id)
+    .bind(note.invoice_id)
+    .bind(note.month)
+    .bind(note.booked_month)
+    .bind(note.reference.as_str())
+    .bind(nano(note.amount)?)
+    .bind(note.created_at)
+    .defer(tx)
+    .await?;
+    for (position, item) in (1_i64..).zip(items) {
+        sql("INSERT INTO credit_note_items (credit_note_id, position, kind, description, quantity, unit_price, amount)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)")
+        .bind(note.id)
+        .bind(position)
+        .bind(item.kind.as_str())
+        .bind(item.description.as_str())
+        .bind(item.quantity)
+        .bind(item.unit_price.to_string())
+        .bind(item.amount.to_string())
+        .defer(tx)
+        .await?;
+    }
+    Ok(())
+}
+
+/// The sum of an invoice's credit notes.
+pub async fn sum_of_month(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+) -> Result<Nano, db::Error> {
+    let (sum,): (Nano,) = sql("SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM credit_notes
+         WHERE organization_id = $1 AND month = $2")
+    .bind(organization_id)
+    .bind(month)
+    .one(tx)
+    .await?;
+    Ok(sum)
+}
+
+static BETWEEN: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM credit_notes
+         WHERE organization_id = $1 AND month BETWEEN $2 AND $3 ORDER BY month, number"
+    )
+});
+
+/// The credit notes of the invoices of these months, with their lines, by month and number.
+pub async fn between(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    first: Month,
+    last: Month,
+) -> Result<Vec<(CreditNote, Vec<Item>)>, db::Error> {
+    let notes: Vec<CreditNote> =
+        sql(BETWEEN.as_str()).bind(organization_id).bind(first).bind(last).all(tx).await?;
+    if notes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows: Vec<ItemRow> =
+        sql("SELECT i.credit_note_id, i.kind, i.description, i.quantity, i.unit_price, i.amount
+             FROM credit_notes n JOIN credit_note_items i ON i.credit_note_id = n.id
+             WHERE n.organization_id = $1 AND n.month BETWEEN $2 AND $3 ORDER BY i.credit_note_id, i.position")
+        .bind(organization_id)
+        .bind(first)
+        .bind(last)
+        .all(tx)
+        .await?;
+    let mut items: std::collections::BTreeMap<u128, Vec<Item>> = std::collections::BTreeMap::new();
+    for row in rows {
+        items.entry(row.credit_note_id.as_u128()).or_default().push(row.item);
+    }
+    let with_items = notes.into_iter().map(|note| {
+        let items = items.remove(&note.id.as_u128()).unwrap_or_default();
+        (note, items)
+    });
+    Ok(with_items.collect())
+}
