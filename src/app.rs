@@ -16,6 +16,7 @@ use crate::config::{self, Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
 use crate::jobs::address_folding;
+use crate::jobs::billing::closing;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
 use crate::live::feed::{self, Feed};
@@ -200,6 +201,7 @@ impl App {
             _ => BootError::Fatal(error.to_string()),
         };
         address_folding::fold_all(self).await.map_err(kept_from)?;
+        closing::keep_issuers(self).await.map_err(kept_from)?;
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         feed::catch_up(self).await.map_err(kept_from)?;
         self.signing_keys.ensure(self).await.map_err(kept_from)?;

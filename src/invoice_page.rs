@@ -13,6 +13,7 @@ use crate::money::{Nano, Pico};
 use crate::rules::currencies;
 use crate::rules::invoicing::{Item, ItemKind, Status};
 use crate::secrets::sha256;
+use crate::store::credit_notes::CreditNote;
 use crate::store::invoices::Invoice;
 
 const STYLE: &str = include_str!("invoice_page/style.css");
@@ -26,21 +27,20 @@ pub static POLICY: LazyLock<String> = LazyLock::new(|| {
 /// Everything that stands on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sheet<'a> {
-    /// Who issues it.
-    pub issuer_name: Option<&'a str>,
-    /// Where they are, on some lines.
-    pub issuer_address: Option<&'a str>,
     /// The invoice.
     pub invoice: &'a Invoice,
     /// Its lines.
     pub items: &'a [Item],
+    /// Its credit notes with their lines, the oldest first.
+    pub notes: &'a [(CreditNote, Vec<Item>)],
 }
 
 /// The parts of the table, in their order.
-const SECTIONS: [(ItemKind, &str); 4] = [
+const SECTIONS: [(ItemKind, &str); 5] = [
     (ItemKind::Usage, "Usage"),
     (ItemKind::LateUsage, "Usage of earlier months, reported after their end"),
     (ItemKind::Discount, "Volume discounts"),
+    (ItemKind::CarriedOver, "Owed from before"),
     (ItemKind::Rounding, "Rounding"),
 ];
 
@@ -64,8 +64,9 @@ impl Sheet<'_> {
     }
 
     fn head(&self, title: &str) -> String {
-        let name = self.issuer_name.map(|name| format!("<strong>{}</strong>\n", escape(name)));
-        let address = self.issuer_address.unwrap_or_default();
+        let name =
+            self.invoice.issuer.name.as_deref().map(|name| format!("<strong>{}</strong>\n", escape(name)));
+        let address = self.invoice.issuer.address.as_deref().unwrap_or_default();
         let address: String =
             address.lines().map(|line| format!("<span>{}</span>\n", escape(line.trim()))).collect();
         let (class, words) = self.stamp();
@@ -116,8 +117,21 @@ impl Sheet<'_> {
     fn table(&self) -> String {
         let invoice = self.invoice;
         let currency = escape(&invoice.currency);
-        let width = self.items.iter().map(|item| self.decimals(item.amount)).max().unwrap_or(0);
-        let price_width = self.items.iter().map(|item| self.decimals(item.unit_price)).max().unwrap_or(0);
+        let all = || self.items.iter().chain(self.notes.iter().flat_map(|(_, items)| items));
+        let width = all().map(|item| self.decimals(item.amount)).max().unwrap_or(0);
+        let price_width = all().map(|item| self.decimals(item.unit_price)).max().unwrap_or(0);
+        let row = |item: &Item| {
+            format!(
+                "<tr><td>{}</td><td>{}</td>{}{}</tr>\n",
+                description(&item.description),
+                currencies::grouped(&item.quantity.to_string()),
+                self.cell(item.unit_price, price_width),
+                self.cell(item.amount, width)
+            )
+        };
+        let section = |title: &str| {
+            format!("<tr class=\"section\"><th colspan=\"4\" scope=\"rowgroup\">{title}</th></tr>\n")
+        };
         let mut body = String::new();
         for (kind, title) in SECTIONS {
             let items: Vec<_> = self.items.iter().filter(|item| item.kind == kind).collect();
@@ -131,19 +145,16 @@ impl Sheet<'_> {
             };
             // A single line that says the same needs no heading.
             if kind != ItemKind::Rounding {
-                body.push_str(&format!(
-                    "<tr class=\"section\"><th colspan=\"4\" scope=\"rowgroup\">{title}</th></tr>\n"
-                ));
+                body.push_str(&section(&title));
             }
-            for item in items {
-                body.push_str(&format!(
-                    "<tr><td>{}</td><td>{}</td>{}{}</tr>\n",
-                    description(&item.description),
-                    currencies::grouped(&item.quantity.to_string()),
-                    self.cell(item.unit_price, price_width),
-                    self.cell(item.amount, width)
-                ));
-            }
+            items.into_iter().for_each(|item| body.push_str(&row(item)));
+            body.push_str("</tbody>\n");
+        }
+        for (note, items) in self.notes {
+            let (number, day, reference) = (note.number, note.created_at.day(), escape(&note.reference));
+            let title = format!("Credit note {number} of {day}<br><small>{reference}</small>");
+            body.push_str(&format!("<tbody>\n{}", section(&title)));
+            items.iter().for_each(|item| body.push_str(&row(item)));
             body.push_str("</tbody>\n");
         }
         format!(
@@ -185,16 +196,23 @@ impl Sheet<'_> {
         };
         let list = of_kind(ItemKind::Usage).units() + of_kind(ItemKind::LateUsage).units();
         let mut rows = Vec::new();
-        let parts =
-            [("Volume discounts", of_kind(ItemKind::Discount)), ("Rounding", of_kind(ItemKind::Rounding))];
+        let parts = [
+            ("Volume discounts", of_kind(ItemKind::Discount)),
+            ("Carried over", of_kind(ItemKind::CarriedOver)),
+            ("Rounding", of_kind(ItemKind::Rounding)),
+        ];
         if parts.iter().any(|(_, amount)| *amount != Pico::ZERO) {
             rows.push(("Usage at list price", self.figure(Pico::from_units(list)), ""));
             let parts = parts.into_iter().filter(|(_, amount)| *amount != Pico::ZERO);
             rows.extend(parts.map(|(name, amount)| (name, self.figure(amount), "")));
         }
         rows.push(("Total", nano(invoice.amount), "total"));
-        if invoice.status != Status::Void {
-            let paid = invoice.amount.units() - invoice.due.units();
+        let noted: i128 = self.notes.iter().map(|(note, _)| note.amount.units()).sum();
+        if noted != 0 {
+            rows.push(("Credit notes", nano(Nano::from_units(-noted)), ""));
+        }
+        if matches!(invoice.status, Status::Open | Status::Paid | Status::Draft) {
+            let paid = invoice.amount.units() - noted - invoice.due.units();
             // What corrections gave back was credited when they came, not with this invoice.
             let name = if paid < 0 { "Credited before" } else { "Paid" };
             rows.push((name, nano(Nano::from_units(paid.abs())), ""));
@@ -212,6 +230,9 @@ impl Sheet<'_> {
         let Invoice { due, currency, status, .. } = self.invoice;
         if *status == Status::Void {
             return "<p class=\"note\">This invoice was taken back. Nothing is to be paid.</p>\n".to_owned();
+        }
+        if *status == Status::Uncollectible {
+            return "<p class=\"note\">This invoice was given up. Nothing is to be paid.</p>\n".to_owned();
         }
         if currencies::is_payable(*due, currency) {
             return String::new();

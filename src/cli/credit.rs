@@ -6,15 +6,51 @@ use serde::Serialize;
 use crate::access::Trail;
 use crate::clock::Time;
 use crate::config::Config;
+use crate::db;
 use crate::ids::{CreditId, OrganizationId};
-use crate::jobs::billing::credits::{self, Added, NewCredit};
+use crate::jobs::billing::credits::{self, Added, NewCredit, TakenBack};
 use crate::money::Nano;
+use crate::rules::books::Credit;
+use crate::store;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Add credit to an organization, once a reference: running it again adds nothing
     Add(AddCredit),
+    /// List the credits of an organization, the oldest first
+    List {
+        /// Whose
+        #[arg(long, value_name = "ID", value_parser = organization)]
+        organization: OrganizationId,
+        /// Those too of which nothing is left
+        #[arg(long)]
+        all: bool,
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take back what is left of a credit: a purchase that was paid back, or a grant that was a mistake
+    TakeBack {
+        /// The credit's id
+        #[arg(value_name = "ID", value_parser = credit)]
+        id: CreditId,
+        /// A part of it; without this, all that is left
+        #[arg(long, value_name = "AMOUNT", value_parser = amount)]
+        amount: Option<Nano>,
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
+
+fn credit(text: &str) -> Result<CreditId, String> {
+    CreditId::parse(text).ok_or_else(|| {
+        "a credit's id starts with `credit_` and has 26 more characters; `credit list` shows them".to_owned()
+    })
+}
+
+/// How many credits are read at a time.
+const AT_ONCE: i64 = 100;
 
 #[derive(Debug, Args)]
 pub struct AddCredit {
@@ -66,11 +102,114 @@ struct Report<'a> {
 }
 
 pub fn run(config: Config, command: Command) -> Result<(), String> {
-    let Command::Add(arguments) = command;
-    let (as_json, organization_id) = (arguments.json, arguments.organization);
-    let added = super::runtime()?.block_on(add(config, arguments))?;
-    super::print(&if as_json { json(organization_id, &added)? } else { words(organization_id, &added) });
-    Ok(())
+    match command {
+        Command::Add(arguments) => {
+            let (as_json, organization_id) = (arguments.json, arguments.organization);
+            let added = super::runtime()?.block_on(add(config, arguments))?;
+            super::print(&if as_json {
+                json(organization_id, &added)?
+            } else {
+                words(organization_id, &added)
+            });
+            Ok(())
+        }
+        Command::List { organization, all, json } => {
+            super::runtime()?.block_on(list(config, organization, all, json))
+        }
+        Command::TakeBack { id, amount, json } => {
+            let taken = super::runtime()?.block_on(async {
+                let app = super::app(config).await?;
+                let taken = credits::take_back(&app, id, amount, &Trail::operator()).await;
+                taken.map_err(|refusal| refusal.to_string())
+            })?;
+            super::print(&taken_back(&taken, json)?);
+            Ok(())
+        }
+    }
+}
+
+/// For programs: one credit.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: CreditId,
+    kind: &'static str,
+    reference: &'a str,
+    amount: Nano,
+    remaining: Nano,
+    currency: &'a str,
+    created_at: Time,
+    expires_at: Option<Time>,
+}
+
+async fn list(
+    config: Config,
+    organization_id: OrganizationId,
+    all: bool,
+    as_json: bool,
+) -> Result<(), String> {
+    let told = |error: db::Error| error.to_string();
+    let app = super::app(config).await?;
+    let mut tx = app.db.read().await.map_err(told)?;
+    let wallet = store::wallets::get(&mut tx, organization_id).await.map_err(told)?;
+    let wallet = wallet.ok_or_else(|| format!("there is no organization {organization_id}"))?;
+    let mut after = None;
+    loop {
+        let credits =
+            store::credits::list(&mut tx, organization_id, all, after, AT_ONCE).await.map_err(told)?;
+        let Some(last) = credits.last() else { return Ok(()) };
+        after = Some(last.id);
+        for credit in &credits {
+            super::print(&listed(credit, &wallet.currency, as_json)?);
+        }
+    }
+}
+
+fn listed(credit: &Credit, currency: &str, as_json: bool) -> Result<String, String> {
+    let Credit { id, reference, amount, remaining, created_at, expires_at, .. } = credit;
+    let kind = credit.source.as_str();
+    if as_json {
+        let line = Line {
+            id: *id,
+            kind,
+            reference,
+            amount: *amount,
+            remaining: *remaining,
+            currency,
+            created_at: *created_at,
+            expires_at: *expires_at,
+        };
+        return serde_json::to_string(&line).map_err(|error| error.to_string());
+    }
+    let until = expires_at.map(|until| format!(", until {until}")).unwrap_or_default();
+    Ok(format!("{id}  {kind} `{reference}` of {created_at}: {remaining} of {amount} {currency} left{until}"))
+}
+
+/// For programs: what was taken back.
+#[derive(Serialize)]
+struct TakenReport<'a> {
+    id: CreditId,
+    organization_id: OrganizationId,
+    reference: &'a str,
+    amount: Nano,
+    remaining: Nano,
+    currency: &'a str,
+    balance: Nano,
+}
+
+fn taken_back(taken: &TakenBack, as_json: bool) -> Result<String, String> {
+    let TakenBack { credit, amount, wallet } = taken;
+    let (currency, balance) = (wallet.currency.as_str(), wallet.posted);
+    let (reference, remaining) = (credit.reference.as_str(), credit.remaining);
+    if as_json {
+        let (id, organization_id) = (credit.id, wallet.organization_id);
+        let report =
+            TakenReport { id, organization_id, reference, amount: *amount, remaining, currency, balance };
+        return serde_json::to_string(&report).map_err(|error| error.to_string());
+    }
+    Ok(format!(
+        "{amount} {currency} of the credit `{reference}` were taken back, {remaining} of it are left; the balance is {balance} \
+         {currency}."
+    ))
 }
 
 async fn add(config: Config, arguments: AddCredit) -> Result<Added, String> {

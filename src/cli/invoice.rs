@@ -4,12 +4,13 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::access::Trail;
-use crate::api::organizations::billing::invoices::{Invoice as View, sheet};
+use crate::api::organizations::billing::invoices::{Invoice as View, Notes, notes};
 use crate::app::App;
 use crate::clock::Time;
 use crate::config::Config;
 use crate::db;
 use crate::ids::{InvoiceId, OrganizationId};
+use crate::invoice_page::Sheet;
 use crate::jobs::billing::settling::{self, Settled};
 use crate::money::Nano;
 use crate::rules::books::Credit;
@@ -54,6 +55,15 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Give an open invoice up: nobody will pay what is due of it
+    GiveUp {
+        /// The invoice's id, not its number
+        #[arg(value_name = "ID", value_parser = invoice)]
+        id: InvoiceId,
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Take an invoice back: its amount returns to the wallet, its number stays taken
     Void {
         /// The invoice's id, not its number
@@ -85,6 +95,10 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
                 let settled = settling::mark_paid(&app, *id, *amount, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
             }
+            Command::GiveUp { id, json } => {
+                let settled = settling::give_up(&app, *id, &Trail::operator()).await;
+                told(settled.map_err(|refusal| refusal.to_string())?, "given up", *json)
+            }
             Command::Void { id, json } => {
                 let settled = settling::void(&app, *id, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
@@ -105,14 +119,14 @@ struct Report<'a> {
     invoice: View,
 }
 
-fn json(invoice: &Invoice, items: Vec<Item>) -> Result<String, String> {
+fn json(invoice: &Invoice, items: Vec<Item>, notes: Notes) -> Result<String, String> {
     let report = Report {
         organization_id: invoice.organization_id,
         organization_name: &invoice.organization_name,
         due: invoice.due,
         finalized_at: invoice.finalized_at,
         voided_at: invoice.voided_at,
-        invoice: View::new(invoice, items),
+        invoice: View::new(invoice, items, notes),
     };
     serde_json::to_string(&report).map_err(|error| error.to_string())
 }
@@ -130,8 +144,9 @@ async fn list(app: &App, organization_id: OrganizationId, as_json: bool) -> Resu
             break;
         }
         let items = store::invoices::items(&mut tx, organization_id, &invoices).await.map_err(told)?;
-        for (invoice, items) in invoices.iter().zip(items) {
-            super::print(&if as_json { json(invoice, items)? } else { line(invoice) });
+        let notes = notes(&mut tx, organization_id, &invoices).await.map_err(told)?;
+        for ((invoice, items), notes) in invoices.iter().zip(items).zip(notes) {
+            super::print(&if as_json { json(invoice, items, notes)? } else { line(invoice) });
         }
     }
     Ok(())
@@ -145,10 +160,11 @@ async fn show(app: &App, id: InvoiceId, html: bool, as_json: bool) -> Result<(),
     let rows = std::slice::from_ref(&invoice);
     let items = store::invoices::items(&mut tx, invoice.organization_id, rows).await.map_err(told)?;
     let items = items.into_iter().next().unwrap_or_default();
+    let notes = notes(&mut tx, invoice.organization_id, rows).await.map_err(told)?.pop().unwrap_or_default();
     super::print(&match (html, as_json) {
-        (true, _) => sheet(&app.config.billing, &invoice, &items).html(),
-        (_, true) => json(&invoice, items)?,
-        _ => text(&invoice, &items),
+        (true, _) => Sheet { invoice: &invoice, items: &items, notes: &notes }.html(),
+        (_, true) => json(&invoice, items, notes)?,
+        _ => text(&invoice, &items, &notes),
     });
     Ok(())
 }
@@ -160,7 +176,7 @@ fn line(invoice: &Invoice) -> String {
 }
 
 /// The whole invoice for a terminal.
-fn text(invoice: &Invoice, items: &[Item]) -> String {
+fn text(invoice: &Invoice, items: &[Item], notes: &Notes) -> String {
     let Invoice { number, month, id, organization_id, organization_name, currency, due, .. } = invoice;
     let mut lines = vec![
         format!("Invoice {number} ({id}), {}", invoice.status.as_str()),
@@ -173,10 +189,20 @@ fn text(invoice: &Invoice, items: &[Item]) -> String {
         _ => {}
     }
     lines.push(String::new());
-    for item in items {
+    let words = |item: &Item| {
         let quantity = currencies::grouped(&item.quantity.to_string());
         let (price, amount) = (item.unit_price, item.amount);
-        lines.push(format!("  {}: {quantity} x {price} = {amount}", item.description));
+        format!("  {}: {quantity} x {price} = {amount}", item.description)
+    };
+    lines.extend(items.iter().map(words));
+    for (note, items) in notes {
+        let (number, id, at) = (note.number, note.id, note.created_at);
+        lines.push(String::new());
+        lines.push(format!(
+            "Credit note {number} ({id}) of {at} for {}: {} {currency}",
+            note.reference, note.amount
+        ));
+        lines.extend(items.iter().map(words));
     }
     let figure = |amount: Nano| currencies::format(amount.to_pico().unwrap_or_default(), currency);
     lines.push(String::new());

@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
     step!(13, "bounds", "0013_bounds.sql"),
     step!(14, "key_rotation", "0014_key_rotation.sql"),
     step!(18, "credit_notes", "0018_credit_notes.sql"),
+    step!(19, "invoice_issuers", "0019_invoice_issuers.sql"),
 ];
 
 /// The schema version that this binary makes.

@@ -190,6 +190,37 @@ pub async fn expiring(
     .await
 }
 
+/// The organization whose credit this is.
+pub async fn owner(tx: &mut Tx, id: CreditId) -> Result<Option<OrganizationId>, db::Error> {
+    let owner: Option<(OrganizationId,)> =
+        sql("SELECT organization_id FROM credits WHERE id = $1").bind(id).optional(tx).await?;
+    Ok(owner.map(|(owner,)| owner))
+}
+
+static LIST: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND ($2 = 1 OR remaining_nano > 0) AND id > $3
+         ORDER BY id LIMIT $4"
+    )
+});
+
+/// The credits of an organization after this one, in the order in which they were made; those too of which nothing is left, with `all`.
+pub async fn list(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    all: bool,
+    after: Option<CreditId>,
+    most: i64,
+) -> Result<Vec<Credit>, db::Error> {
+    sql(LIST.as_str())
+        .bind(organization_id)
+        .bind(all)
+        .bind(after.map(|id| id.to_string()).unwrap_or_default())
+        .bind(most)
+        .all(tx)
+        .await
+}
+
 /// One credit. The wallet must be locked when it is about to change.
 pub async fn get(tx: &mut Tx, id: CreditId) -> Result<Option<Credit>, db::Error> {
     sql(format!("SELECT {COLUMNS} FROM credits WHERE id = $1")).bind(id).optional(tx).await

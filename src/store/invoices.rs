@@ -37,6 +37,17 @@ pub struct Invoice {
     pub paid_at: Option<Time>,
     /// When it was taken back.
     pub voided_at: Option<Time>,
+    /// The issuer when it was made.
+    pub issuer: Issuer,
+}
+
+/// The issuer of an invoice, as far as one was configured.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Issuer {
+    /// One line.
+    pub name: Option<String>,
+    /// Some lines.
+    pub address: Option<String>,
 }
 
 impl FromRow for Invoice {
@@ -56,14 +67,20 @@ impl FromRow for Invoice {
             finalized_at: row.get("finalized_at")?,
             paid_at: row.get("paid_at")?,
             voided_at: row.get("voided_at")?,
+            issuer: Issuer { name: text(row, "issuer_name")?, address: text(row, "issuer_address")? },
         })
     }
+}
+
+/// A text that is there and isn't empty.
+fn text(row: &Row, column: &str) -> Result<Option<String>, db::Error> {
+    Ok(row.get::<Option<String>>(column)?.filter(|text| !text.is_empty()))
 }
 
 /// What an [`Invoice`] is read from.
 const COLUMNS: &str =
     "id, number, organization_id, organization_name, month, currency, amount_nano, due_nano, status,
-     finalized_at, paid_at, voided_at";
+     finalized_at, paid_at, voided_at, issuer_name, issuer_address";
 
 /// A line of an invoice, and of which.
 struct ItemRow {
@@ -101,8 +118,8 @@ pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
 /// Adds an invoice with its lines.
 pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<(), db::Error> {
     sql("INSERT INTO invoices (id, number, organization_id, organization_name, month, currency, amount_nano, due_nano,
-                               status, finalized_at, paid_at, voided_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
+                               status, finalized_at, paid_at, voided_at, issuer_name, issuer_address)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
     .bind(invoice.id)
     .bind(invoice.number)
     .bind(invoice.organization_id)
@@ -115,6 +132,8 @@ pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<()
     .bind(invoice.finalized_at)
     .bind(invoice.paid_at)
     .bind(invoice.voided_at)
+    .bind(invoice.issuer.name.as_deref().unwrap_or_default())
+    .bind(invoice.issuer.address.as_deref().unwrap_or_default())
     .execute(tx)
     .await?;
     for (position, item) in (1_i64..).zip(items) {
@@ -131,6 +150,22 @@ pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<()
         .await?;
     }
     Ok(())
+}
+
+/// Gives this issuer to invoices that were made before invoices had one; how many.
+pub async fn add_issuer(tx: &mut Tx, issuer: &Issuer) -> Result<u64, db::Error> {
+    sql("UPDATE invoices SET issuer_name = $1, issuer_address = $2 WHERE issuer_name IS NULL")
+        .bind(issuer.name.as_deref().unwrap_or_default())
+        .bind(issuer.address.as_deref().unwrap_or_default())
+        .execute(tx)
+        .await
+}
+
+/// Returns `true` if some invoice has no issuer yet.
+pub async fn lacks_issuer(tx: &mut Tx) -> Result<bool, db::Error> {
+    let found: Option<(String,)> =
+        sql("SELECT id FROM invoices WHERE issuer_name IS NULL LIMIT 1").optional(tx).await?;
+    Ok(found.is_some())
 }
 
 /// Writes what is due of an invoice, and where it stands by that. The wallet must be locked.

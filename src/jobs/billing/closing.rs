@@ -17,7 +17,7 @@ use crate::rules::books::{self, Source};
 use crate::rules::invoicing::{self, Bill, Debt, Status, Used};
 use crate::store;
 use crate::store::audit_log::Action;
-use crate::store::invoices::Invoice;
+use crate::store::invoices::{Invoice, Issuer};
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
 
@@ -151,9 +151,31 @@ pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Walle
         finalized_at: booking.now,
         paid_at: is_paid.then_some(booking.now),
         voided_at: None,
+        issuer: issuer(booking.app),
     };
     store::invoices::insert(tx, &invoice, &bill.items).await?;
     Ok(Closed { organization_id, month, invoice: Some(invoice) })
+}
+
+/// The issuer of the invoices that are made now.
+pub fn issuer(app: &App) -> Issuer {
+    let billing = &app.config.billing;
+    Issuer { name: billing.issuer_name.clone(), address: billing.issuer_address.clone() }
+}
+
+/// Gives the configured issuer to the invoices of versions that didn't keep theirs.
+///
+/// # Errors
+/// The database's.
+pub async fn keep_issuers(app: &App) -> Result<(), Error> {
+    if !store::invoices::lacks_issuer(&mut app.db.read().await?).await? {
+        return Ok(());
+    }
+    let mut tx = app.db.write().await?;
+    let invoices = store::invoices::add_issuer(&mut tx, &issuer(app)).await?;
+    tx.commit().await?;
+    tracing::info!(invoices, "older invoices have the configured issuer from now on");
+    Ok(())
 }
 
 /// The bill of what is billed in a month, by the catalog in force.

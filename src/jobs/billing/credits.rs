@@ -4,16 +4,16 @@ use crate::access::Trail;
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::Error;
-use crate::ids::OrganizationId;
+use crate::ids::{CreditId, OrganizationId};
 use crate::money::Nano;
 use crate::rules::books::{Credit, Source};
 use crate::rules::currencies;
 use crate::store;
 use crate::store::audit_log::Action;
-use crate::store::ledger::Movement;
+use crate::store::ledger::{Account, Movement};
 use crate::store::wallets::Wallet;
 
-use super::{Refusal, stops_everything};
+use super::{Refusal, settling, stops_everything};
 use crate::live::books::booking::{Booking, Deposit};
 
 /// How many credits are looked for at a time.
@@ -148,6 +148,61 @@ pub async fn add(app: &App, new: &NewCredit, trail: &Trail) -> Result<Added, Ref
     booking.note(&mut tx, Action::CreditAdded, &credit.id.to_string(), organization_id).await?;
     tx.commit().await?;
     Ok(Added { credit, was_there: false, wallet })
+}
+
+/// A credit of which something was taken back.
+#[derive(Clone, Debug)]
+pub struct TakenBack {
+    /// The credit as it is now.
+    pub credit: Credit,
+    /// The amount that was taken out of the wallet.
+    pub amount: Nano,
+    /// The wallet, without it.
+    pub wallet: Wallet,
+}
+
+/// Takes back what is left of a credit, or a part of it: a purchase that was paid back, or a grant that was a mistake. What was used of it
+/// stays used, and what is reserved for calls under way stays reserved.
+///
+/// # Errors
+/// A sentence where there is no such credit or not that much left; the database's.
+pub async fn take_back(
+    app: &App,
+    id: CreditId,
+    amount: Option<Nano>,
+    trail: &Trail,
+) -> Result<TakenBack, Refusal> {
+    let unknown =
+        || Refusal::Wrong(format!("there is no credit {id}; `credit list` shows those of an organization"));
+    let booking = Booking { app, trail, now: app.clock.now() };
+    let mut tx = app.db.write().await?;
+    let owner = store::credits::owner(&mut tx, id).await?.ok_or_else(unknown)?;
+    let mut wallet = booking.lock(&mut tx, owner).await?.ok_or_else(unknown)?;
+    let mut credit = store::credits::get(&mut tx, id).await?.ok_or_else(unknown)?;
+    let amount = amount.unwrap_or(credit.remaining);
+    if credit.remaining == Nano::ZERO {
+        return Err(Refusal::Wrong(format!("nothing is left of the credit `{}`", credit.reference)));
+    }
+    if amount <= Nano::ZERO || amount > credit.remaining {
+        let (left, currency) = (credit.remaining, &wallet.currency);
+        return Err(Refusal::Wrong(format!(
+            "--amount {amount} can't be taken back: {left} {currency} are left of the credit `{}`",
+            credit.reference
+        )));
+    }
+    if amount > wallet.available() {
+        return Err(Refusal::Wrong(format!(
+            "{} {} of the wallet are reserved for calls under way: try again when these are over, or take back less",
+            wallet.reserved, wallet.currency
+        )));
+    }
+    let how = (Movement::Credit, Account::of(credit.source));
+    settling::take(&booking, &mut tx, &mut wallet, &credit, how, amount).await?;
+    store::wallets::write(&mut tx, &wallet).await?;
+    credit.remaining = Nano::from_units(credit.remaining.units() - amount.units());
+    booking.note(&mut tx, Action::CreditTakenBack, &id.to_string(), owner).await?;
+    tx.commit().await?;
+    Ok(TakenBack { credit, amount, wallet })
 }
 
 /// Ends every credit whose time is over; how many.

@@ -2,7 +2,7 @@
 
 use crate::access::Trail;
 use crate::app::App;
-use crate::db::Tx;
+use crate::db::{self, Tx};
 use crate::error::Error;
 use crate::ids::InvoiceId;
 use crate::money::Nano;
@@ -126,6 +126,89 @@ pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Re
     booking.note(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
     tx.commit().await?;
     Ok(Settled { invoice, was_so: false, booked: None })
+}
+
+/// Gives an open invoice up: nobody will pay what is due of it, so the wallet doesn't owe it any more.
+///
+/// # Errors
+/// A sentence where it isn't open; the database's.
+pub async fn give_up(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+    let booking = Booking { app, trail, now: app.clock.now() };
+    let mut tx = app.db.write().await?;
+    let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
+    match invoice.status {
+        Status::Open => {}
+        Status::Uncollectible => return Ok(Settled { invoice, was_so: true, booked: None }),
+        other => return Err(refused(&invoice, "can't be given up", other)),
+    }
+    let transfer = Transfer {
+        idempotency_key: format!("write_off:{id}"),
+        ..booking.transfer(&wallet, Movement::WriteOff, Account::WrittenOff, invoice.due)
+    };
+    booking.post(&mut tx, &mut wallet, &transfer).await?;
+    store::wallets::write(&mut tx, &wallet).await?;
+    invoice.due = Nano::ZERO;
+    invoice.status = Status::Uncollectible;
+    store::invoices::set_status(&mut tx, &invoice).await?;
+    booking.note(&mut tx, Action::InvoiceGivenUp, &id.to_string(), invoice.organization_id).await?;
+    tx.commit().await?;
+    Ok(Settled { invoice, was_so: false, booked: None })
+}
+
+/// Writes off what a wallet has or owes where that is less than the smallest payment of its currency.
+///
+/// # Errors
+/// The database's.
+pub async fn write_off_dust(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+) -> Result<(), db::Error> {
+    let (id, posted) = (wallet.organization_id, wallet.posted);
+    if posted.units().abs() >= currencies::smallest_payment(&wallet.currency).units() {
+        return Ok(());
+    }
+    if posted < Nano::ZERO {
+        let transfer = Transfer {
+            idempotency_key: format!("write_off:dust:{}", wallet.open_month),
+            ..booking.transfer(
+                wallet,
+                Movement::WriteOff,
+                Account::WrittenOff,
+                Nano::from_units(-posted.units()),
+            )
+        };
+        booking.post(tx, wallet, &transfer).await?;
+        for mut invoice in store::invoices::open(tx, id).await? {
+            let due = invoice.due;
+            booking.lower_due(tx, &mut invoice, due).await?;
+        }
+        return Ok(());
+    }
+    for credit in store::credits::left(tx, id).await? {
+        take(booking, tx, wallet, &credit, (Movement::WriteOff, Account::WrittenOff), credit.remaining)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Takes a part of what is left of a credit out of the wallet, for good.
+///
+/// # Errors
+/// The database's.
+pub(super) async fn take(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    credit: &Credit,
+    (movement, account): (Movement, Account),
+    amount: Nano,
+) -> Result<(), db::Error> {
+    let transfer = booking.transfer(wallet, movement, account, Nano::from_units(-amount.units()));
+    let idempotency_key = format!("{}:{}:{}", movement.as_str(), credit.id, transfer.id);
+    booking.post(tx, wallet, &Transfer { idempotency_key, ..transfer }).await?;
+    let remaining = Nano::from_units(credit.remaining.units() - amount.units());
+    store::credits::set_remaining(tx, credit.id, remaining).await
 }
 
 /// The invoice as it is while nobody else can change it.

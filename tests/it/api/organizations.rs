@@ -357,8 +357,9 @@ fn an_organization_that_owes_money_stays() {
         let place = world.place(&ada, "Acme").await;
         let (key_id, secret) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let used = json!({"events": [{"id": "1", "source": "s", "time": START, "api_key_id": key_id, "model": "svc-1",
-            "kind": "chat", "prompt_tokens": 1}]});
+            "kind": "chat", "prompt_tokens": 5_000}]});
         assert_eq!(world.ask("/service/v1/usage", &used).bare().await["results"][0]["status"], "accepted");
+        // 0.01, the smallest payment.
         let delete =
             world.call(Method::DELETE, &place.organization_path()).bearer(&ada.access_token).send().await;
         assert_eq!((delete.status, delete.code().as_str()), (409, "unsettled_balance"), "{}", delete.text);

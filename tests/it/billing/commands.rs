@@ -15,7 +15,7 @@ use crate::support::world::{Folder, runtime};
 fn the_money_commands_help() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
-    let cases: [(&[&str], &[&str]); 10] = [
+    let cases: [(&[&str], &[&str]); 13] = [
         (&["--help"], &["organization", "credit", "billing", "invoice"]),
         (&["organization", "--help"], &["list", "show", "set-limit"]),
         (&["organization", "set-limit", "--help"], &["<ID>", "--amount <AMOUNT>", "--json"]),
@@ -23,8 +23,11 @@ fn the_money_commands_help() {
             &["credit", "add", "--help"],
             &["--organization", "--amount", "--reference", "--grant", "--expires-at", "--json"],
         ),
+        (&["credit", "list", "--help"], &["--organization", "--all", "--json"]),
+        (&["credit", "take-back", "--help"], &["<ID>", "--amount <AMOUNT>", "--json"]),
+        (&["invoice", "give-up", "--help"], &["<ID>", "--json"]),
         (&["billing", "close", "--help"], &["--as-of", "--json"]),
-        (&["invoice", "--help"], &["list", "show", "mark-paid", "void"]),
+        (&["invoice", "--help"], &["list", "show", "mark-paid", "give-up", "void"]),
         (&["invoice", "list", "--help"], &["--organization", "--json"]),
         (&["invoice", "show", "--help"], &["--html", "--json"]),
         (&["invoice", "mark-paid", "--help"], &["<ID>", "--amount <AMOUNT>", "--json"]),
@@ -279,8 +282,33 @@ fn story(start: &Start, organization: &str) {
         (Some(1), "tollkeeper: invoice 1 is void and can't be paid")
     );
 
+    let refused = start.command(&["invoice", "give-up", id]);
+    assert_eq!(refused.log.trim(), "tollkeeper: invoice 1 is void and can't be given up");
+
+    // What was paid of it is back in the credits that paid.
+    let list =
+        |more: &[&str]| start.command(&[&["credit", "list", "--organization", organization], more].concat());
+    let lines = list(&["--json"]).stdout;
+    let credits: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let left: Vec<_> = credits.iter().map(|credit| (&credit["kind"], &credit["remaining"])).collect();
+    assert_eq!(left, [(&json!("purchase"), &json!(2)), (&json!("payment"), &json!(5))]);
+    let credit = credits[0]["id"].as_str().unwrap();
+    let taken = data_of(&start.command(&["credit", "take-back", credit, "--amount", "0.5", "--json"]));
+    assert_eq!(
+        (&taken["amount"], &taken["remaining"], &taken["balance"]),
+        (&json!(0.5), &json!(1.5), &json!(6.5))
+    );
+    let taken = start.command(&["credit", "take-back", credit]).stdout;
+    assert_eq!(
+        taken.trim(),
+        "1.5 USD of the credit `p 1` were taken back, 0 of it are left; the balance is 5 USD."
+    );
+    assert_eq!((list(&[]).stdout.lines().count(), list(&["--all"]).stdout.lines().count()), (1, 2));
+    assert!(list(&["--all"]).stdout.contains("purchase `p 1` of "), "{}", list(&["--all"]).stdout);
+
     let nobody = "org_01h2xcejqtf2nbrexx3vqjhp42";
     for ended in [
+        start.command(&["credit", "list", "--organization", nobody]),
         start.command(&["credit", "add", "--organization", nobody, "--reference", "r", "--amount", "1"]),
         start.command(&["invoice", "list", "--organization", nobody]),
     ] {

@@ -105,7 +105,7 @@ fn an_invoice_is_read_exactly() {
             {\"description\":\"chat-a, completion tokens\",\"quantity\":7,\"unit_price\":0.000006,\"amount\":0.000042},\
             {\"description\":\"embed-e, input tokens\",\"quantity\":1,\"unit_price\":0.0000000007,\"amount\":0.0000000007},\
             {\"description\":\"Volume discount: chat-a, prompt tokens\",\"quantity\":1,\"unit_price\":-0.25,\"amount\":-0.25},\
-            {\"description\":\"Rounding\",\"quantity\":1,\"unit_price\":-0.0000000007,\"amount\":-0.0000000007}]";
+            {\"description\":\"Rounding\",\"quantity\":1,\"unit_price\":-0.0000000007,\"amount\":-0.0000000007}],\"credit_notes\":[]";
         let page = "}],\"total\":1,\"page\":1,\"page_size\":20}";
         assert!(list.contains(&format!("{invoice}{page}")), "{list}");
         let listed: Value = serde_json::from_str(&list).unwrap();

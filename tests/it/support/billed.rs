@@ -9,7 +9,7 @@ use tollkeeper::rules::books;
 use tollkeeper::rules::invoicing::{Item, ItemKind, Status};
 use tollkeeper::secrets::jwt::TokenKind;
 use tollkeeper::store;
-use tollkeeper::store::invoices::Invoice;
+use tollkeeper::store::invoices::{Invoice, Issuer};
 use tollkeeper::store::ledger::{Account, Movement, Transfer};
 
 use super::world::{Place, Somebody, World};
@@ -105,6 +105,7 @@ pub async fn invoice(world: &World, organization: &str) -> String {
         finalized_at: now,
         paid_at: Some(now),
         voided_at: None,
+        issuer: Issuer::default(),
     };
     let item = Item {
         kind: ItemKind::Usage,

@@ -8,9 +8,9 @@ use crate::access::{Call, InvoiceScope, OrgScope};
 use crate::api::paging::ListFilter;
 use crate::app::App;
 use crate::clock::Time;
-use crate::config::Billing;
+use crate::db::{self, Tx};
 use crate::error::Error;
-use crate::ids::InvoiceId;
+use crate::ids::{CreditNoteId, InvoiceId, OrganizationId};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, one_of};
@@ -21,6 +21,7 @@ use crate::reply::{Body, Enveloped, Reply, private};
 use crate::rules::invoicing::{Item, Status};
 use crate::store;
 use crate::store::Page;
+use crate::store::credit_notes::CreditNote as NoteRow;
 use crate::store::invoices::Invoice as Row;
 
 impl Field for Status {
@@ -68,6 +69,23 @@ pub struct Invoice {
     status: &'static str,
     payment_date: Option<Time>,
     items: Vec<InvoiceItem>,
+    /// What corrections took back of it, the oldest first.
+    credit_notes: Vec<CreditNote>,
+}
+
+/// A credit note: what corrections took back of an invoice after its month was closed. It lowered what was due, and gave back what was
+/// paid.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CreditNote {
+    id: CreditNoteId,
+    /// Counted through all credit notes of this service, without gaps.
+    number: i64,
+    created_at: Time,
+    /// Source and id of the correction, and how many more came with it.
+    reference: String,
+    /// Given back. Less than 0 where the discount that was lost with the usage is worth more than it.
+    amount: Nano,
+    items: Vec<InvoiceItem>,
 }
 
 /// A line: `quantity` × `unit_price` is `amount`, exactly.
@@ -79,14 +97,27 @@ pub struct InvoiceItem {
     amount: Pico,
 }
 
-impl Invoice {
-    /// As callers see it.
-    pub fn new(row: &Row, items: Vec<Item>) -> Self {
-        let item = |item: Item| InvoiceItem {
+impl From<Item> for InvoiceItem {
+    fn from(item: Item) -> Self {
+        Self {
             description: item.description,
             quantity: item.quantity,
             unit_price: item.unit_price,
             amount: item.amount,
+        }
+    }
+}
+
+impl Invoice {
+    /// As callers see it.
+    pub fn new(row: &Row, items: Vec<Item>, notes: Notes) -> Self {
+        let note = |(note, items): (NoteRow, Vec<Item>)| CreditNote {
+            id: note.id,
+            number: note.number,
+            created_at: note.created_at,
+            reference: note.reference,
+            amount: note.amount,
+            items: items.into_iter().map(InvoiceItem::from).collect(),
         };
         Self {
             id: row.id,
@@ -97,9 +128,29 @@ impl Invoice {
             currency: row.currency.clone(),
             status: row.status.as_str(),
             payment_date: row.paid_at,
-            items: items.into_iter().map(item).collect(),
+            items: items.into_iter().map(InvoiceItem::from).collect(),
+            credit_notes: notes.into_iter().map(note).collect(),
         }
     }
+}
+
+/// The credit notes of an invoice, with their lines.
+pub type Notes = Vec<(NoteRow, Vec<Item>)>;
+
+/// The credit notes of each of these invoices of an organization.
+///
+/// # Errors
+/// The database's.
+pub async fn notes(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    invoices: &[Row],
+) -> Result<Vec<Notes>, db::Error> {
+    let months = || invoices.iter().map(|invoice| invoice.month);
+    let (Some(first), Some(last)) = (months().min(), months().max()) else { return Ok(Vec::new()) };
+    let mut all = store::credit_notes::between(tx, organization_id, first, last).await?;
+    let of = |invoice: &Row| all.extract_if(.., |(note, _)| note.invoice_id == invoice.id).collect();
+    Ok(invoices.iter().map(of).collect())
 }
 
 /// One page of invoices.
@@ -122,7 +173,9 @@ pub async fn list(
     let total = store::invoices::count(&mut tx, id, status).await?;
     let rows = store::invoices::list(&mut tx, id, status, page).await?;
     let items = store::invoices::items(&mut tx, id, &rows).await?;
-    let invoices = rows.iter().zip(items).map(|(row, items)| Invoice::new(row, items)).collect();
+    let notes = notes(&mut tx, id, &rows).await?;
+    let invoices = rows.iter().zip(items).zip(notes);
+    let invoices = invoices.map(|((row, items), notes)| Invoice::new(row, items, notes)).collect();
     Ok(private(InvoicePage { invoices, total, page: page.page, page_size: page.page_size }))
 }
 
@@ -216,20 +269,11 @@ pub async fn read(app: App, scope: InvoiceScope, form: Form) -> Result<Shown, Er
     let items = store::invoices::items(&mut tx, scope.organization_id(), rows).await?;
     let items =
         items.into_iter().next().ok_or_else(|| Error::internal("an invoice was read without its items"))?;
+    let notes = notes(&mut tx, scope.organization_id(), rows).await?.pop().unwrap_or_default();
     Ok(match form {
-        Form::Json => Shown::Json(private(Invoice::new(invoice, items))),
-        Form::Html => Shown::Html(sheet(&app.config.billing, invoice, &items).html()),
+        Form::Json => Shown::Json(private(Invoice::new(invoice, items, notes))),
+        Form::Html => Shown::Html(Sheet { invoice, items: &items, notes: &notes }.html()),
     })
-}
-
-/// What stands on the page of an invoice.
-pub fn sheet<'a>(billing: &'a Billing, invoice: &'a Row, items: &'a [Item]) -> Sheet<'a> {
-    Sheet {
-        issuer_name: billing.issuer_name.as_deref(),
-        issuer_address: billing.issuer_address.as_deref(),
-        invoice,
-        items,
-    }
 }
 
 #[cfg(test)]

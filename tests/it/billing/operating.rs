@@ -1,0 +1,273 @@
+//! What operators do with money besides paying: credits are listed and taken back, invoices are given up, organizations leave; and what
+//! an invoice keeps.
+
+use http::Method;
+use serde_json::{Value, json};
+use tollkeeper::access::Trail;
+use tollkeeper::app::App;
+use tollkeeper::audit;
+use tollkeeper::db::sql;
+use tollkeeper::ids::CreditId;
+use tollkeeper::jobs::billing::{Refusal, closing, credits, settling};
+use tollkeeper::money::Nano;
+use tollkeeper::routes::Listener;
+use tollkeeper::server::Entrance;
+use tollkeeper::store;
+
+use super::books::{Books, on_each};
+use crate::support::billed::fresh_token;
+use crate::support::http::{Answer, Call};
+
+const JANUARY: &str = "2026-01-05T09:00:00Z";
+
+async fn wallet(books: &Books<'_>) -> String {
+    let mut tx = books.world.app.db.read().await.unwrap();
+    let wallet = store::wallets::get(&mut tx, books.organization_id()).await.unwrap().unwrap();
+    wallet.posted.to_string()
+}
+
+async fn credit(books: &Books<'_>, reference: &str) -> (CreditId, String) {
+    let mut tx = books.world.app.db.read().await.unwrap();
+    let credit = store::credits::by_reference(&mut tx, books.organization_id(), reference).await.unwrap();
+    let credit = credit.unwrap();
+    (credit.id, credit.remaining.to_string())
+}
+
+async fn is_clean(books: &Books<'_>) {
+    let report = audit::check(&books.world.app, None).await.unwrap();
+    assert!(report.is_clean(), "{:#?}", report.drifts);
+}
+
+fn words(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Wrong(words) => words,
+        Refusal::Failed(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn what_is_left_of_a_credit_is_taken_back() {
+    on_each(JANUARY, async |books| {
+        let (app, trail) = (&books.world.app, Trail::operator());
+        books.buys("10", "payment 1").await;
+        books.used("chat-a", 0, 500_000).await;
+        let (id, left) = credit(books, "payment 1").await;
+        assert_eq!(left, "7");
+        let too_much = credits::take_back(app, id, Nano::parse("7.01"), &trail).await.unwrap_err();
+        assert!(words(too_much).contains("7 USD are left of the credit `payment 1`"));
+        let taken = credits::take_back(app, id, Nano::parse("2"), &trail).await.unwrap();
+        assert_eq!((taken.amount.to_string(), taken.credit.remaining.to_string()), ("2".into(), "5".into()));
+        assert_eq!((wallet(books).await, credit(books, "payment 1").await.1), ("5".into(), "5".into()));
+        is_clean(books).await;
+        let taken = credits::take_back(app, id, None, &trail).await.unwrap();
+        assert_eq!((taken.amount.to_string(), wallet(books).await), ("5".into(), "0".into()));
+        let nothing = credits::take_back(app, id, None, &trail).await.unwrap_err();
+        assert_eq!(words(nothing), "nothing is left of the credit `payment 1`");
+        let unknown = CreditId::parse("credit_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
+        let unknown = credits::take_back(app, unknown, None, &trail).await.unwrap_err();
+        assert!(words(unknown).starts_with("there is no credit "));
+        // What was used of it stays used: the invoice is paid.
+        books.at("2026-02-02T00:00:00Z");
+        books.schedule().await;
+        assert_eq!(books.invoices().await[0].due, Nano::ZERO);
+        is_clean(books).await;
+    });
+}
+
+#[test]
+fn an_invoice_that_is_given_up_is_not_owed_any_more() {
+    on_each(JANUARY, async |books| {
+        let (app, trail) = (&books.world.app, Trail::operator());
+        books.buys("1", "payment 1").await;
+        books.used("chat-a", 0, 500_000).await;
+        books.at("2026-02-02T00:00:00Z");
+        books.schedule().await;
+        let id = books.invoices().await[0].id;
+        assert_eq!(
+            (books.invoices().await[0].due.to_string(), wallet(books).await),
+            ("2".into(), "-2".into())
+        );
+        let given_up = settling::give_up(app, id, &trail).await.unwrap();
+        assert_eq!((given_up.invoice.status.as_str(), given_up.was_so), ("uncollectible", false));
+        assert_eq!(wallet(books).await, "0");
+        assert!(settling::give_up(app, id, &trail).await.unwrap().was_so);
+        let paid = words(settling::mark_paid(app, id, None, &trail).await.unwrap_err());
+        assert_eq!(paid, "invoice 1 is uncollectible and can't be paid");
+        is_clean(books).await;
+        // 3 were billed and 1 was paid: a correction gives back no more than that.
+        books.corrects(1, 0, 500_000).await;
+        assert_eq!((wallet(books).await, credit(books, "payment 1").await.1), ("1".into(), "1".into()));
+        is_clean(books).await;
+    });
+}
+
+async fn delete(books: &Books<'_>) -> Answer {
+    let token = fresh_token(books.world, &books.ada).await;
+    books.world.call(Method::DELETE, &books.place.organization_path()).bearer(&token).send().await
+}
+
+#[test]
+fn whoever_paid_everything_can_leave() {
+    // 1 x 0.0000025 is owed, less than a cent; 0.01 less that is left, less than a cent.
+    for bought in [None, Some("0.01")] {
+        on_each(JANUARY, async |books| {
+            if let Some(amount) = bought {
+                books.buys(amount, "payment 1").await;
+            }
+            books.at("2026-01-15T09:00:00Z");
+            books.used("chat-a", 1, 0).await;
+            let answer = delete(books).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            assert_eq!(wallet(books).await, "0");
+            let invoice = &books.invoices().await[0];
+            assert_eq!((invoice.amount.to_string().as_str(), invoice.status.as_str()), ("0.0000025", "paid"));
+            is_clean(books).await;
+        });
+    }
+}
+
+#[test]
+fn whoever_owes_or_has_a_cent_stays_and_no_month_is_closed() {
+    on_each("2026-01-15T09:00:00Z", async |books| {
+        books.buys("0.02", "payment 1").await;
+        books.used("chat-a", 4_000, 0).await;
+        let answer = delete(books).await;
+        assert_eq!((answer.status, answer.code().as_str()), (409, "unsettled_balance"), "0.01 is left");
+        assert_eq!(books.invoices().await, []);
+        books.used("chat-a", 8_000, 0).await;
+        let answer = delete(books).await;
+        assert_eq!((answer.status, answer.code().as_str()), (409, "unsettled_balance"), "0.01 is owed");
+        assert_eq!((wallet(books).await.as_str(), books.invoices().await.len()), ("-0.01", 0));
+        books.buys("0.01", "payment 2").await;
+        assert_eq!(delete(books).await.status, 200);
+        is_clean(books).await;
+    });
+}
+
+#[test]
+fn a_discount_to_come_is_given_before_an_organization_goes() {
+    on_each("2026-01-15T09:00:00Z", async |books| {
+        // 3,000,000 x 0.0000025 = 7.5, less 5% of the 2,000,000 above the first million: 0.25.
+        books.buys("7.5", "payment 1").await;
+        books.used("chat-a", 3_000_000, 0).await;
+        let answer = delete(books).await;
+        assert_eq!((answer.status, answer.code().as_str()), (409, "unsettled_balance"), "0.25 come back");
+        let (id, _) = credit(books, "payment 1").await;
+        let nothing = credits::take_back(&books.world.app, id, None, &Trail::operator()).await;
+        assert!(nothing.is_err(), "it comes back with the month's end");
+        books.at("2026-02-02T00:00:00Z");
+        books.schedule().await;
+        let taken = credits::take_back(&books.world.app, id, None, &Trail::operator()).await.unwrap();
+        assert_eq!(taken.amount.to_string(), "0.25");
+        assert_eq!(delete(books).await.status, 200);
+        is_clean(books).await;
+    });
+}
+
+#[test]
+fn an_invoice_keeps_its_issuer() {
+    on_each(JANUARY, async |books| {
+        let with_issuer = |name: &str, address: &str| {
+            let mut config = books.world.app.config.clone();
+            config.billing.issuer_name = Some(name.to_owned());
+            config.billing.issuer_address = Some(address.to_owned());
+            App::new(config, books.world.clock.clone()).unwrap()
+        };
+        books.used("chat-a", 1_000_000, 0).await;
+        let first = with_issuer("First Ltd", "VAT 111");
+        first.boot().await.unwrap();
+        books.at("2026-02-02T00:00:00Z");
+        let closed = closing::close_due(&first, first.clock.now(), &Trail::system(), None).await.unwrap();
+        assert_eq!(closed.closed.len(), 1);
+        let second = with_issuer("Second Inc", "VAT 222");
+        second.boot().await.unwrap();
+        let entrance = Entrance::new(&second, Listener::Public);
+        let token = fresh_token(books.world, &books.ada).await;
+        let path =
+            format!("{}/billing/invoices/{}", books.place.organization_path(), books.invoices().await[0].id);
+        let call = Call::new(&entrance, Method::GET, &path).bearer(&token).header("accept", "text/html");
+        let page = call.send().await.text;
+        assert!(page.contains("First Ltd") && page.contains("VAT 111") && !page.contains("Second"), "{page}");
+
+        // An invoice of a version that kept no issuer gets the one that is configured when this version starts.
+        let mut tx = second.db.write().await.unwrap();
+        let trigger =
+            if second.db.is_postgres() { "invoices_no_rewrite ON invoices" } else { "invoices_no_rewrite" };
+        sql(format!("DROP TRIGGER {trigger}")).execute(&mut tx).await.unwrap();
+        sql("UPDATE invoices SET issuer_name = NULL, issuer_address = NULL").execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        second.boot().await.unwrap();
+        with_issuer("Third", "VAT 333").boot().await.unwrap();
+        assert_eq!(books.invoices().await[0].issuer.name.as_deref(), Some("Second Inc"));
+    });
+}
+
+#[test]
+fn only_the_payment_of_an_invoice_changes() {
+    on_each(JANUARY, async |books| {
+        books.used("chat-a", 1_000_000, 0).await;
+        books.at("2026-02-02T00:00:00Z");
+        books.schedule().await;
+        let change = async |text: &str| {
+            let mut tx = books.world.app.db.write().await.unwrap();
+            let changed = sql(format!("UPDATE invoices SET {text}")).execute(&mut tx).await;
+            drop(tx);
+            changed
+        };
+        for text in [
+            "number = 7",
+            "organization_id = 'org_1'",
+            "organization_name = 'Somebody'",
+            "month = month + 1",
+            "currency = 'EUR'",
+            "amount_nano = amount_nano - 1",
+            "finalized_at = finalized_at + 1",
+            "issuer_name = 'Second Inc'",
+            "issuer_address = NULL",
+        ] {
+            assert!(change(text).await.is_err(), "{text}");
+        }
+        for text in ["due_nano = 1", "status = 'paid'", "paid_at = 1", "voided_at = 1"] {
+            assert_eq!(change(text).await.unwrap(), 1, "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_credit_note_is_listed_and_printed_with_its_invoice() {
+    on_each(JANUARY, async |books| {
+        books.at("2026-01-15T09:00:00Z");
+        books.used("chat-a", 1_200_000, 0).await;
+        books.at("2026-02-02T00:00:00Z");
+        books.schedule().await;
+        books.corrects(1, 400_000, 0).await;
+        let token = fresh_token(books.world, &books.ada).await;
+        let path = format!("{}/billing/invoices", books.place.organization_path());
+        let list = books.world.get(&path).bearer(&token).send().await;
+        let invoice: Value = list.json()["data"]["invoices"][0].clone();
+        let note = &invoice["credit_notes"][0];
+        assert_eq!((&note["number"], &note["reference"]), (&json!(1), &json!("tests/e2")));
+        assert!(list.text.contains("\"amount\":0.975,"), "{}", list.text);
+        assert!(
+            list.text.contains(
+                "\"items\":[{\"description\":\"Correction of 2026-01: chat-a, prompt tokens\",\"quantity\":-400000,\
+                 \"unit_price\":0.0000025,\"amount\":-1},{\"description\":\"Volume discount of 2026-01 taken back: chat-a, prompt \
+                 tokens\",\"quantity\":1,\"unit_price\":0.025,\"amount\":0.025}]"
+            ),
+            "{}",
+            list.text
+        );
+        let path = format!("{path}/{}", books.invoices().await[0].id);
+        let page = books.world.get(&path).bearer(&token).header("accept", "text/html").send().await.text;
+        for words in [
+            "Credit note 1 of 2026-02-02<br><small>tests/e2</small>",
+            "<td>Correction of 2026-01: chat-a, prompt tokens</td><td>-400,000</td>",
+            "<dt>Total</dt><dd>2.975 USD</dd>",
+            "<dt>Credit notes</dt><dd>-0.975 USD</dd>",
+            "<dt>Paid</dt><dd>0.00 USD</dd>",
+            "<dt>Amount due</dt><dd>2.00 USD</dd>",
+        ] {
+            assert!(page.contains(words), "{words}\n{page}");
+        }
+    });
+}
