@@ -111,7 +111,7 @@ async fn close(
     };
     wallet.open_month = month.plus(1);
     let used = store::months::used(&mut tx, organization_id, month).await?;
-    let bill = bill(app, month, &used)?;
+    let bill = bill(&mut tx, month, &used).await?;
     if bill.items.is_empty() {
         store::wallets::write(&mut tx, &wallet).await?;
         tx.commit().await?;
@@ -148,14 +148,15 @@ async fn close(
     Ok(Some(Closed { organization_id, month, invoice: Some(invoice) }))
 }
 
-/// A month's bill by the catalog in force: its prices are found by their versions, its discounts are those of today.
-pub fn bill(app: &App, month: Month, used: &[Used]) -> Result<Bill, Error> {
-    let catalog = app.catalog.now();
-    let price_of = |model: &str, version: i64| {
-        let prices = &catalog.get_even_retired(model)?.prices;
-        prices.iter().find(|price| price.effective_at.unix_ms() == version).cloned()
-    };
-    let bill = invoicing::bill(month, used, catalog.volume_discounts(), price_of);
+/// A month's bill by the prices and discounts of the database, whatever a catalog file says by now.
+pub async fn bill(tx: &mut Tx, month: Month, used: &[Used]) -> Result<Bill, Error> {
+    let book = store::prices::book(tx).await?;
+    if book.is_empty() && !used.is_empty() {
+        let message = "the database has no prices yet: start a server of this version first, or run `tollkeeper catalog reload`";
+        return Err(Error::internal(message));
+    }
+    let price_of = |model: &str, version: i64| book.price(model, version).cloned();
+    let bill = invoicing::bill(month, used, book.tiers_of_month(month), price_of);
     bill.ok_or_else(|| Error::internal(format!("the sums of {month} are out of range")))
 }
 
