@@ -190,9 +190,10 @@ impl Catalog {
                 problems.push(problem);
             }
         }
-        let prices = catalog.models.iter().flat_map(|model| {
-            model.prices.iter().map(|price| (model.id.clone(), price.clone()))
-        });
+        let prices = catalog
+            .models
+            .iter()
+            .flat_map(|model| model.prices.iter().map(|price| (model.id.clone(), price.clone())));
         catalog.book = PriceBook::new(prices, catalog.discounts.iter().cloned());
         if problems.is_empty() { Ok(catalog) } else { Err(CatalogError { problems }) }
     }
@@ -215,7 +216,11 @@ impl Catalog {
         let models = self.models.iter().map(|model| {
             let prices = book.prices_of(&model.id);
             let same = model.prices == prices;
-            if same { Arc::clone(model) } else { Arc::new(Model { prices: prices.to_vec(), ..(**model).clone() }) }
+            if same {
+                Arc::clone(model)
+            } else {
+                Arc::new(Model { prices: prices.to_vec(), ..(**model).clone() })
+            }
         });
         let models: Vec<_> = models.collect();
         Self {
@@ -252,11 +257,18 @@ impl Catalog {
     pub fn canonical(&self) -> String {
         let mut text = String::new();
         for model in &self.models {
-            let Model { id, kind, description, owned_by, created, root, parent, max_tokens, dimension, .. } = &**model;
+            let Model {
+                id, kind, description, owned_by, created, root, parent, max_tokens, dimension, ..
+            } = &**model;
             let limits = (model.max_requests_per_min, model.max_concurrent_requests, model.retired);
             // Writing to a string can't fail.
             let kind = kind.as_str();
-            writeln!(text, "{:?}", (id, kind, description, owned_by, created, root, parent, max_tokens, dimension, limits)).ok();
+            writeln!(
+                text,
+                "{:?}",
+                (id, kind, description, owned_by, created, root, parent, max_tokens, dimension, limits)
+            )
+            .ok();
             for price in &model.prices {
                 let price = (price.effective_at.unix_ms(), price.prompt.units(), price.completion.units());
                 writeln!(text, "{price:?}").ok();

@@ -37,7 +37,10 @@ impl PriceBook {
         let discounts: BTreeMap<Time, DiscountVersion> =
             discounts.into_iter().map(|version| (version.effective_at, version)).collect();
         Self {
-            prices: by_model.into_iter().map(|(model, prices)| (model, prices.into_values().collect())).collect(),
+            prices: by_model
+                .into_iter()
+                .map(|(model, prices)| (model, prices.into_values().collect()))
+                .collect(),
             discounts: discounts.into_values().collect(),
         }
     }

@@ -133,14 +133,16 @@ pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<
         let threshold = fields.whole("threshold", 0..=i64::MAX);
         let discount = fields.fraction("discount");
         fields.finish();
-        let (Some(effective_at), Some(threshold), Some(discount)) = (effective_at, threshold, discount) else {
+        let (Some(effective_at), Some(threshold), Some(discount)) = (effective_at, threshold, discount)
+        else {
             continue;
         };
         let effective_at = effective_at.max(SINCE_EVER);
         let empty = || (node.line, DiscountVersion { effective_at, tiers: Vec::new() });
         let (_, version) = versions.entry(effective_at).or_insert_with(empty);
         if version.tiers.iter().any(|other| other.threshold == threshold) {
-            let of = if effective_at == SINCE_EVER { String::new() } else { format!(" from {effective_at} on") };
+            let of =
+                if effective_at == SINCE_EVER { String::new() } else { format!(" from {effective_at} on") };
             problems.push(format!(
                 "{file}:{}: volume discount: `threshold`: there are two with {threshold}{of}",
                 node.line

@@ -39,7 +39,10 @@ impl Facts<'_> {
     /// Why nothing new can hold from this instant on.
     fn closed(&self, effective_at: Time) -> Option<String> {
         let end = self.closed_before.filter(|end| self.is_used && effective_at < *end)?;
-        Some(format!("months before {} are closed, so it can't hold from {effective_at} on: give it a later `effective_at`", end.day()))
+        Some(format!(
+            "months before {} are closed, so it can't hold from {effective_at} on: give it a later `effective_at`",
+            end.day()
+        ))
     }
 
     fn is_backdated(&self, effective_at: Time) -> bool {
@@ -65,7 +68,11 @@ impl Catalog {
             for price in &model.prices {
                 let at = price.effective_at;
                 let tell = |what: &str| {
-                    format!("{}: model `{}`: `prices`: {what}", self.place_of_price(&model.id, price), model.id)
+                    format!(
+                        "{}: model `{}`: `prices`: {what}",
+                        self.place_of_price(&model.id, price),
+                        model.id
+                    )
                 };
                 match known.iter().find(|known| known.effective_at == at) {
                     Some(known) if known == price => continue,
@@ -179,6 +186,7 @@ fn since(at: Time) -> String {
 
 /// Discounts for people, such as `0.05 above 1000000, 0.1 above 5000000`.
 pub fn in_words(tiers: &[VolumeDiscount]) -> String {
-    let words: Vec<_> = tiers.iter().map(|tier| format!("{} above {}", tier.discount, tier.threshold)).collect();
+    let words: Vec<_> =
+        tiers.iter().map(|tier| format!("{} above {}", tier.discount, tier.threshold)).collect();
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }

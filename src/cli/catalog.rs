@@ -70,7 +70,9 @@ fn require_currency(name: &str, catalog: &Catalog, currency: Option<&str>) -> Re
         (Some(asked), Some(named)) if asked != named => {
             format!("{name}: `currency`: the prices are in {named}, not in {asked}")
         }
-        (Some(asked), None) => format!("{name}: the key `currency` is missing: add `currency = \"{asked}\"` at the top"),
+        (Some(asked), None) => {
+            format!("{name}: the key `currency` is missing: add `currency = \"{asked}\"` at the top")
+        }
         _ => return Ok(()),
     };
     Err(CatalogError { problems: vec![problem] })
@@ -182,7 +184,10 @@ fn shown_as_json(book: &PriceBook, now: Time) -> Value {
 }
 
 fn tiers(tiers: &[VolumeDiscount]) -> Value {
-    tiers.iter().map(|tier| json!({"threshold": tier.threshold, "discount": tier.discount.to_string()})).collect()
+    tiers
+        .iter()
+        .map(|tier| json!({"threshold": tier.threshold, "discount": tier.discount.to_string()}))
+        .collect()
 }
 
 /// For programs: prices as decimals in strings, so that they stay exact.

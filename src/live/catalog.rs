@@ -127,7 +127,8 @@ pub async fn reload(app: &App) -> Result<(), Error> {
         Ok(own) => enter(app, &own, false).await.map(|entered| (own, entered)),
         Err(error) => Err(error.into()),
     };
-    let file = current.file().map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string());
+    let file =
+        current.file().map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string());
     match entered {
         Ok((own, entered)) => {
             current.set_refused(false);
@@ -306,7 +307,10 @@ fn fingerprint(catalog: &Catalog) -> String {
 }
 
 fn tell_outdated(app: &App) {
-    let file = app.catalog.file().map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string());
+    let file = app
+        .catalog
+        .file()
+        .map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string());
     tracing::error!(
         %file,
         "another catalog is in force: this server isn't ready until its file is the same; `tollkeeper catalog reload` puts this one in force again"

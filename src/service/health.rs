@@ -131,7 +131,9 @@ async fn currency(app: &App) -> Option<Check> {
     }
     let others: Vec<_> = others.iter().map(|(currency, count)| format!("{count} in {currency}")).collect();
     let message = if others.is_empty() {
-        format!("Organizations had another currency than {own} when the catalog was read last: restart the server.")
+        format!(
+            "Organizations had another currency than {own} when the catalog was read last: restart the server."
+        )
     } else {
         format!(
             "There are organizations of another currency than {own} ({}): set `billing.currency` back to it.",

@@ -34,18 +34,22 @@ struct DiscountRow {
 impl FromRow for DiscountRow {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let text: Option<String> = row.get("tiers")?;
-        Ok(Self { effective_at: row.get("effective_at")?, tiers: text.as_deref().map(parse_tiers).transpose()? })
+        Ok(Self {
+            effective_at: row.get("effective_at")?,
+            tiers: text.as_deref().map(parse_tiers).transpose()?,
+        })
     }
 }
 
 /// Every version that counts.
 pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
     // A row of each version: that of its highest revision.
-    let prices: Vec<PriceRow> = sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions v
+    let prices: Vec<PriceRow> =
+        sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions v
          WHERE revision = (SELECT MAX(revision) FROM price_versions w
                            WHERE w.model = v.model AND w.effective_at = v.effective_at)")
-    .all(tx)
-    .await?;
+        .all(tx)
+        .await?;
     let discounts: Vec<DiscountRow> = sql("SELECT effective_at, tiers FROM discount_versions v
          WHERE revision = (SELECT MAX(revision) FROM discount_versions w WHERE w.effective_at = v.effective_at)")
     .all(tx)
@@ -59,12 +63,13 @@ pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
 
 /// The price of a model that holds from this instant on, in unix milliseconds.
 pub async fn price(tx: &mut Tx, model: &str, version: i64) -> Result<Option<Price>, db::Error> {
-    let row: Option<PriceRow> = sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions
+    let row: Option<PriceRow> =
+        sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions
          WHERE model = $1 AND effective_at = $2 ORDER BY revision DESC LIMIT 1")
-    .bind(model)
-    .bind(version)
-    .optional(tx)
-    .await?;
+        .bind(model)
+        .bind(version)
+        .optional(tx)
+        .await?;
     Ok(row.and_then(|row| row.price))
 }
 
@@ -107,7 +112,10 @@ fn tiers_text(tiers: &[VolumeDiscount]) -> String {
 fn parse_tiers(text: &str) -> Result<Vec<VolumeDiscount>, db::Error> {
     let tier = |tier: &str| {
         let (threshold, ppm) = tier.split_once(':')?;
-        Some(VolumeDiscount { threshold: threshold.parse().ok()?, discount: Ppm::from_units(ppm.parse().ok()?) })
+        Some(VolumeDiscount {
+            threshold: threshold.parse().ok()?,
+            discount: Ppm::from_units(ppm.parse().ok()?),
+        })
     };
     let tiers: Option<Vec<_>> = text.split_whitespace().map(tier).collect();
     tiers.ok_or_else(|| db::Error::Internal(format!("the tiers of a discount are {text:?}")))
@@ -122,8 +130,10 @@ pub async fn newest_catalog(tx: &mut Tx) -> Result<Option<String>, db::Error> {
 
 /// Returns `true` if a catalog was in force at any time.
 pub async fn knows_catalog(tx: &mut Tx, fingerprint: &str) -> Result<bool, db::Error> {
-    let found: Option<(i64,)> =
-        sql("SELECT number FROM catalogs WHERE fingerprint = $1 LIMIT 1").bind(fingerprint).optional(tx).await?;
+    let found: Option<(i64,)> = sql("SELECT number FROM catalogs WHERE fingerprint = $1 LIMIT 1")
+        .bind(fingerprint)
+        .optional(tx)
+        .await?;
     Ok(found.is_some())
 }
 

@@ -9,4 +9,5 @@ mod golden;
 mod golden_edges;
 mod history;
 mod jobs;
+mod prices;
 mod reading;
