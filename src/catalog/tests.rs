@@ -357,7 +357,7 @@ fn discounts_in_force_stay_what_they_were() {
     let none =
         none.with_book(PriceBook::new([], [DiscountVersion { effective_at: SINCE_EVER, tiers: Vec::new() }]));
     let error = added(&with_discounts(&[("", 5, 1)]), &none, true, None).unwrap_err();
-    let expected = "c:12: volume discount: the discounts without `effective_at` are in force (none) and can't become others: keep them, \
+    let expected = "c:11: volume discount: the discounts without `effective_at` are in force (none) and can't become others: keep them, \
                     and add the new list with an `effective_at` of its own";
     assert_eq!(error, expected);
     let old = with_discounts(&[("", 5, 1), (past, 6, 1), (future, 7, 1)]);

@@ -14,6 +14,7 @@ use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 use tollkeeper::store;
 
+use crate::support::billed;
 use crate::support::http::{Answer, Call};
 use crate::support::process::{Start, on_each_database_url};
 use crate::support::world::{Folder, Place, Somebody, World, on_each_database_with, runtime};
@@ -128,7 +129,8 @@ impl Story<'_> {
     /// What this month comes to so far.
     async fn total(&self, server: &Server) -> String {
         let path = format!("{}/billing/summary", self.place.organization_path());
-        let call = Call::new(&server.public, http::Method::GET, &path).bearer(&self.ada.access_token);
+        let token = billed::fresh_token(self.world, &self.ada).await;
+        let call = Call::new(&server.public, http::Method::GET, &path).bearer(&token);
         call.data().await["current_period"]["total_amount"].to_string()
     }
 }
