@@ -330,6 +330,25 @@ fn a_price_that_is_missing_in_the_file_stays() {
 }
 
 #[test]
+fn a_backdated_price_is_for_what_comes() {
+    on_each(async |story| {
+        let here = Server::of(&story.world.app);
+        assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
+        let two = format!("{PRICES}, {}", price("2026-01-03T00:00:00Z", "0.000002"));
+        let there = story.restart(&contract().replace(PRICES, &two), "USD").await;
+        let there = there.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(there.outcomes(&[story.event("f", JANUARY, "m", 1_000_000)]).await, ["accepted"]);
+        // 5,000,000 as before, and half of 2 for the 1,000,000 that came after them.
+        assert_eq!(story.total(&there).await, "4");
+        // What was counted is corrected at its own price: 1,000,000 less of the first are half of 1 less.
+        assert_eq!(there.outcomes(&[story.correction("c", JANUARY, "e", 1_000_000)]).await, ["accepted"]);
+        story.at("2026-02-02T00:05:00Z");
+        let lines = ["4000000 x 0.000001 = 4", "1000000 x 0.000002 = 2", "1 x -2.5 = -2.5"];
+        assert_eq!(story.close(&here.app).await, [invoice("3.5", &lines)]);
+    });
+}
+
+#[test]
 fn nothing_new_holds_in_a_closed_month() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
