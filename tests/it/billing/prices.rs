@@ -349,6 +349,36 @@ fn a_backdated_price_is_for_what_comes() {
 }
 
 #[test]
+fn an_upgrade_takes_the_prices_of_the_file() {
+    on_each(async |story| {
+        let here = Server::of(&story.world.app);
+        assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
+        // As an earlier version leaves it: something was used, and no price is known.
+        let mut tx = story.world.app.db.write().await.unwrap();
+        let is_postgres = story.world.app.db.is_postgres();
+        for table in ["price_versions", "discount_versions", "catalogs"] {
+            let trigger = if is_postgres { "append_only" } else { "no_delete" };
+            let on = if is_postgres { format!(" ON {table}") } else { String::new() };
+            sql(format!("DROP TRIGGER {table}_{trigger}{on}")).execute(&mut tx).await.unwrap();
+            sql(format!("DELETE FROM {table}")).execute(&mut tx).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        story.at("2026-02-02T00:05:00Z");
+        // A command that comes before the first server closes nothing, rather than something else.
+        let now = story.world.clock.now();
+        let outcome = closing::close_due(&here.app, now, &Trail::system(), None).await.unwrap();
+        let reason = &outcome.failed[0].reason;
+        assert!(
+            outcome.closed.is_empty() && reason.contains("the database has no prices yet"),
+            "{outcome:?}"
+        );
+        let there = story.restart(&contract(), "USD").await.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(there.not_ready().await, []);
+        assert_eq!(story.close(&there.app).await, [three()]);
+    });
+}
+
+#[test]
 fn nothing_new_holds_in_a_closed_month() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
