@@ -17,6 +17,7 @@ use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
 use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
+use crate::live;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
 use crate::live::feed::{self, Feed};
@@ -143,7 +144,7 @@ impl App {
             &data.join("service.token"),
             &random,
         )?;
-        let catalog = CurrentCatalog::load(config.catalog_file.clone());
+        let catalog = CurrentCatalog::load(config.catalog_file.clone(), &config.billing.currency);
         let db = open_database(&config)?;
         let parts = Parts {
             rates: Rates::new(db.is_postgres()),
@@ -188,9 +189,18 @@ impl App {
         Ok(Self(Arc::new(parts)))
     }
 
-    /// Brings the database to this version's schema, finds the place from which to follow the feed of changes, and makes
-    /// sure that there is a signing key; from then on the application is ready.
+    /// Brings the database to this version's schema, puts the catalog in force, finds the place from which to follow the feed
+    /// of changes, and makes sure that there is a signing key; from then on the application is ready.
     pub async fn boot(&self) -> Result<(), BootError> {
+        self.boot_with(true).await
+    }
+
+    /// The same for a command: its catalog is the database's, and it puts none in force.
+    pub async fn boot_for_command(&self) -> Result<(), BootError> {
+        self.boot_with(false).await
+    }
+
+    async fn boot_with(&self, has_catalog: bool) -> Result<(), BootError> {
         let migrated = self.db.migrate().await.map_err(|error| match error {
             MigrateError::Database(db::Error::Unavailable(what)) => BootError::Unavailable(what),
             other => BootError::Fatal(other.to_string()),
@@ -202,6 +212,14 @@ impl App {
         };
         address_folding::fold_all(self).await.map_err(kept_from)?;
         closing::keep_issuers(self).await.map_err(kept_from)?;
+        if has_catalog {
+            live::catalog::start(self).await.map_err(|problem| match problem {
+                live::catalog::Problem::Refused(error) => BootError::Fatal(error.to_string()),
+                live::catalog::Problem::Failed(error) => kept_from(error),
+            })?;
+        } else {
+            live::catalog::read_book(self).await.map_err(kept_from)?;
+        }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         feed::catch_up(self).await.map_err(kept_from)?;
         self.signing_keys.ensure(self).await.map_err(kept_from)?;

@@ -4,25 +4,29 @@
 //! line, the model, the key and what would be right for every mistake in it. What is loaded never changes: a reload puts
 //! another catalog in its place, see [`CurrentCatalog`].
 
+mod book;
 mod current;
 mod difference;
 mod fields;
 mod reading;
+mod versions;
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 
-use crate::clock::Time;
+use crate::clock::{Month, Time};
 use crate::config::document;
 use crate::money::{Pico, Ppm};
 
-pub use current::CurrentCatalog;
+pub use book::{DiscountVersion, PriceBook, SINCE_EVER};
+pub use current::{CurrentCatalog, Standing};
 pub use difference::Difference;
 use fields::Fields;
+pub use versions::{FIXED_MS, Facts, NewVersions, in_words};
 
 const BUILT_IN: &str = include_str!("../catalog/default.toml");
 
@@ -88,7 +92,7 @@ pub struct Model {
 impl Model {
     /// The price in force at `time`.
     pub fn price_at(&self, time: Time) -> Option<&Price> {
-        self.prices.iter().rev().find(|price| price.effective_at <= time)
+        book::price_at(&self.prices, time)
     }
 }
 
@@ -117,7 +121,12 @@ pub struct VolumeDiscount {
 pub struct Catalog {
     models: Vec<Arc<Model>>,
     by_id: HashMap<String, Arc<Model>>,
-    volume_discounts: Vec<VolumeDiscount>,
+    /// Those of the file, the oldest first.
+    discounts: Vec<DiscountVersion>,
+    /// The currency that the file names.
+    currency: Option<String>,
+    /// Every version: those of the file, until [`Catalog::with_book`] has put the database's in their place.
+    book: PriceBook,
     /// See [`Catalog::listing`].
     listing: OnceLock<Bytes>,
     places: Places,
@@ -131,6 +140,9 @@ struct Places {
     models: HashMap<String, usize>,
     /// Lines of prices, by model and instant.
     prices: HashMap<(String, Time), usize>,
+    /// The first line of the discounts of each instant.
+    discounts: HashMap<Time, usize>,
+    currency: Option<usize>,
 }
 
 impl Catalog {
@@ -152,29 +164,121 @@ impl Catalog {
         })?;
         let mut problems = Vec::new();
         let mut root = Fields::new(name, None, 1, &entries, &mut problems);
+        let currency =
+            if root.has("currency") { root.line("currency").zip(root.currency("currency")) } else { None };
         let model_nodes = root.list("models");
         let discount_nodes = root.list("volume_discounts");
         root.finish();
 
         let models: Vec<_> =
             model_nodes.iter().filter_map(|node| reading::model(name, node, &mut problems)).collect();
-        let volume_discounts = reading::discounts(name, discount_nodes, &mut problems);
+        let discounts = reading::discounts(name, discount_nodes, &mut problems);
         if model_nodes.is_empty() && problems.is_empty() {
             problems.push(format!("{name}:1: expected at least one `[[models]]` table"));
         }
-        let mut catalog = Self {
-            models: Vec::new(),
-            by_id: HashMap::new(),
-            volume_discounts,
-            listing: OnceLock::new(),
-            places: Places { file: name.to_owned(), ..Places::default() },
-        };
+        let mut catalog = Self::empty();
+        catalog.places.file = name.to_owned();
+        if let Some((line, currency)) = currency {
+            (catalog.places.currency, catalog.currency) = (Some(line), Some(currency));
+        }
+        for (line, version) in discounts {
+            catalog.places.discounts.insert(version.effective_at, line);
+            catalog.discounts.push(version);
+        }
         for found in models {
             if let Err(problem) = catalog.add(found) {
                 problems.push(problem);
             }
         }
+        let prices = catalog
+            .models
+            .iter()
+            .flat_map(|model| model.prices.iter().map(|price| (model.id.clone(), price.clone())));
+        catalog.book = PriceBook::new(prices, catalog.discounts.iter().cloned());
         if problems.is_empty() { Ok(catalog) } else { Err(CatalogError { problems }) }
+    }
+
+    /// Neither a model nor a discount.
+    pub fn empty() -> Self {
+        Self {
+            models: Vec::new(),
+            by_id: HashMap::new(),
+            discounts: Vec::new(),
+            currency: None,
+            book: PriceBook::default(),
+            listing: OnceLock::new(),
+            places: Places::default(),
+        }
+    }
+
+    /// The same models with the prices and the discounts of this book, whatever those of the file are.
+    pub fn with_book(&self, book: PriceBook) -> Self {
+        let models = self.models.iter().map(|model| {
+            let prices = book.prices_of(&model.id);
+            let same = model.prices == prices;
+            if same {
+                Arc::clone(model)
+            } else {
+                Arc::new(Model { prices: prices.to_vec(), ..(**model).clone() })
+            }
+        });
+        let models: Vec<_> = models.collect();
+        Self {
+            by_id: models.iter().map(|model| (model.id.clone(), Arc::clone(model))).collect(),
+            models,
+            discounts: self.discounts.clone(),
+            currency: self.currency.clone(),
+            book,
+            listing: OnceLock::new(),
+            places: self.places.clone(),
+        }
+    }
+
+    /// Refuses a catalog that names another currency than this one; one that names none is in it.
+    ///
+    /// # Errors
+    /// The line, and what to do.
+    pub fn check_currency(&self, currency: &str) -> Result<(), CatalogError> {
+        let Some(own) = self.currency.as_deref().filter(|own| *own != currency) else { return Ok(()) };
+        let place = self.places.place(self.places.currency.as_ref());
+        let problem = format!(
+            "{place}: `currency`: the prices are in {own}, and `billing.currency` is {currency}: use a catalog in {currency}, or set \
+             `billing.currency` to {own} where no organization has another currency yet"
+        );
+        Err(CatalogError { problems: vec![problem] })
+    }
+
+    /// The currency that the file names, if it does.
+    pub fn currency(&self) -> Option<&str> {
+        self.currency.as_deref()
+    }
+
+    /// Everything that makes this catalog another than another, as a text: the same for any file that says the same.
+    pub fn canonical(&self) -> String {
+        let mut text = String::new();
+        for model in &self.models {
+            let Model {
+                id, kind, description, owned_by, created, root, parent, max_tokens, dimension, ..
+            } = &**model;
+            let limits = (model.max_requests_per_min, model.max_concurrent_requests, model.retired);
+            // Writing to a string can't fail.
+            let kind = kind.as_str();
+            writeln!(
+                text,
+                "{:?}",
+                (id, kind, description, owned_by, created, root, parent, max_tokens, dimension, limits)
+            )
+            .ok();
+            for price in &model.prices {
+                let price = (price.effective_at.unix_ms(), price.prompt.units(), price.completion.units());
+                writeln!(text, "{price:?}").ok();
+            }
+        }
+        for version in &self.discounts {
+            let tiers = version.tiers.iter().map(|tier| (tier.threshold, tier.discount.units()));
+            writeln!(text, "{} {:?}", version.effective_at.unix_ms(), tiers.collect::<Vec<_>>()).ok();
+        }
+        text
     }
 
     /// Reads and checks a file.
@@ -250,6 +354,11 @@ impl Catalog {
         self.places.place(self.places.prices.get(&(id.to_owned(), price.effective_at)))
     }
 
+    /// File and line of the discounts of an instant.
+    fn place_of_discounts(&self, effective_at: Time) -> String {
+        self.places.place(self.places.discounts.get(&effective_at))
+    }
+
     /// All models as they are sent to callers: `render` is asked once. It is kept here so that it can't outlive them.
     ///
     /// # Errors
@@ -262,9 +371,24 @@ impl Catalog {
         Ok(self.listing.get_or_init(|| listing).clone())
     }
 
-    /// Every discount, the lowest threshold first.
-    pub fn volume_discounts(&self) -> &[VolumeDiscount] {
-        &self.volume_discounts
+    /// Every version of prices and discounts.
+    pub fn book(&self) -> &PriceBook {
+        &self.book
+    }
+
+    /// The price of a model that holds from this instant on, in unix milliseconds; of models too that are in no file any more.
+    pub fn price(&self, model: &str, version: i64) -> Option<&Price> {
+        self.book.price(model, version)
+    }
+
+    /// The discounts in force at `time`, the lowest threshold first.
+    pub fn tiers_at(&self, time: Time) -> &[VolumeDiscount] {
+        self.book.tiers_at(time)
+    }
+
+    /// The discounts of a month: those in force at its first instant.
+    pub fn tiers_of_month(&self, month: Month) -> &[VolumeDiscount] {
+        self.book.tiers_of_month(month)
     }
 }
 

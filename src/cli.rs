@@ -161,8 +161,11 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         Command::MasterKey { command } => master_key::run(config()?, &command),
         Command::Session { command } => session::run(config()?, &command),
         // Where a file is only checked, no installation needs to be there, nor a good configuration.
-        Command::Catalog { command: catalog::Command::Check { file, json } } => catalog::check(&file, json),
+        Command::Catalog { command: catalog::Command::Check { file, currency, json } } => {
+            catalog::check(&file, currency.as_deref(), json)
+        }
         Command::Catalog { command: catalog::Command::Reload { json } } => catalog::reload(config()?, json),
+        Command::Catalog { command: catalog::Command::Show { json } } => catalog::show(config()?, json),
         Command::Organization { command } => organization::run(config()?, &command),
         Command::Credit { command } => credit::run(config()?, command),
         Command::Billing { command } => billing::run(config()?, &command),
@@ -208,10 +211,12 @@ fn complain(text: &str) {
     eprintln!("tollkeeper: {text}");
 }
 
-/// The application on an up-to-date database, beside a running server or without one.
-async fn app(config: Config) -> Result<App, String> {
+/// The application on an up-to-date database, beside a running server or without one. Its prices are the database's: a command
+/// reads no catalog file.
+async fn app(mut config: Config) -> Result<App, String> {
+    config.catalog_file = None;
     let app = App::new(config, Clock::System)?;
-    match app.boot().await {
+    match app.boot_for_command().await {
         Ok(()) => Ok(app),
         Err(BootError::Unavailable(what) | BootError::Fatal(what)) => Err(what),
     }

@@ -191,6 +191,9 @@ impl From<Code> for Error {
 
 impl From<db::Error> for Error {
     fn from(error: db::Error) -> Self {
+        if let db::Error::NotReady(message) = error {
+            return Self::new(Code::NotReady).message(message);
+        }
         let (code, param) = match &error {
             db::Error::Unique(constraint) => match constraint {
                 db::Constraint::UserEmail => (Code::EmailTaken, Some("email")),
@@ -212,6 +215,7 @@ impl From<db::Error> for Error {
             db::Error::Unavailable(_) => (Code::DatabaseUnavailable, None),
             db::Error::StorageFull(_) => (Code::StorageFull, None),
             db::Error::ReadOnly(_) => (Code::StorageReadOnly, None),
+            db::Error::NotReady(_) => (Code::NotReady, None),
             db::Error::Internal(_) => (Code::Internal, None),
         };
         Self { param: param.map(Cow::Borrowed), internal: Some(error.to_string()), ..Self::new(code) }

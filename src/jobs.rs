@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::live::{feed, last_uses, rates};
+use crate::live::{catalog, feed, last_uses, rates};
 use crate::metrics::{Job, Stopwatch};
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
@@ -36,6 +36,8 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(3);
 /// How long to leave the database to others between two slices of old events, and how often to look whether a day has begun.
 const BETWEEN_SLICES: Duration = Duration::from_millis(100);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
+/// How soon the catalog file is looked at again while another catalog is in force.
+const LOOK_AT_CATALOG_AGAIN: Duration = Duration::from_secs(2);
 /// How often lapsed leases of request rates are given back: sooner than they count as used.
 const GIVE_BACK_EVERY: Duration = Duration::from_millis(500);
 
@@ -142,16 +144,21 @@ async fn give_leases_back(app: &App) {
     }
 }
 
-/// Reads the catalog file again whenever that is wanted: by a signal, by the command, or after a gap in the feed.
+/// Reads the catalog file again whenever that is wanted: by a signal, by the command, or after a gap in the feed. While another
+/// catalog is in force, or the database couldn't say, it looks again by itself.
 async fn reload_catalog(app: &App) {
+    let mut has_failed = false;
     loop {
-        app.catalog.asked().await;
-        let reloading = tokio::task::spawn_blocking({
-            let app = app.clone();
-            move || app.catalog.reload(app.clock.now())
-        });
-        if let Err(error) = reloading.await {
-            tracing::error!("the catalog was not read again: {error}");
+        tokio::select! {
+            () = app.catalog.asked() => {}
+            () = tokio::time::sleep(LOOK_AT_CATALOG_AGAIN), if has_failed || app.catalog.is_outdated() => {}
+        }
+        has_failed = !app.is_ready();
+        if app.is_ready()
+            && let Err(error) = catalog::reload(app).await
+        {
+            has_failed = true;
+            tracing::warn!("the catalog was not read again: {error}");
         }
     }
 }

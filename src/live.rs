@@ -2,6 +2,7 @@
 
 pub mod body_budget;
 pub mod books;
+pub mod catalog;
 pub mod epochs;
 pub mod feed;
 pub mod keyring;

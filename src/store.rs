@@ -21,6 +21,7 @@ pub mod months;
 pub mod organization_members;
 pub mod organizations;
 pub mod outbox;
+pub mod prices;
 pub mod project_members;
 pub mod projects;
 pub mod rate_meters;

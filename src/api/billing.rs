@@ -72,7 +72,7 @@ pub async fn pricing(app: App, _: CallerScope, _: Nothing) -> Result<Enveloped<P
         };
         models.insert(model.id.clone(), pricing);
     }
-    let volume_discounts = catalog.volume_discounts().iter();
+    let volume_discounts = catalog.tiers_of_month(now.day().month()).iter();
     let volume_discounts =
         volume_discounts.map(|tier| VolumeDiscount { threshold: tier.threshold, discount: tier.discount });
     Ok(ok(Pricing { models, volume_discounts: volume_discounts.collect() }))

@@ -2,41 +2,62 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::Notify;
 
-use super::{Catalog, CatalogError, Difference};
-use crate::clock::Time;
+use super::{Catalog, CatalogError};
 
-/// Where the catalog comes from, and the one that was read last.
+/// Where the catalog comes from, and the one that is in use: the models of the file with the prices of the database.
 pub struct CurrentCatalog {
     /// None: the built-in catalog.
     file: Option<PathBuf>,
+    /// As it was read at the start.
+    first: Arc<Catalog>,
     catalog: ArcSwap<Catalog>,
+    standing: Mutex<Standing>,
     /// One reload at a time, so that an older reading never takes the place of a newer one.
-    reloading: Mutex<()>,
+    pub turn: tokio::sync::Mutex<()>,
     asked: Notify,
     by_order: AtomicBool,
     refused: AtomicBool,
+    outdated: AtomicBool,
+    wrong_currency: AtomicBool,
     reloads: AtomicU64,
+}
+
+/// How the catalog of this server stands to the one in force.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Standing {
+    /// The fingerprint of the last catalog of this server that was in force.
+    pub held: Option<String>,
+    /// Whether another one is in force now.
+    pub is_outdated: bool,
+    /// Whether organizations have another currency than this server.
+    pub has_wrong_currency: bool,
 }
 
 impl CurrentCatalog {
     /// Reads the file, or takes the built-in catalog.
     ///
     /// # Errors
-    /// Every mistake in the file.
-    pub fn load(file: Option<PathBuf>) -> Result<Self, CatalogError> {
+    /// Every mistake in the file, or its currency is another than this one.
+    pub fn load(file: Option<PathBuf>, currency: &str) -> Result<Self, CatalogError> {
         let catalog = read(file.as_ref())?;
+        catalog.check_currency(currency)?;
+        let first = Arc::new(catalog);
         Ok(Self {
             file,
-            catalog: ArcSwap::from_pointee(catalog),
-            reloading: Mutex::new(()),
+            catalog: ArcSwap::new(Arc::clone(&first)),
+            first,
+            standing: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
             asked: Notify::new(),
             by_order: AtomicBool::new(false),
             refused: AtomicBool::new(false),
+            outdated: AtomicBool::new(false),
+            wrong_currency: AtomicBool::new(false),
             reloads: AtomicU64::new(0),
         })
     }
@@ -45,6 +66,29 @@ impl CurrentCatalog {
     /// the next call may answer with another catalog.
     pub fn now(&self) -> Guard<Arc<Catalog>> {
         self.catalog.load()
+    }
+
+    /// The file; none for the built-in catalog.
+    pub fn file(&self) -> Option<&PathBuf> {
+        self.file.as_ref()
+    }
+
+    /// The catalog of the file as it was at the start.
+    pub fn first(&self) -> &Arc<Catalog> {
+        &self.first
+    }
+
+    /// Reads the file again. It waits for the disk.
+    ///
+    /// # Errors
+    /// Every mistake in the file.
+    pub fn read(&self) -> Result<Catalog, CatalogError> {
+        read(self.file.as_ref())
+    }
+
+    /// Puts another catalog in the place of the one before.
+    pub fn replace(&self, catalog: Catalog) {
+        self.catalog.store(Arc::new(catalog));
     }
 
     /// Somebody wants the file read again, and to find in the log what came of it.
@@ -63,9 +107,24 @@ impl CurrentCatalog {
         self.asked.notified().await;
     }
 
+    /// Whether somebody wants to hear what comes of the next reload; asked once.
+    pub fn take_order(&self) -> bool {
+        self.by_order.swap(false, Ordering::SeqCst)
+    }
+
     /// Whether the file was refused when it was last read, so that an older catalog goes on.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether another catalog is in force than the one of this server.
+    pub fn is_outdated(&self) -> bool {
+        self.outdated.load(Ordering::Relaxed)
+    }
+
+    /// Whether organizations had another currency than this server when the catalog was last read: nothing is rated then.
+    pub fn has_wrong_currency(&self) -> bool {
+        self.wrong_currency.load(Ordering::Relaxed)
     }
 
     /// How often another catalog has taken the place of the one before, since the start.
@@ -73,44 +132,31 @@ impl CurrentCatalog {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// Reads the file again and puts it in force, or refuses it whole; the log says which, and why. It waits for the disk.
-    pub fn reload(&self, now: Time) {
-        let by_order = self.by_order.swap(false, Ordering::SeqCst);
+    /// Counts a reload that changed something.
+    pub fn count_reload(&self) {
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes whether the file was refused.
+    pub fn set_refused(&self, refused: bool) {
+        self.refused.store(refused, Ordering::Relaxed);
+    }
+
+    /// How this server's catalog stood when that was last looked at.
+    pub fn standing(&self) -> Standing {
+        self.lock().clone()
+    }
+
+    /// Notes how it stands now; how it stood before.
+    pub fn set_standing(&self, standing: Standing) -> Standing {
+        self.outdated.store(standing.is_outdated, Ordering::Relaxed);
+        self.wrong_currency.store(standing.has_wrong_currency, Ordering::Relaxed);
+        std::mem::replace(&mut *self.lock(), standing)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Standing> {
         // Nothing in there is left half done.
-        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(file) = &self.file else {
-            if by_order {
-                tracing::info!(
-                    "no `catalog_file` is configured: the built-in catalog is in use, and can't change"
-                );
-            }
-            return;
-        };
-        let old = self.catalog.load_full();
-        let outcome =
-            read(Some(file)).and_then(|new| new.differs_from(&old, now).map(|difference| (new, difference)));
-        self.refused.store(outcome.is_err(), Ordering::Relaxed);
-        let file = file.display();
-        match outcome {
-            Err(error) => {
-                for problem in &error.problems {
-                    tracing::error!("the catalog is refused: {problem}");
-                }
-                let mistakes = error.problems.len();
-                tracing::warn!(%file, mistakes, "nothing of the new catalog is used: the one before goes on");
-            }
-            Ok((_, difference)) if difference.is_nothing() => {
-                if by_order {
-                    tracing::info!(%file, "the catalog was read again: nothing has changed");
-                }
-            }
-            Ok((new, difference)) => {
-                let warnings = new.warnings(now);
-                self.catalog.store(Arc::new(new));
-                self.reloads.fetch_add(1, Ordering::Relaxed);
-                tell(&file.to_string(), &difference, &warnings);
-            }
-        }
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,26 +164,5 @@ fn read(file: Option<&PathBuf>) -> Result<Catalog, CatalogError> {
     match file {
         Some(path) => Catalog::load(path),
         None => Catalog::built_in(),
-    }
-}
-
-fn tell(file: &str, difference: &Difference, warnings: &[String]) {
-    let list = |ids: &[String]| ids.join(", ");
-    tracing::info!(
-        file,
-        added = list(&difference.added),
-        retired = list(&difference.retired),
-        removed = list(&difference.removed),
-        changed = list(&difference.changed),
-        "the catalog was read again and is in force"
-    );
-    for id in &difference.removed {
-        tracing::warn!(
-            "model `{id}` is not in the catalog any more: usage of it that is reported late will be refused; \
-             with `retired = true` in its place it would count"
-        );
-    }
-    for warning in warnings {
-        tracing::warn!("catalog: {warning}");
     }
 }

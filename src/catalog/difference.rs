@@ -1,9 +1,8 @@
-//! What a catalog changes of the one before it, and what it must not change.
+//! What a catalog changes of the one before it.
 
 use std::sync::Arc;
 
-use super::{Catalog, CatalogError, Model};
-use crate::clock::Time;
+use super::{Catalog, Model};
 
 /// What is another than before: ids of models, in the order of their file.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -28,17 +27,8 @@ impl Difference {
 }
 
 impl Catalog {
-    /// What this catalog changes when it takes the place of `old` at `now`.
-    ///
-    /// # Errors
-    /// It has another amount for a price that is in force already. A price's version is the instant from which it holds,
-    /// and usage was rated by it: two amounts of one version could never be told apart on a bill.
-    pub fn differs_from(&self, old: &Self, now: Time) -> Result<Difference, CatalogError> {
-        let problems: Vec<_> =
-            self.models_even_retired().flat_map(|model| self.rewritten(old, model, now)).collect();
-        if !problems.is_empty() {
-            return Err(CatalogError { problems });
-        }
+    /// What this catalog changes when it takes the place of `old`.
+    pub fn differs_from(&self, old: &Self) -> Difference {
         let mut difference = Difference {
             removed: ids(old.models_even_retired().filter(|m| self.get_even_retired(&m.id).is_none())),
             ..Difference::default()
@@ -56,28 +46,8 @@ impl Catalog {
         let order = |catalog: &Self| ids(catalog.models_even_retired());
         let same_models = difference.is_nothing();
         difference.rest =
-            self.volume_discounts != old.volume_discounts || same_models && order(self) != order(old);
-        Ok(difference)
-    }
-
-    /// A line for each price of `model` that is in force in `old` with another amount.
-    fn rewritten(&self, old: &Self, model: &Model, now: Time) -> Vec<String> {
-        let Some(before) = old.get_even_retired(&model.id) else {
-            return Vec::new();
-        };
-        let in_force = before.prices.iter().filter(|price| price.effective_at <= now);
-        let changed = in_force.filter_map(|was| {
-            let is = model.prices.iter().find(|price| price.effective_at == was.effective_at)?;
-            (is != was).then(|| {
-                let (place, id) = (self.place_of_price(&model.id, is), &model.id);
-                format!(
-                    "{place}: model `{id}`: `prices`: the price from {} on is in force and can't become another: keep it, \
-                     and add one with an `effective_at` of its own",
-                    is.effective_at
-                )
-            })
-        });
-        changed.collect()
+            self.book.discounts() != old.book.discounts() || same_models && order(self) != order(old);
+        difference
     }
 }
 

@@ -45,6 +45,16 @@ impl<'a, 'p> Fields<'a, 'p> {
         self.find(key).is_some()
     }
 
+    /// The line of a key that is there.
+    pub fn line(&mut self, key: &'static str) -> Option<usize> {
+        self.find(key).map(|entry| entry.line)
+    }
+
+    /// An ISO 4217 code.
+    pub fn currency(&mut self, key: &'static str) -> Option<String> {
+        self.read(key, readers::currency)
+    }
+
     /// The value of a key that must be there; `read` gives `None` when it is wrong.
     pub fn required<T>(
         &mut self,

@@ -1,11 +1,13 @@
 //! From the tree of a file to models and discounts, with a line for every mistake.
 
+use std::collections::BTreeMap;
+
 use crate::clock::Time;
 use crate::config::document::{Node, Value};
-use crate::money::Pico;
+use crate::money::{Pico, Ppm};
 
 use super::fields::{self, Fields};
-use super::{Kind, Model, Price, VolumeDiscount};
+use super::{DiscountVersion, Kind, Model, Price, SINCE_EVER, VolumeDiscount};
 
 /// A model of the file, and where it stands.
 pub struct Found {
@@ -114,9 +116,9 @@ fn prices(
     (problems.len() == before).then_some(prices)
 }
 
-/// Reads the discounts, the lowest threshold first; what is wrong with one goes to `problems`.
-pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<VolumeDiscount> {
-    let mut discounts: Vec<VolumeDiscount> = Vec::new();
+/// Reads the discounts, the oldest version first, each with its first line; what is wrong with one goes to `problems`.
+pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<(usize, DiscountVersion)> {
+    let mut versions: BTreeMap<Time, (usize, DiscountVersion)> = BTreeMap::new();
     for node in nodes {
         let Value::Table(entries) = &node.value else {
             problems.push(format!(
@@ -126,18 +128,35 @@ pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<
             continue;
         };
         let mut fields = Fields::new(file, Some("volume discount"), node.line, entries, problems);
+        let effective_at =
+            if fields.has("effective_at") { fields.time("effective_at") } else { Some(SINCE_EVER) };
         let threshold = fields.whole("threshold", 0..=i64::MAX);
         let discount = fields.fraction("discount");
         fields.finish();
-        let (Some(threshold), Some(discount)) = (threshold, discount) else { continue };
-        if discounts.iter().any(|other| other.threshold == threshold) {
+        let (Some(effective_at), Some(threshold), Some(discount)) = (effective_at, threshold, discount)
+        else {
+            continue;
+        };
+        let effective_at = effective_at.max(SINCE_EVER);
+        let empty = || (node.line, DiscountVersion { effective_at, tiers: Vec::new() });
+        let (_, version) = versions.entry(effective_at).or_insert_with(empty);
+        if version.tiers.iter().any(|other| other.threshold == threshold) {
+            let of =
+                if effective_at == SINCE_EVER { String::new() } else { format!(" from {effective_at} on") };
             problems.push(format!(
-                "{file}:{}: volume discount: `threshold`: there are two with {threshold}",
+                "{file}:{}: volume discount: `threshold`: there are two with {threshold}{of}",
                 node.line
             ));
         }
-        discounts.push(VolumeDiscount { threshold, discount });
+        version.tiers.push(VolumeDiscount { threshold, discount });
     }
-    discounts.sort_by_key(|discount| discount.threshold);
-    discounts
+    let mut versions: Vec<_> = versions.into_values().collect();
+    for (_, version) in &mut versions {
+        version.tiers.sort_by_key(|discount| discount.threshold);
+        // That is how a file says that there are none from an instant on.
+        if version.tiers.iter().all(|tier| tier.discount == Ppm::ZERO) {
+            version.tiers.clear();
+        }
+    }
+    versions
 }

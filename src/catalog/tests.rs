@@ -51,7 +51,7 @@ fn the_built_in_models_are_those_of_the_interface() {
     }
     assert!(catalog.get("svc-2").is_none());
     assert_eq!(catalog.get("svc-1").unwrap().prices[0].prompt, Pico::from_units(2_000_000));
-    assert_eq!(catalog.volume_discounts()[0].discount, Ppm::from_units(50_000));
+    assert_eq!(catalog.tiers_at(NOW)[0].discount, Ppm::from_units(50_000));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn warnings_name_what_can_t_be_used_now() {
 #[test]
 fn a_difference_says_what_became_of_each_model() {
     let old = catalog_of(&["", "id = \"a\"", "id = \"b\"", "id = \"c\"\nretired = true", "id = \"d\""]);
-    let same = old.clone().differs_from(&old, NOW).unwrap();
+    let same = old.clone().differs_from(&old);
     assert!(same.is_nothing(), "{same:?}");
     let new = catalog_of(&[
         "max_tokens = 9",
@@ -247,33 +247,179 @@ fn a_difference_says_what_became_of_each_model() {
         changed: words(&["m"]),
         rest: false,
     };
-    assert_eq!(new.differs_from(&old, NOW).unwrap(), expected);
+    assert_eq!(new.differs_from(&old), expected);
     let turned = catalog_of(&["id = \"a\"", ""]);
-    let difference = turned.differs_from(&catalog_of(&["", "id = \"a\""]), NOW).unwrap();
+    let difference = turned.differs_from(&catalog_of(&["", "id = \"a\""]));
     assert_eq!(difference, Difference { rest: true, ..Difference::default() });
+}
+
+/// What a catalog adds to what `old` has put in force, by instant; or the problems.
+fn added(
+    new: &Catalog,
+    old: &Catalog,
+    is_used: bool,
+    closed_before: Option<Time>,
+) -> Result<NewVersions, String> {
+    let facts = Facts { book: old.book(), now: NOW, is_used, closed_before };
+    new.new_versions(&facts).map_err(|error| error.to_string())
 }
 
 #[test]
 fn a_price_in_force_stays_what_it_was() {
-    let (past, present, future) =
-        ("2026-01-01T00:00:00Z", "2027-01-15T08:00:00Z", "2027-01-15T08:00:00.001Z");
+    let (past, present, soon, future) =
+        ("2026-01-01T00:00:00Z", "2027-01-15T08:00:00Z", "2027-01-15T08:01:00Z", "2027-01-15T08:01:00.001Z");
     assert_eq!(Time::parse(present), Some(NOW));
     let with = |prices: &[String]| catalog_of(&[&format!("prices = [{}]", prices.join(", "))]);
-    let old = with(&[price(past, 1), price(present, 2), price(future, 3)]);
+    let old = with(&[price(past, 1), price(present, 2), price(soon, 3), price(future, 4)]);
+    let all = |last: &[String]| [&[price(past, 1), price(present, 2), price(soon, 3)][..], last].concat();
+    // Lines that are refused; else versions that are added or taken back, and warnings.
     let cases = [
-        (vec![price(past, 1), price(present, 2), price(future, 4)], 0),
-        (vec![price(past, 1), price(present, 2)], 0),
-        (vec![price(present, 2), price("2026-06-01T00:00:00Z", 7)], 0),
-        (vec![], 0),
-        (vec![price(past, 1), price(present, 3), price(future, 3)], 1),
-        (vec![price(past, 2), price(present, 3)], 2),
+        (all(&[price(future, 4)]), Ok((0, 0))),
+        (all(&[price(future, 5)]), Ok((1, 0))),
+        (all(&[]), Ok((1, 0))),
+        // One that is in force, or will be in a minute, and one that no longer is.
+        (vec![price(past, 1), price(soon, 3), price(future, 4)], Ok((0, 1))),
+        (vec![price(past, 1), price(present, 2), price(future, 4)], Ok((0, 1))),
+        (vec![price(present, 2), price(soon, 3), price(future, 4)], Ok((0, 0))),
+        (all(&[price(future, 4), price("2026-06-01T00:00:00Z", 7)]), Ok((1, 1))),
+        (vec![price(past, 1), price(present, 3), price(soon, 3), price(future, 4)], Err(1)),
+        (vec![price(past, 2), price(present, 3), price(soon, 4), price(future, 5)], Err(3)),
     ];
-    for (prices, refused) in cases {
-        let problems = with(&prices).differs_from(&old, NOW).err().map_or(Vec::new(), |error| error.problems);
-        assert_eq!(problems.len(), refused, "{prices:?}: {problems:?}");
+    for (prices, expected) in cases {
+        let found = added(&with(&prices), &old, true, None);
+        let found = found.as_ref().map(|new| (new.prices.len(), new.warnings.len()));
+        assert_eq!(found.map_err(|problems| problems.lines().count()), expected, "{prices:?}");
+        // Nothing was used yet, so nothing was rated: the file is taken as it is.
+        assert!(added(&with(&prices), &old, false, None).is_ok(), "{prices:?}");
     }
-    let error = with(&[price(present, 3)]).differs_from(&old, NOW).unwrap_err().to_string();
-    let expected = "c:10: model `m`: `prices`: the price from 2027-01-15T08:00:00.000Z on is in force and can't become \
-                    another: keep it, and add one with an `effective_at` of its own";
+    let error = added(&with(&[price(present, 3)]), &old, true, None).unwrap_err();
+    let expected = "c:10: model `m`: `prices`: the price from 2027-01-15T08:00:00.000Z on is in force with prompt 2, completion 0 and \
+                    can't become another: keep it, and add one with an `effective_at` of its own";
     assert_eq!(error, expected);
+}
+
+#[test]
+fn nothing_new_holds_in_a_closed_month() {
+    let (closed, open) = ("2026-11-30T23:59:59.999Z", "2026-12-01T00:00:00Z");
+    let with = |instants: &[&str]| {
+        let prices: Vec<_> = instants.iter().map(|instant| price(instant, 1)).collect();
+        let discounts = instants.iter().skip(1).map(|instant| {
+            format!("[[volume_discounts]]\neffective_at = {instant}\nthreshold = 1\ndiscount = 1\n")
+        });
+        let text = model(&format!("prices = [{}]", prices.join(", "))) + &discounts.collect::<String>();
+        Catalog::parse(&text, "c").unwrap()
+    };
+    let old = with(&["2026-01-01T00:00:00Z"]);
+    let since = Time::parse(open);
+    assert!(added(&with(&["2026-01-01T00:00:00Z", open]), &old, true, since).is_ok());
+    let late = with(&["2026-01-01T00:00:00Z", closed]);
+    let problems = "c:10: model `m`: `prices`: months before 2026-12-01 are closed, so it can't hold from 2026-11-30T23:59:59.999Z on: \
+                    give it a later `effective_at`";
+    assert_eq!(added(&late, &old, true, since).unwrap_err(), problems);
+    assert!(added(&late, &old, true, None).is_ok());
+    // Nobody can have used what had no price.
+    let priced = catalog_of(&["", &format!("id = \"new\"\nprices = [{}]", price(closed, 1))]);
+    assert_eq!(added(&priced, &catalog_of(&[""]), true, since).unwrap().prices.len(), 1);
+}
+
+fn with_discounts(discounts: &[(&str, i64, i64)]) -> Catalog {
+    let mut text = model("");
+    for (instant, threshold, discount) in discounts {
+        let at = if instant.is_empty() { String::new() } else { format!("effective_at = {instant}\n") };
+        text += &format!("[[volume_discounts]]\n{at}threshold = {threshold}\ndiscount = {discount}\n");
+    }
+    Catalog::parse(&text, "c").unwrap()
+}
+
+#[test]
+fn a_month_has_the_discounts_of_its_first_instant() {
+    let (february, march) = ("2026-02-01T00:10:00Z", "2026-03-01T00:00:00Z");
+    let catalog = with_discounts(&[("", 9, 1), ("", 5, 1), (february, 7, 1), (march, 0, 0)]);
+    let tiers = |month: i64| {
+        let tiers = catalog.tiers_of_month(Month::from_unix_months(672 + month)).iter();
+        tiers.map(|tier| tier.threshold).collect::<Vec<_>>()
+    };
+    // From within February on is from March on, where there are none.
+    assert_eq!(
+        [tiers(-600), tiers(0), tiers(1), tiers(2), tiers(3)],
+        [vec![5, 9], vec![5, 9], vec![5, 9], vec![], vec![]]
+    );
+    let at = |time: &str| catalog.tiers_at(Time::parse(time).unwrap()).len();
+    assert_eq!((at("2026-02-01T00:09:59.999Z"), at(february), at(march)), (2, 1, 0));
+}
+
+#[test]
+fn discounts_in_force_stay_what_they_were() {
+    let (past, future) = ("2026-12-01T00:00:00Z", "2027-02-01T00:00:00Z");
+    let none = with_discounts(&[]);
+    let first = added(&none, &Catalog::empty(), false, None).unwrap();
+    assert_eq!(first.discounts, [(SINCE_EVER, Some(Vec::new()))], "that there were none is a version, too");
+    let none =
+        none.with_book(PriceBook::new([], [DiscountVersion { effective_at: SINCE_EVER, tiers: Vec::new() }]));
+    let error = added(&with_discounts(&[("", 5, 1)]), &none, true, None).unwrap_err();
+    let expected = "c:11: volume discount: the discounts without `effective_at` are in force (none) and can't become others: keep them, \
+                    and add the new list with an `effective_at` of its own";
+    assert_eq!(error, expected);
+    let old = with_discounts(&[("", 5, 1), (past, 6, 1), (future, 7, 1)]);
+    let cases = [
+        (with_discounts(&[("", 5, 1), (past, 6, 1), (future, 8, 1)]), Ok((1, 0))),
+        (with_discounts(&[("", 5, 1), (past, 6, 1)]), Ok((1, 0))),
+        (with_discounts(&[(past, 6, 1), (future, 7, 1)]), Ok((0, 0))),
+        (with_discounts(&[("", 5, 1), (future, 7, 1)]), Ok((0, 1))),
+        (
+            with_discounts(&[("", 5, 1), (past, 6, 1), ("2027-01-01T00:00:00Z", 0, 0), (future, 7, 1)]),
+            Ok((1, 1)),
+        ),
+        (with_discounts(&[("", 5, 1), (past, 6, 1), (past, 7, 1), (future, 7, 1)]), Err(1)),
+        (with_discounts(&[("", 4, 1), (past, 0, 0), (future, 7, 1)]), Err(2)),
+    ];
+    for (new, expected) in cases {
+        let found = added(&new, &old, true, None);
+        let found = found.as_ref().map(|new| (new.discounts.len(), new.warnings.len()));
+        assert_eq!(found.map_err(|problems| problems.lines().count()), expected, "{new:?}");
+    }
+    // Before anything was used, what the file lacks is gone.
+    let fresh = added(&with_discounts(&[]), &old, false, None).unwrap();
+    assert_eq!((fresh.discounts.len(), fresh.discounts[0].1.as_deref()), (3, Some(&[][..])));
+}
+
+#[test]
+fn a_catalog_names_its_currency() {
+    let text = format!("currency = \"JPY\"\n{}", model(""));
+    let catalog = Catalog::parse(&text, "c").unwrap();
+    assert_eq!(catalog.currency(), Some("JPY"));
+    assert!(catalog.check_currency("JPY").is_ok() && catalog_of(&[""]).check_currency("JPY").is_ok());
+    let error = catalog.check_currency("USD").unwrap_err().to_string();
+    assert!(
+        error.starts_with("c:1: `currency`: the prices are in JPY, and `billing.currency` is USD: "),
+        "{error}"
+    );
+    let error = Catalog::parse(&text.replace("JPY", "YEN"), "c").unwrap_err().to_string();
+    assert!(
+        error.starts_with("c:1: `currency`: expected a currency code of ISO 4217 such as \"USD\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn files_that_say_the_same_are_the_same_catalog() {
+    let one = with_discounts(&[("", 5, 1), ("2026-02-01T00:00:00Z", 6, 1)]);
+    let same = Catalog::parse(
+        &format!(
+            "# a comment\n{}[[volume_discounts]]\neffective_at = \"2026-02-01T01:00:00+01:00\"\nthreshold = 6\ndiscount = 1\n\
+             [[volume_discounts]]\nthreshold = 5\ndiscount = \"1.0\"\n",
+            model("")
+        ),
+        "other",
+    );
+    assert_eq!(one.canonical(), same.unwrap().canonical());
+    for other in [
+        with_discounts(&[("", 5, 1)]),
+        with_discounts(&[("", 5, 1), ("2026-02-01T00:00:00Z", 7, 1)]),
+        catalog_of(&["max_tokens = 11"]),
+        catalog_of(&["retired = true"]),
+        catalog_of(&["-prices"]),
+    ] {
+        assert_ne!(one.canonical(), other.canonical());
+    }
 }

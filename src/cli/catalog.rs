@@ -6,10 +6,12 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::access::Trail;
-use crate::catalog::{Catalog, Model};
+use crate::catalog::{self, Catalog, CatalogError, Model, PriceBook, SINCE_EVER, VolumeDiscount};
 use crate::clock::{Clock, Time};
 use crate::config::Config;
 use crate::error::Error;
+use crate::live;
+use crate::live::catalog::Problem;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
@@ -20,23 +22,35 @@ pub enum Command {
     Check {
         /// The TOML file
         file: PathBuf,
+        /// Refuse a file that doesn't say that its prices are in this currency
+        #[arg(long, value_name = "CODE")]
+        currency: Option<String>,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Check the configured `catalog_file`, and have every running server read its own anew, within a second
+    /// Check the configured `catalog_file`, put it in force, and have every running server read its own anew, within a second
     Reload {
         /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show every price and discount of the database with the instant from which it holds. No catalog file is needed
+    Show {
+        /// Print them as JSON
         #[arg(long)]
         json: bool,
     },
 }
 
 /// Checks a file without using it.
-pub fn check(file: &Path, as_json: bool) -> Result<(), String> {
+pub fn check(file: &Path, currency: Option<&str>, as_json: bool) -> Result<(), String> {
     let now = Clock::System.now();
     let name = file.display().to_string();
-    let outcome = Catalog::load(file);
+    let outcome = Catalog::load(file).and_then(|catalog| {
+        require_currency(&name, &catalog, currency)?;
+        Ok(catalog)
+    });
     if as_json {
         let report = match &outcome {
             Ok(catalog) => report(&name, catalog, now),
@@ -51,7 +65,21 @@ pub fn check(file: &Path, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells running servers. The own reading of the file comes first, so that a mistake is met here and not in their logs.
+fn require_currency(name: &str, catalog: &Catalog, currency: Option<&str>) -> Result<(), CatalogError> {
+    let problem = match (currency, catalog.currency()) {
+        (Some(asked), Some(named)) if asked != named => {
+            format!("{name}: `currency`: the prices are in {named}, not in {asked}")
+        }
+        (Some(asked), None) => {
+            format!("{name}: the key `currency` is missing: add `currency = \"{asked}\"` at the top")
+        }
+        _ => return Ok(()),
+    };
+    Err(CatalogError { problems: vec![problem] })
+}
+
+/// Puts the file in force and tells running servers. The own reading comes first, so that a mistake is met here and not in their
+/// logs.
 pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
     let Some(file) = config.catalog_file.clone() else {
         return Err("no `catalog_file` is configured here (TOLLKEEPER_CATALOG_FILE), so the built-in catalog is in use and \
@@ -59,21 +87,27 @@ pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
             .to_owned());
     };
     let catalog = Catalog::load(&file).map_err(|error| error.to_string())?;
-    super::runtime()?.block_on(order(config))?;
+    let warnings = super::runtime()?.block_on(order(config, &catalog))?;
     let (name, now) = (file.display().to_string(), Clock::System.now());
     super::print(&if as_json {
         report(&name, &catalog, now).to_string()
     } else {
         let models = summary(&name, &catalog, now);
+        let warnings: String = warnings.iter().map(|warning| format!("\nwarning: {warning}")).collect();
         format!(
-            "{models}\nRunning servers read their catalog files again within a second; their logs say what came of it."
+            "{models}{warnings}\nIt is in force. Running servers read their catalog files again within a second; their logs say what \
+             came of it."
         )
     });
     Ok(())
 }
 
-async fn order(config: Config) -> Result<(), String> {
+async fn order(config: Config, catalog: &Catalog) -> Result<Vec<String>, String> {
     let app = super::app(config).await?;
+    let warnings = live::catalog::put_in_force(&app, catalog).await.map_err(|problem| match problem {
+        Problem::Refused(error) => error.to_string(),
+        Problem::Failed(error) => error.to_string(),
+    })?;
     let ordered = async {
         let now = app.clock.now();
         let mut tx = app.db.write().await?;
@@ -86,7 +120,74 @@ async fn order(config: Config) -> Result<(), String> {
         store::changes::record(&mut tx, Change::Catalog, now).await?;
         Ok::<_, Error>(tx.commit().await?)
     };
-    ordered.await.map_err(|error| error.to_string())
+    ordered.await.map_err(|error| error.to_string())?;
+    Ok(warnings)
+}
+
+/// Shows what the database has.
+pub fn show(config: Config, as_json: bool) -> Result<(), String> {
+    let now = Clock::System.now();
+    let app = super::runtime()?.block_on(super::app(config))?;
+    let catalog = app.catalog.now();
+    let book = catalog.book();
+    super::print(&if as_json { shown_as_json(book, now).to_string() } else { shown(book, now) });
+    Ok(())
+}
+
+/// `past`, `in force` or `to come`.
+fn state(effective_at: Time, in_force: Option<Time>, now: Time) -> &'static str {
+    match in_force {
+        Some(time) if time == effective_at => "in force",
+        _ if effective_at > now => "to come",
+        _ => "past",
+    }
+}
+
+fn shown(book: &PriceBook, now: Time) -> String {
+    let mut lines = Vec::new();
+    for (model, prices) in book.prices() {
+        lines.push(model.to_owned());
+        let in_force = prices.iter().rev().find(|price| price.effective_at <= now);
+        for price in prices {
+            let (from, prompt, completion) = (price.effective_at, price.prompt, price.completion);
+            let state = state(from, in_force.map(|price| price.effective_at), now);
+            lines.push(format!("  from {from}: prompt {prompt}, completion {completion} a token ({state})"));
+        }
+    }
+    lines.push("volume discounts".to_owned());
+    let in_force = book.discounts_at(now).map(|version| version.effective_at);
+    for version in book.discounts() {
+        let at = version.effective_at;
+        let from = if at == SINCE_EVER { "since ever".to_owned() } else { format!("from {at}") };
+        let (tiers, state) = (catalog::in_words(&version.tiers), state(at, in_force, now));
+        lines.push(format!("  {from}: {tiers} ({state})"));
+    }
+    lines.join("\n")
+}
+
+fn shown_as_json(book: &PriceBook, now: Time) -> Value {
+    let models = book.prices().map(|(model, prices)| {
+        let in_force = prices.iter().rev().find(|price| price.effective_at <= now);
+        let prices = prices.iter().map(|price| {
+            let state = state(price.effective_at, in_force.map(|price| price.effective_at), now);
+            json!({"effective_at": price.effective_at, "prompt_tokens": price.prompt.to_string(),
+                   "completion_tokens": price.completion.to_string(), "state": state})
+        });
+        json!({"id": model, "prices": prices.collect::<Value>()})
+    });
+    let in_force = book.discounts_at(now).map(|version| version.effective_at);
+    let discounts = book.discounts().iter().map(|version| {
+        json!({"effective_at": version.effective_at, "tiers": tiers(&version.tiers),
+               "state": state(version.effective_at, in_force, now)})
+    });
+    json!({"models": models.collect::<Value>(), "volume_discounts": discounts.collect::<Value>()})
+}
+
+fn tiers(tiers: &[VolumeDiscount]) -> Value {
+    tiers
+        .iter()
+        .map(|tier| json!({"threshold": tier.threshold, "discount": tier.discount.to_string()}))
+        .collect()
 }
 
 /// For programs: prices as decimals in strings, so that they stay exact.
@@ -104,18 +205,15 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
                "max_requests_per_min": model.max_requests_per_min,
                "max_concurrent_requests": model.max_concurrent_requests, "prices": prices(model)})
     });
-    let discounts = catalog.volume_discounts().iter();
-    let discounts =
-        discounts.map(|tier| json!({"threshold": tier.threshold, "discount": tier.discount.to_string()}));
-    json!({"file": file, "valid": true, "models": models.collect::<Value>(),
-           "volume_discounts": discounts.collect::<Value>(), "warnings": catalog.warnings(now)})
+    json!({"file": file, "valid": true, "currency": catalog.currency(), "models": models.collect::<Value>(),
+           "volume_discounts": tiers(catalog.tiers_at(now)), "warnings": catalog.warnings(now)})
 }
 
 /// For people: a line a model, a line a price, a line a warning.
 fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
     let offered = catalog.models().count();
     let retired = catalog.models_even_retired().count() - offered;
-    let discounts = catalog.volume_discounts().len();
+    let discounts = catalog.tiers_at(now).len();
     let mut lines = vec![format!(
         "{file} is a good catalog: {offered} models, {retired} retired, {discounts} volume discounts."
     )];

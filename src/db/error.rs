@@ -18,6 +18,8 @@ pub enum Error {
     StorageFull(String),
     /// It can't be written to.
     ReadOnly(String),
+    /// This process may not do it as it is configured, in words for the caller.
+    NotReady(String),
     /// Anything else: a mistake of ours or damage.
     Internal(String),
 }
@@ -47,6 +49,7 @@ impl fmt::Display for Error {
             Self::Unavailable(what) => write!(f, "database unavailable: {what}"),
             Self::StorageFull(what) => write!(f, "database storage full: {what}"),
             Self::ReadOnly(what) => write!(f, "database is read-only: {what}"),
+            Self::NotReady(what) => f.write_str(what),
             Self::Internal(what) => write!(f, "database error: {what}"),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::{Catalog, Kind, Price, VolumeDiscount};
+use crate::catalog::{Kind, Price, PriceBook};
 use crate::clock::{DAY_MS, Day, Month, Time};
 use crate::money::{Nano, Pico};
 use crate::rules::discounts::{self, TokenKind, Tokens};
@@ -149,26 +149,6 @@ impl Bill {
     }
 }
 
-/// Prices and discounts, as far as they are known.
-pub trait Prices {
-    /// The price of a model whose version is this, in unix milliseconds.
-    fn price(&self, model: &str, version: i64) -> Option<&Price>;
-
-    /// The volume discounts of a month: those in force at its start.
-    fn tiers(&self, month: Month) -> &[VolumeDiscount];
-}
-
-impl Prices for Catalog {
-    fn price(&self, model: &str, version: i64) -> Option<&Price> {
-        let prices = &self.get_even_retired(model)?.prices;
-        prices.iter().find(|price| price.effective_at.unix_ms() == version)
-    }
-
-    fn tiers(&self, _: Month) -> &[VolumeDiscount] {
-        self.volume_discounts()
-    }
-}
-
 /// The kinds of documents that are made of usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Document {
@@ -221,7 +201,7 @@ type Stream<'a> = (Month, &'a str, TokenKind);
 /// less what they took off all that was known before; where that is less than nothing it is taken back.
 ///
 /// `None` when a sum leaves its bits: nothing is billed then, rather than something else.
-pub fn bill(month: Month, used: &[Used], before: &[Used], prices: &impl Prices) -> Option<Bill> {
+pub fn bill(month: Month, used: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
     document(Document::Invoice(month), used, before, prices)
 }
 
@@ -229,11 +209,11 @@ pub fn bill(month: Month, used: &[Used], before: &[Used], prices: &impl Prices) 
 /// to without that.
 ///
 /// `None` when a sum leaves its bits.
-pub fn credit_note(corrected: &[Used], before: &[Used], prices: &impl Prices) -> Option<Bill> {
+pub fn credit_note(corrected: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
     document(Document::CreditNote, corrected, before, prices)
 }
 
-fn document(form: Document, used: &[Used], before: &[Used], prices: &impl Prices) -> Option<Bill> {
+fn document(form: Document, used: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
     let mut lines: BTreeMap<LineKey<'_>, (i64, Pico)> = BTreeMap::new();
     let mut unpriced: BTreeMap<(Option<Month>, &str), Pico> = BTreeMap::new();
     let mut streams: BTreeMap<Stream<'_>, Vec<Tokens>> = BTreeMap::new();
@@ -259,7 +239,7 @@ fn document(form: Document, used: &[Used], before: &[Used], prices: &impl Prices
     let mut less = Pico::ZERO;
     for (stream, mut tokens) in streams {
         let (of, model, kind) = stream;
-        let tiers = prices.tiers(of);
+        let tiers = prices.tiers_of_month(of);
         let earlier = known.get(&stream).map(Vec::as_slice).unwrap_or_default();
         let given = discounts::discount(tiers, earlier)?;
         tokens.extend_from_slice(earlier);
@@ -276,7 +256,7 @@ fn document(form: Document, used: &[Used], before: &[Used], prices: &impl Prices
 }
 
 /// The tokens of a row by kind, at the price that it was rated by; none when nobody knows that.
-fn parts(row: &Used, prices: &impl Prices) -> Option<Vec<(TokenKind, Tokens)>> {
+fn parts(row: &Used, prices: &PriceBook) -> Option<Vec<(TokenKind, Tokens)>> {
     let price = prices.price(&row.model, row.price_version).filter(|price| costs(row, price))?;
     let parts = [
         (TokenKind::of_prompt(row.kind), row.prompt_tokens, price.prompt),
@@ -291,7 +271,7 @@ fn parts(row: &Used, prices: &impl Prices) -> Option<Vec<(TokenKind, Tokens)>> {
 fn known_before<'a>(
     before: &'a [Used],
     streams: &BTreeMap<Stream<'_>, Vec<Tokens>>,
-    prices: &impl Prices,
+    prices: &PriceBook,
 ) -> BTreeMap<Stream<'a>, Vec<Tokens>> {
     let mut known: BTreeMap<Stream<'_>, Vec<Tokens>> = BTreeMap::new();
     for row in before {

@@ -10,9 +10,14 @@ use crate::db;
 use crate::error::{Code, Detail, Error};
 use crate::input::Nothing;
 use crate::reply::Bare;
+use crate::store;
 
 /// How long the database may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What to do where the catalog file is an old one.
+const OUTDATED: &str = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again \
+                        with `tollkeeper catalog reload`.";
 
 /// That the process answers.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -90,11 +95,14 @@ async fn checks(app: &App) -> Vec<Check> {
     } else {
         failed("feed", Code::NotReady, "What replicas change was not read for a while.")
     };
-    let catalog = if app.catalog.is_refused() {
-        "The catalog file is refused, and the catalog before goes on: the log says why."
+    let catalog = if app.catalog.is_outdated() {
+        failed("catalog", Code::NotReady, OUTDATED)
+    } else if app.catalog.is_refused() {
+        passed("catalog", "The catalog file is refused, and the catalog before goes on: the log says why.")
     } else {
-        "The catalog is in force."
+        passed("catalog", "The catalog is in force.")
     };
+    let currency = if database.ok && schema.ok { currency(app).await } else { None };
     let signing_key = if app.signing_keys.is_loaded() {
         passed("signing_key", "There is a key to sign tokens with.")
     } else {
@@ -105,7 +113,34 @@ async fn checks(app: &App) -> Vec<Check> {
     } else {
         passed("running", "The server is not stopping.")
     };
-    vec![database, schema, feed, passed("catalog", catalog), signing_key, running]
+    [Some(database), Some(schema), Some(feed), Some(catalog), currency, Some(signing_key), Some(running)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Whether every organization has the currency of this server; none when the database doesn't say in time.
+async fn currency(app: &App) -> Option<Check> {
+    let own = &app.config.billing.currency;
+    let found = tokio::time::timeout(PATIENCE, async {
+        store::wallets::other_currencies(&mut app.db.read().await?, own).await
+    });
+    let others = found.await.ok()?.ok()?;
+    if others.is_empty() && !app.catalog.has_wrong_currency() {
+        return Some(passed("currency", format!("Every organization has {own}.")));
+    }
+    let others: Vec<_> = others.iter().map(|(currency, count)| format!("{count} in {currency}")).collect();
+    let message = if others.is_empty() {
+        format!(
+            "Organizations had another currency than {own} when the catalog was read last: restart the server."
+        )
+    } else {
+        format!(
+            "There are organizations of another currency than {own} ({}): set `billing.currency` back to it.",
+            others.join(", ")
+        )
+    };
+    Some(failed("currency", Code::NotReady, message))
 }
 
 /// Whether it answers, and whether it has what this version needs.

@@ -256,7 +256,17 @@ async fn rate(
     let payload_hash = event.payload_hash();
     match price(catalog, event, now) {
         Ok(priced) => Ok(Ok(Rated { payer, payload_hash, priced })),
-        Err(refusal) => look_again(app, event, payer, payload_hash, refusal).await.map(Err),
+        Err(refusal) => {
+            let is_unknown = refusal.reason == Reason::UnknownModel;
+            let outcome = look_again(app, event, payer, payload_hash, refusal).await?;
+            if is_unknown && app.catalog.is_outdated() && matches!(outcome, Outcome::Refused(_)) {
+                // The catalog in force may have it.
+                let message = "This server's catalog is out of date, and doesn't have every model of this batch: nothing was done, \
+                               send it again to another server.";
+                return Err(Error::new(Code::NotReady).message(message));
+            }
+            Ok(Err(outcome))
+        }
     }
 }
 

@@ -10,4 +10,5 @@ mod golden_edges;
 mod history;
 mod jobs;
 mod operating;
+mod prices;
 mod reading;

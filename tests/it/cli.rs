@@ -23,8 +23,8 @@ fn every_command_helps() {
         (&["audit", "--help"], &["--organization <ID>", "--json", "add up"]),
         (&["openapi", "--help"], &["--config", "OpenAPI"]),
         (&["config", "--help"], &["--config", "--json", "secrets hidden"]),
-        (&["catalog", "--help"], &["check", "reload"]),
-        (&["catalog", "check", "--help"], &["<FILE>", "--json", "mistake"]),
+        (&["catalog", "--help"], &["check", "reload", "show"]),
+        (&["catalog", "check", "--help"], &["<FILE>", "--currency <CODE>", "--json", "mistake"]),
         (&["catalog", "reload", "--help"], &["--config", "--json", "catalog_file"]),
     ];
     for (arguments, words) in cases {

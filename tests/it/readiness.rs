@@ -36,7 +36,7 @@ fn readiness_names_every_check() {
         assert_eq!((&body["status"], &body["version"]), (&json!("ready"), &json!(env!("CARGO_PKG_VERSION"))));
         let checks = body["checks"].as_array().unwrap();
         let names: Vec<_> = checks.iter().map(|check| check["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["database", "schema", "feed", "catalog", "signing_key", "running"]);
+        assert_eq!(names, ["database", "schema", "feed", "catalog", "currency", "signing_key", "running"]);
         assert!(checks.iter().all(|check| check["ok"] == true && check["message"].is_string()), "{body}");
     });
 }
@@ -103,7 +103,7 @@ fn a_refused_catalog_is_told_and_no_reason_to_go_elsewhere() {
         };
         assert_eq!(catalog(&ready(&world).await), "The catalog is in force.");
         std::fs::write(&file, "nonsense").unwrap();
-        world.app.catalog.reload(world.clock.now());
+        tollkeeper::live::catalog::reload(&world.app).await.unwrap();
         let message = "The catalog file is refused, and the catalog before goes on: the log says why.";
         assert_eq!(catalog(&ready(&world).await), message);
         std::fs::copy("catalog/default.toml", &file).unwrap();

@@ -123,7 +123,7 @@ async fn close(
 pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Wallet) -> Result<Closed, Error> {
     let (organization_id, month) = (wallet.organization_id, wallet.open_month);
     let used = store::months::used(tx, organization_id, month).await?;
-    let mut bill = bill(booking.app, tx, organization_id, month, &used).await?;
+    let mut bill = bill(tx, organization_id, month, &used).await?;
     let debt = discount(booking, tx, wallet, &bill).await?;
     wallet.open_month = month.plus(1);
     store::wallets::write(tx, wallet).await?;
@@ -178,12 +178,11 @@ pub async fn keep_issuers(app: &App) -> Result<(), Error> {
     Ok(())
 }
 
-/// The bill of what is billed in a month, by the catalog in force.
+/// The bill of what is billed in a month, by the prices and discounts of the database, whatever a catalog file says by now.
 ///
 /// # Errors
 /// The database's, or sums that leave their bits.
 pub async fn bill(
-    app: &App,
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
@@ -195,8 +194,12 @@ pub async fn bill(
     for of in late {
         before.extend(store::months::used_before(tx, organization_id, of, month).await?);
     }
-    let catalog = app.catalog.now();
-    invoicing::bill(month, used, &before, &**catalog).ok_or_else(|| out_of_range(month))
+    let book = store::prices::book(tx).await?;
+    if book.is_empty() && !used.is_empty() {
+        let message = "the database has no prices yet: start a server of this version first, or run `tollkeeper catalog reload`";
+        return Err(Error::internal(message));
+    }
+    invoicing::bill(month, used, &before, &book).ok_or_else(|| out_of_range(month))
 }
 
 fn out_of_range(month: Month) -> Error {

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use super::events::{self as recorded, Counted, Verdict};
 use super::work::UsageEvent;
 use crate::app::App;
+use crate::catalog::Price;
 use crate::clock::Time;
 use crate::db::{self, Tx};
+use crate::live;
 use crate::rules::events::{self, Refusal};
 use crate::rules::rating::{self, Rated};
 use crate::store::usage::recording::{self, Corrected, NewEvent, RatedEvent, StoredEvent, Telling};
@@ -48,7 +50,8 @@ async fn correct<'a>(
         return Ok(Verdict::Refused(events::unknown_event(corrects)));
     };
     let corrected = recording::corrected(tx, original_key).await?;
-    let amount = match give_back(app, event, corrects, &original, corrected) {
+    let price = live::catalog::price(app, tx, &original.model, original.price_version).await?;
+    let amount = match give_back(event, corrects, &original, corrected, price.as_ref()) {
         Ok(amount) => amount,
         Err(refusal) => return Ok(Verdict::Refused(refusal)),
     };
@@ -72,11 +75,11 @@ async fn correct<'a>(
 
 /// The price of what a correction takes back, as a negative amount.
 fn give_back(
-    app: &App,
     event: &RatedEvent,
     corrects: &str,
     original: &StoredEvent,
     corrected: Corrected,
+    price: Option<&Price>,
 ) -> Result<crate::money::Pico, Refusal> {
     if original.is_correction {
         return Err(events::corrects_a_correction(corrects));
@@ -99,10 +102,6 @@ fn give_back(
         completion_tokens: original.completion_tokens,
         amount: original.amount,
     };
-    let catalog = app.catalog.now();
-    let price = catalog.get_even_retired(&original.model).and_then(|model| {
-        model.prices.iter().find(|price| price.effective_at.unix_ms() == original.price_version)
-    });
     rating::correct(counted, left, event.prompt_tokens, event.completion_tokens, price)
         .ok_or_else(|| events::price_is_gone(corrects))
 }

@@ -32,7 +32,7 @@ pub(super) async fn take_back(
     let Some(mut invoice) = store::invoices::of_month(tx, id, month).await? else {
         return take_back_unbilled(booking, tx, wallet, Nano::from_units(given)).await;
     };
-    let bill = bill(booking, tx, wallet, credited).await?;
+    let bill = bill(tx, wallet, credited).await?;
     for used in &credited.used {
         let credited = CreditedUsage { month, used: used.clone() };
         store::months::add_credited(tx, id, wallet.open_month, &credited).await?;
@@ -75,19 +75,14 @@ pub(super) async fn take_back(
 }
 
 /// The note's lines: the usage at list price, and the discounts that go with it.
-async fn bill(
-    booking: &Booking<'_>,
-    tx: &mut Tx,
-    wallet: &Wallet,
-    credited: &Credited,
-) -> Result<Bill, db::Error> {
+async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &Credited) -> Result<Bill, db::Error> {
     let months: BTreeSet<_> = credited.used.iter().map(|used| used.day.month()).collect();
     let mut before: Vec<Used> = Vec::new();
     for of in months {
         before.extend(store::months::used_before(tx, wallet.organization_id, of, wallet.open_month).await?);
     }
-    let catalog = booking.app.catalog.now();
-    let bill = invoicing::credit_note(&credited.used, &before, &**catalog);
+    let book = store::prices::book(tx).await?;
+    let bill = invoicing::credit_note(&credited.used, &before, &book);
     bill.ok_or_else(|| db::Error::Internal("the sums of a credit note are out of range".to_owned()))
 }
 

@@ -43,6 +43,7 @@ impl<'a> Purses<'a> {
         let mut locked = Self { booking: Booking { app, trail, now }, purses: BTreeMap::new() };
         for id in organizations {
             let mut wallet = store::wallets::lock(tx, id, now).await?.ok_or_else(|| missing(id))?;
+            require_currency(app, &wallet)?;
             if app.books.open_months.get(&id.as_u128()) != Some(wallet.open_month) {
                 app.books.open_months.insert(id.as_u128(), wallet.open_month);
             }
@@ -139,6 +140,18 @@ impl<'a> Purses<'a> {
         }
         Ok(())
     }
+}
+
+/// Refuses a wallet whose currency isn't that of the prices.
+fn require_currency(app: &App, wallet: &Wallet) -> Result<(), db::Error> {
+    let own = &app.config.billing.currency;
+    if wallet.currency == *own && !app.catalog.has_wrong_currency() {
+        return Ok(());
+    }
+    let message = format!(
+        "The prices of this server are in {own}, and organizations have another currency: nothing was done."
+    );
+    Err(db::Error::NotReady(message))
 }
 
 impl Purse {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::catalog::{DiscountVersion, VolumeDiscount};
 use crate::money::Ppm;
 
 const MONTH: Month = Month::from_unix_months(672); // 2026-01
@@ -46,38 +47,15 @@ fn price(version: i64, prompt: i128, completion: i128) -> Price {
     }
 }
 
-/// Prices of models from an instant on, any model where its name is empty; and the tiers of months, the first month before which they hold.
-#[derive(Default)]
-struct Book {
-    prices: Vec<(&'static str, Price)>,
-    tiers: Vec<VolumeDiscount>,
-    later_tiers: Option<(Month, Vec<VolumeDiscount>)>,
-}
-
-impl Book {
-    fn new(prices: &[(&'static str, Price)], tiers: &[(i64, i128)]) -> Self {
-        Self { prices: prices.to_vec(), tiers: tiers.iter().map(tier).collect(), later_tiers: None }
-    }
-}
-
 fn tier((threshold, ppm): &(i64, i128)) -> VolumeDiscount {
     VolumeDiscount { threshold: *threshold, discount: Ppm::from_units(*ppm) }
 }
 
-impl Prices for Book {
-    fn price(&self, model: &str, version: i64) -> Option<&Price> {
-        let is = |(name, price): &&(&str, Price)| {
-            (name.is_empty() || *name == model) && price.effective_at.unix_ms() == version
-        };
-        self.prices.iter().find(is).map(|(_, price)| price)
-    }
-
-    fn tiers(&self, month: Month) -> &[VolumeDiscount] {
-        match &self.later_tiers {
-            Some((from, tiers)) if month >= *from => tiers,
-            _ => &self.tiers,
-        }
-    }
+/// Prices, and the tiers of all months.
+fn book(prices: &[(&str, Price)], tiers: &[(i64, i128)]) -> PriceBook {
+    let prices = prices.iter().map(|(model, price)| ((*model).to_owned(), price.clone()));
+    let tiers = tiers.iter().map(tier).collect();
+    PriceBook::new(prices, [DiscountVersion { effective_at: Time::from_unix_ms(0), tiers }])
 }
 
 fn lines(bill: &Bill) -> Vec<String> {
@@ -126,7 +104,7 @@ fn lines_are_by_model_kind_of_token_and_price() {
         ("svc-1", price(new, 3_000_000, 7_000_000)),
         ("embed", price(old, 100, 0)),
     ];
-    let bill = bill(MONTH, &rows, &[], &Book::new(&prices, &[])).unwrap();
+    let bill = bill(MONTH, &rows, &[], &book(&prices, &[])).unwrap();
     assert_eq!(
         lines(&bill),
         [
@@ -147,7 +125,7 @@ fn lines_are_by_model_kind_of_token_and_price() {
 fn a_price_that_is_gone_leaves_its_amount() {
     let row = used("old", Kind::Chat, day("2026-01-05"), 0, (10, 10), (2_000, 3_000));
     for stale in [Vec::new(), vec![("old", price(0, 2_000, 4_000))]] {
-        let book = Book::new(&stale, &[(0, 500_000)]);
+        let book = book(&stale, &[(0, 500_000)]);
         let bill = bill(MONTH, std::slice::from_ref(&row), &[], &book).unwrap();
         let line = "usage | old, usage at a price that has left the catalog | 1 | 0.00000005 | 0.00000005";
         assert_eq!(lines(&bill), [line]);
@@ -158,7 +136,7 @@ fn a_price_that_is_gone_leaves_its_amount() {
 #[test]
 fn late_usage_at_a_price_that_is_gone_says_both() {
     let row = used("old", Kind::Chat, day("2025-12-05"), 0, (10, 10), (2_000, 3_000));
-    let bill = bill(MONTH, &[row], &[], &Book::default()).unwrap();
+    let bill = bill(MONTH, &[row], &[], &PriceBook::default()).unwrap();
     let line = "late_usage | Late usage of 2025-12: old, usage at a price that has left the catalog | 1 | 0.00000005 | 0.00000005";
     assert_eq!(lines(&bill), [line]);
 }
@@ -169,7 +147,7 @@ fn what_adds_up_to_nothing_is_no_line() {
     // A request without tokens at another price, and completions that were taken back.
     let rows = [row(1, (10, 5)), row(1, (0, -5)), row(2, (0, 0))];
     let prices = [1, 2].map(|at| ("m", price(at, 1_000, 2_000)));
-    let bill = bill(MONTH, &rows, &[], &Book::new(&prices, &[])).unwrap();
+    let bill = bill(MONTH, &rows, &[], &book(&prices, &[])).unwrap();
     assert_eq!(lines(&bill), ["usage | m, prompt tokens | 10 | 0.000000001 | 0.00000001"]);
 }
 
@@ -179,8 +157,8 @@ fn million(on: &str, millions: i64) -> Used {
 }
 
 /// Half the price above a million tokens.
-fn half_above_a_million() -> Book {
-    Book::new(&[("m", price(0, 1_000_000, 0))], &[(1_000_000, 500_000)])
+fn half_above_a_million() -> PriceBook {
+    book(&[("m", price(0, 1_000_000, 0))], &[(1_000_000, 500_000)])
 }
 
 #[test]
@@ -205,8 +183,9 @@ fn a_discount_belongs_to_the_month_of_use() {
 
 #[test]
 fn a_month_has_the_tiers_of_its_start() {
-    let mut book = half_above_a_million();
-    book.later_tiers = Some((MONTH.plus(1), vec![]));
+    let none = DiscountVersion { effective_at: MONTH.plus(1).start(), tiers: Vec::new() };
+    let half = DiscountVersion { effective_at: MONTH.start(), tiers: vec![tier(&(1_000_000, 500_000))] };
+    let book = PriceBook::new([("m".to_owned(), price(0, 1_000_000, 0))], [none, half]);
     let both = [million("2026-01-20", 2), million("2026-02-05", 2)];
     assert_eq!(bill(MONTH.plus(1), &both, &[], &book).unwrap().amount.to_string(), "3.5");
 }
@@ -236,7 +215,7 @@ fn a_credit_note_can_cost_something() {
     let (old, new) = (version("2026-01-01T00:00:00Z"), version("2026-01-10T00:00:00Z"));
     let unit = 1_000_000_000_000;
     let prices = [("m", price(old, unit, 0)), ("m", price(new, 10 * unit, 0))];
-    let book = Book::new(&prices, &[(1, 1_000_000)]);
+    let book = book(&prices, &[(1, 1_000_000)]);
     let row = |on, version, tokens, price| used("m", Kind::Chat, day(on), version, (tokens, 0), (price, 0));
     let before = [row("2026-01-02", old, 1, unit), row("2026-01-12", new, 1, 10 * unit)];
     let note = credit_note(&[row("2026-01-02", old, -1, unit)], &before, &book).unwrap();
@@ -247,7 +226,7 @@ fn a_credit_note_can_cost_something() {
 fn what_is_free_costs_nothing_and_no_less() {
     // One and a half nano, of which one was charged: all of it free is one, not two.
     let row = used("m", Kind::Embeddings, day("2026-01-05"), 0, (15, 0), (100, 0));
-    let book = Book::new(&[("m", price(0, 100, 0))], &[(0, 1_000_000)]);
+    let book = book(&[("m", price(0, 100, 0))], &[(0, 1_000_000)]);
     let bill = bill(MONTH, &[row], &[], &book).unwrap();
     assert_eq!((bill.amount, bill.credited.units(), bill.exact), (Nano::ZERO, 1, Pico::ZERO));
     assert_eq!(lines(&bill).len(), 2);
@@ -257,7 +236,7 @@ fn what_is_free_costs_nothing_and_no_less() {
 fn a_bill_out_of_bounds_is_none() {
     let row = |tokens| used("m", Kind::Chat, day("2026-01-05"), 0, (tokens, 0), (1, 0));
     let rows = [row(i64::MAX), row(i64::MAX)];
-    assert_eq!(bill(MONTH, &rows, &[], &Book::new(&[("m", price(0, 1, 0))], &[])), None);
+    assert_eq!(bill(MONTH, &rows, &[], &book(&[("m", price(0, 1, 0))], &[])), None);
 }
 
 #[test]
@@ -289,10 +268,11 @@ proptest! {
             let name = ["a", "b", "c"][*model];
             used(name, Kind::Chat, first.plus(*offset), i64::try_from(*model).unwrap(), (*prompt, *completion), prices[*model])
         }).collect();
-        let tiers: Vec<_> = tiers.into_iter()
-            .map(|(threshold, ppm)| VolumeDiscount { threshold, discount: Ppm::from_units(ppm) }).collect();
-        let prices = (0_i64..).zip(&prices).map(|(at, (prompt, completion))| ("", price(at, *prompt, *completion)));
-        let book = Book { prices: prices.collect(), tiers, later_tiers: None };
+        let prices = ["a", "b", "c"].into_iter().zip(0..).zip(&prices);
+        let prices: Vec<_> =
+            prices.map(|((model, at), (prompt, completion))| (model, price(at, *prompt, *completion))).collect();
+        let tiers: Vec<_> = tiers.into_iter().collect();
+        let book = book(&prices, &tiers);
         let bill = bill(MONTH, &rows, &[], &book).unwrap();
         let sum: i128 = bill.items.iter().map(|item| item.amount.units()).sum();
         prop_assert_eq!(sum, bill.amount.units() * 1_000);

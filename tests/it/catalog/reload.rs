@@ -5,6 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, Time};
 use tollkeeper::db::Change;
+use tollkeeper::live::catalog::reload;
 use tollkeeper::store::changes;
 
 use super::{File, catalog};
@@ -17,7 +18,7 @@ fn on_each_database(models: &[&str], test: impl AsyncFn(World, &File)) {
     let file = File::new(models);
     on_each_database_with(&[("TOLLKEEPER_CATALOG_FILE", file.name())], async |world| {
         file.write(&catalog(models));
-        world.app.catalog.reload(world.clock.now());
+        reload(&world.app).await.unwrap();
         test(world, &file).await;
     });
 }
@@ -60,7 +61,7 @@ fn models_come_and_go_without_a_restart() {
         let limits = "stays\nmax_tokens = 50\nmax_requests_per_min = 7\nmax_concurrent_requests = 2";
         file.write(&catalog(&[limits, "goes\nretired = true", "acme/new:v2\nparent = \"goes\""]));
         assert_eq!(listed(&world, &key).await, ["stays", "goes"], "nothing happens by itself");
-        world.app.catalog.reload(world.clock.now());
+        reload(&world.app).await.unwrap();
         for bearer in [&ada.access_token, &key] {
             assert_eq!(listed(&world, bearer).await, ["stays", "acme/new:v2"]);
         }
@@ -99,7 +100,7 @@ fn models_come_and_go_without_a_restart() {
 
         // Out of the file: what counted stays, and counts no second time; what comes now has no price.
         file.write(&catalog(&["stays"]));
-        world.app.catalog.reload(world.clock.now());
+        reload(&world.app).await.unwrap();
         assert_eq!(listed(&world, &key).await, ["stays"]);
         assert_eq!(report(&world, &key_id, "e2", "goes").await["status"], "duplicate");
         assert_eq!(report(&world, &key_id, "e3", "goes").await["code"], "unknown_model");
@@ -118,21 +119,37 @@ fn a_new_price_holds_from_its_instant_on() {
             assert_eq!(model["pricing"]["prompt_tokens"].to_string(), listed);
             listed
         };
-        let with = |prices: &str| {
+        let place = world.place(&ada, "Acme").await;
+        let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        assert_eq!(report(&world, &key_id, "e", "m").await["status"], "accepted");
+        let with = async |prices: &str| {
             let first = "{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"0.001\", completion_tokens = \"0.002\" }";
             file.write(&catalog(&[&format!("m\nprices = [{first}, {prices}]")]));
-            world.app.catalog.reload(world.clock.now());
+            reload(&world.app).await.unwrap();
         };
-        with("{ effective_at = 2026-03-10T12:00:00.001Z, prompt_tokens = 3, completion_tokens = 4 }");
+        let second = |prompt: i64| {
+            format!(
+                "{{ effective_at = 2026-03-10T12:02:00.001Z, prompt_tokens = {prompt}, completion_tokens = 4 }}"
+            )
+        };
+        with(&second(3)).await;
         assert_eq!(price().await, "0.001");
-        // What isn't in force yet may still become another price.
-        with("{ effective_at = 2026-03-10T12:00:00.001Z, prompt_tokens = 5, completion_tokens = 4 }");
-        assert_eq!(price().await, "0.001");
-        world.clock.advance_ms(1);
-        assert_eq!(price().await, "5");
-        with("{ effective_at = 2026-03-10T12:00:00.001Z, prompt_tokens = 6, completion_tokens = 4 }");
-        assert_eq!(price().await, "5");
+        // What isn't in force yet may still become another price, or none, while every replica can hear of it in time.
+        with("").await;
+        with(&second(5)).await;
+        assert!(!world.app.catalog.is_refused());
+        world.clock.advance_ms(61_000);
+        with(&second(6)).await;
         assert!(world.app.catalog.is_refused());
+        assert_eq!(price().await, "0.001");
+        world.clock.advance_ms(59_001);
+        world.catch_up().await;
+        assert_eq!(price().await, "5");
+        with(&second(6)).await;
+        assert!(world.app.catalog.is_refused());
+        with(&second(5)).await;
+        assert!(!world.app.catalog.is_refused());
+        assert_eq!(price().await, "5");
     });
 }
 
@@ -151,12 +168,12 @@ fn a_broken_file_is_refused_whole() {
         ];
         for text in broken {
             file.write(&text);
-            world.app.catalog.reload(world.clock.now());
+            reload(&world.app).await.unwrap();
             assert_eq!(listed(&world, &ada.access_token).await, ["m"], "{text}");
             assert!(world.app.catalog.is_refused());
         }
         std::fs::remove_file(&file.path).unwrap();
-        world.app.catalog.reload(world.clock.now());
+        reload(&world.app).await.unwrap();
         assert_eq!(listed(&world, &ada.access_token).await, ["m"]);
         let metrics = async |line: &str| {
             let metrics =
@@ -167,7 +184,7 @@ fn a_broken_file_is_refused_whole() {
         metrics("tollkeeper_catalog_refused 1").await;
         metrics(&format!("tollkeeper_catalog_reloads_total {reloads}")).await;
         file.write(&good);
-        world.app.catalog.reload(world.clock.now());
+        reload(&world.app).await.unwrap();
         assert_eq!(listed(&world, &ada.access_token).await, ["m", "n"]);
         metrics("tollkeeper_catalog_refused 0").await;
         metrics(&format!("tollkeeper_catalog_reloads_total {}", reloads + 1)).await;
@@ -209,11 +226,11 @@ fn every_answer_is_of_one_catalog() {
     on_each_database(&one, async |world, file| {
         let ada = world.somebody("ada").await;
         let app = world.app.clone();
-        let (path, now) = (file.path.clone(), world.clock.now());
-        let writer = std::thread::spawn(move || {
+        let path = file.path.clone();
+        let writer = tokio::spawn(async move {
             for turn in 0..60 {
                 super::write(&path, &catalog(if turn % 2 == 0 { &other } else { &one }));
-                app.catalog.reload(now);
+                reload(&app).await.unwrap();
             }
             app.catalog.reloads()
         });
@@ -231,7 +248,7 @@ fn every_answer_is_of_one_catalog() {
                 }
             }
         }
-        assert_eq!(writer.join().unwrap(), 60);
+        assert_eq!(writer.await.unwrap(), 60);
         assert_eq!(listed(&world, &ada.access_token).await, one, "the last one is in force");
     });
 }

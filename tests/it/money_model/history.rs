@@ -8,6 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, Time};
+use tollkeeper::live::catalog;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 
@@ -177,7 +178,7 @@ impl<'w> History<'w> {
             13 => self.release().await,
             14 => self.extend().await,
             15 => self.credit().await,
-            16 => self.change_price(),
+            16 => self.change_price().await,
             _ => self.wait().await,
         }
         self.check_summary().await;
@@ -383,7 +384,7 @@ impl<'w> History<'w> {
     }
 
     /// Another price, from now on or from soon on.
-    fn change_price(&mut self) {
+    async fn change_price(&mut self) {
         let from = Time::from_unix_ms(self.now_ms() + self.chance.below(3) as i64 * DAY_MS);
         if self.prices[0].last().is_some_and(|price| price.from_ms >= from.unix_ms()) {
             return;
@@ -403,7 +404,7 @@ impl<'w> History<'w> {
         let text = format!("{}{rows}{}", &CATALOG[..first], &CATALOG[end..]);
         std::fs::write(&self.catalog, text).unwrap();
         for (app, _) in &self.apps {
-            app.catalog.reload(self.world.clock.now());
+            catalog::reload(app).await.unwrap();
             assert!(!app.catalog.is_refused());
         }
         self.note(format!("price {prompt} {completion} from {from}"));

@@ -89,7 +89,7 @@ pub async fn summary(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<
     let Account { wallet, plan, open_invoices } =
         store::wallets::account(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
     let used = store::months::used(&mut tx, id, month).await?;
-    let bill = closing::bill(&app, &mut tx, id, month, &used).await?;
+    let bill = closing::bill(&mut tx, id, month, &used).await?;
     let status = if open_invoices == 0 { SubscriptionStatus::Active } else { SubscriptionStatus::PastDue };
     Ok(private(Summary {
         current_period: Period {

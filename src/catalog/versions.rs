@@ -1,0 +1,192 @@
+//! What a catalog adds to the versions of the database when it comes in force, and what it must not change.
+
+use super::book::{DiscountVersion, PriceBook, SINCE_EVER, price_at};
+use super::{Catalog, CatalogError, Price, VolumeDiscount};
+use crate::clock::{MINUTE_MS, Time};
+
+/// How long before its instant a version can still become another, in milliseconds: by then every replica has heard of it.
+pub const FIXED_MS: i64 = MINUTE_MS;
+
+/// What the database says when a catalog is to come in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The versions that it has.
+    pub book: &'a PriceBook,
+    /// When this is.
+    pub now: Time,
+    /// Whether anything was ever used: until then no version has cost anybody anything.
+    pub is_used: bool,
+    /// The end of the last month that is closed for somebody.
+    pub closed_before: Option<Time>,
+}
+
+/// What a catalog adds.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct NewVersions {
+    /// Model, instant and price; without a price the version is taken back.
+    pub prices: Vec<(String, Time, Option<Price>)>,
+    /// Instant and tiers; without any the version is taken back.
+    pub discounts: Vec<(Time, Option<Vec<VolumeDiscount>>)>,
+    /// What is allowed and may still be a mistake.
+    pub warnings: Vec<String>,
+}
+
+impl Facts<'_> {
+    fn may_change(&self, effective_at: Time) -> bool {
+        !self.is_used || effective_at > self.now.plus_ms(FIXED_MS)
+    }
+
+    /// Why nothing new can hold from this instant on.
+    fn closed(&self, effective_at: Time) -> Option<String> {
+        let end = self.closed_before.filter(|end| self.is_used && effective_at < *end)?;
+        Some(format!(
+            "months before {} are closed, so it can't hold from {effective_at} on: give it a later `effective_at`",
+            end.day()
+        ))
+    }
+
+    fn is_backdated(&self, effective_at: Time) -> bool {
+        self.is_used && effective_at <= self.now
+    }
+}
+
+impl Catalog {
+    /// What this catalog adds to the versions of the database.
+    ///
+    /// # Errors
+    /// It has another amount for a version that is in force or past, or a new version from within a closed month.
+    pub fn new_versions(&self, facts: &Facts<'_>) -> Result<NewVersions, CatalogError> {
+        let (mut new, mut problems) = (NewVersions::default(), Vec::new());
+        self.new_prices(facts, &mut new, &mut problems);
+        self.new_discounts(facts, &mut new, &mut problems);
+        if problems.is_empty() { Ok(new) } else { Err(CatalogError { problems }) }
+    }
+
+    fn new_prices(&self, facts: &Facts<'_>, new: &mut NewVersions, problems: &mut Vec<String>) {
+        for model in self.models_even_retired() {
+            let known = facts.book.prices_of(&model.id);
+            for price in &model.prices {
+                let at = price.effective_at;
+                let tell = |what: &str| {
+                    format!(
+                        "{}: model `{}`: `prices`: {what}",
+                        self.place_of_price(&model.id, price),
+                        model.id
+                    )
+                };
+                match known.iter().find(|known| known.effective_at == at) {
+                    Some(known) if known == price => continue,
+                    Some(_) if facts.may_change(at) => {}
+                    Some(known) => {
+                        problems.push(tell(&format!(
+                            "the price from {at} on is in force with prompt {}, completion {} and can't become another: keep it, \
+                             and add one with an `effective_at` of its own",
+                            known.prompt, known.completion
+                        )));
+                        continue;
+                    }
+                    None if known.is_empty() => {}
+                    None => {
+                        if let Some(why) = facts.closed(at) {
+                            problems.push(tell(&why));
+                            continue;
+                        }
+                        if facts.is_backdated(at) {
+                            new.warnings.push(tell(&format!(
+                                "the price from {at} on is new: what was counted already keeps the price that it was counted at"
+                            )));
+                        }
+                    }
+                }
+                new.prices.push((model.id.clone(), at, Some(price.clone())));
+            }
+        }
+        for (id, known) in facts.book.prices() {
+            let model = self.get_even_retired(id);
+            let in_force = price_at(known, facts.now);
+            for price in known {
+                let at = price.effective_at;
+                if model.is_some_and(|model| model.prices.iter().any(|price| price.effective_at == at)) {
+                    continue;
+                }
+                if facts.may_change(at) {
+                    new.prices.push((id.to_owned(), at, None));
+                } else if model.is_some() && (in_force == Some(price) || at > facts.now) {
+                    new.warnings.push(format!(
+                        "{}: model `{id}`: `prices`: the price from {at} on is missing, and holds all the same: a price ends where the \
+                         next one begins",
+                        self.place_of(id)
+                    ));
+                }
+            }
+        }
+    }
+
+    fn new_discounts(&self, facts: &Facts<'_>, new: &mut NewVersions, problems: &mut Vec<String>) {
+        let known = facts.book.discounts();
+        for DiscountVersion { effective_at, tiers } in &self.discounts {
+            let at = *effective_at;
+            let tell = |what: &str| format!("{}: volume discount: {what}", self.place_of_discounts(at));
+            match known.iter().find(|known| known.effective_at == at) {
+                Some(known) if known.tiers == *tiers => continue,
+                Some(_) if facts.may_change(at) => {}
+                Some(known) => {
+                    problems.push(tell(&format!(
+                        "the discounts {} are in force ({}) and can't become others: keep them, and add the new list with an \
+                         `effective_at` of its own",
+                        since(at),
+                        in_words(&known.tiers)
+                    )));
+                    continue;
+                }
+                None if known.is_empty() => {}
+                None => {
+                    if let Some(why) = facts.closed(at) {
+                        problems.push(tell(&why));
+                        continue;
+                    }
+                    if facts.is_backdated(at) {
+                        new.warnings.push(tell(&format!(
+                            "the discounts {} are new: they hold for every open month that begins after that",
+                            since(at)
+                        )));
+                    }
+                }
+            }
+            new.discounts.push((at, Some(tiers.clone())));
+        }
+        let missing = |at: Time| self.discounts.iter().all(|version| version.effective_at != at);
+        let in_force = facts.book.discounts_at(facts.now);
+        for known in known.iter().filter(|known| missing(known.effective_at)) {
+            let at = known.effective_at;
+            if facts.may_change(at) && at != SINCE_EVER {
+                new.discounts.push((at, None));
+            } else if facts.may_change(at) && !known.tiers.is_empty() {
+                new.discounts.push((at, Some(Vec::new())));
+            } else if !known.tiers.is_empty() && (in_force == Some(known) || at > facts.now) {
+                new.warnings.push(format!(
+                    "{}: volume discount: those {} ({}) are missing, and hold all the same: to end them, add one with `threshold = 0`, \
+                     `discount = 0` and an `effective_at`",
+                    self.places.file,
+                    since(at),
+                    in_words(&known.tiers)
+                ));
+            }
+        }
+        // What held before the first discount is a version like any other: it can't be rewritten later.
+        if missing(SINCE_EVER) && known.iter().all(|known| known.effective_at != SINCE_EVER) {
+            new.discounts.push((SINCE_EVER, Some(Vec::new())));
+        }
+    }
+}
+
+fn since(at: Time) -> String {
+    if at == SINCE_EVER { "without `effective_at`".to_owned() } else { format!("from {at} on") }
+}
+
+/// Discounts for people, such as `0.05 above 1000000, 0.1 above 5000000`.
+pub fn in_words(tiers: &[VolumeDiscount]) -> String {
+    let words: Vec<_> =
+        tiers.iter().map(|tier| format!("{} above {}", tier.discount, tier.threshold)).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
