@@ -1,7 +1,6 @@
 //! The wallets of one transaction: locked together, looked at, written once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use super::assumptions::missing;
 use super::deposits::Depositing;
@@ -14,7 +13,6 @@ use crate::db::{self, Tx};
 use crate::ids::{CreditId, LedgerTransactionId, OrganizationId};
 use crate::money::Nano;
 use crate::rules::books::{self, Credit, Source};
-use crate::secrets::sha256;
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::reservations::{NewReservation, Reserved};
 use crate::store::wallets::Wallet;
@@ -77,8 +75,7 @@ impl Purses {
             let Some(id) = theirs.first().map(|first| first.event.payer.organization_id) else { continue };
             let rise = rises.get(&id).copied().unwrap_or_default();
             if rise != 0 {
-                let key = idempotency_key(theirs);
-                self.get(id)?.charge(app, tx, Nano::from_units(rise), key, now).await?;
+                self.get(id)?.charge(app, tx, Nano::from_units(rise), now).await?;
             }
         }
         Ok(())
@@ -150,18 +147,13 @@ impl Purse {
     }
 
     /// Takes this much, from credits first; a negative amount comes in.
-    async fn charge(
-        &mut self,
-        app: &App,
-        tx: &mut Tx,
-        amount: Nano,
-        idempotency_key: String,
-        now: Time,
-    ) -> Result<(), db::Error> {
+    async fn charge(&mut self, app: &App, tx: &mut Tx, amount: Nano, now: Time) -> Result<(), db::Error> {
         let organization_id = self.wallet.organization_id;
+        // The events are the gate: each is counted once, so the movement's own id will do.
+        let id = LedgerTransactionId::new(now, &app.random);
         let to_wallet = Nano::from_units(-amount.units());
         if to_wallet > Nano::ZERO {
-            self.take_in(app, tx, to_wallet, &idempotency_key, now).await?;
+            self.take_in(app, tx, to_wallet, id, now).await?;
         } else if self.wallet.posted > Nano::ZERO {
             // Otherwise no credit is left that could be used: what comes in covers what is owed first.
             let left = credits::left(tx, organization_id).await?;
@@ -170,10 +162,10 @@ impl Purse {
             }
         }
         let transfer = Transfer {
-            id: LedgerTransactionId::new(now, &app.random),
+            id,
             organization_id,
             movement: Movement::Usage,
-            idempotency_key,
+            idempotency_key: format!("usage:{id}"),
             account: Account::Usage,
             to_wallet,
         };
@@ -189,7 +181,7 @@ impl Purse {
         app: &App,
         tx: &mut Tx,
         amount: Nano,
-        reference: &str,
+        usage: LedgerTransactionId,
         now: Time,
     ) -> Result<(), db::Error> {
         let organization_id = self.wallet.organization_id;
@@ -206,7 +198,7 @@ impl Purse {
         let credit = Credit {
             id: CreditId::new(now, &app.random),
             source: Source::Correction,
-            reference: format!("correction:{}", reference.trim_start_matches("usage:")),
+            reference: format!("correction:{usage}"),
             amount,
             remaining,
             created_at: now,
@@ -214,22 +206,4 @@ impl Purse {
         };
         credits::insert(tx, organization_id, &credit).await
     }
-}
-
-/// A name for just these events: they are counted once, so the movement that pays for them is made once.
-fn idempotency_key(counted: &[Counted<'_>]) -> String {
-    let mut list = Vec::new();
-    for Counted { event, .. } in counted {
-        // Lengths stand before texts, so that no two lists look alike.
-        for text in [&event.source, &event.event_id] {
-            list.extend_from_slice(&u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
-            list.extend_from_slice(text.as_bytes());
-        }
-    }
-    let mut key = String::from("usage:");
-    for byte in sha256(&list) {
-        // Writing to a string can't fail.
-        write!(key, "{byte:02x}").ok();
-    }
-    key
 }
