@@ -18,6 +18,7 @@ use crate::error::{Code, Error};
 use crate::jobs::address_folding;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
+use crate::live::clock_guard::ClockGuard;
 use crate::live::feed::{self, Feed};
 use crate::live::keyring::Keyring;
 use crate::live::last_uses::LastUses;
@@ -45,6 +46,8 @@ pub struct Parts {
     pub config: Config,
     /// The only source of time.
     pub clock: Clock,
+    /// Whether that may be trusted.
+    pub clock_guard: ClockGuard,
     /// The only source of chance.
     pub random: Random,
     /// The database.
@@ -169,6 +172,7 @@ impl App {
             limiter: Limiter::new(),
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
             books: Books::new(),
+            clock_guard: ClockGuard::default(),
             outbox: Notify::new(),
             metrics: Metrics::default(),
             tracer: Tracer::new(&config.telemetry, &random)?,
@@ -190,6 +194,7 @@ impl App {
     /// Brings the database to this version's schema, finds the place from which to follow the feed of changes, and makes
     /// sure that there is a signing key; from then on the application is ready.
     pub async fn boot(&self) -> Result<(), BootError> {
+        self.refuse_fsync_off().await?;
         let migrated = self.db.migrate().await.map_err(|error| match error {
             MigrateError::Database(db::Error::Unavailable(what)) => BootError::Unavailable(what),
             other => BootError::Fatal(other.to_string()),
@@ -199,12 +204,36 @@ impl App {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
         };
+        self.clock_guard.look(self).await.map_err(kept_from)?;
         address_folding::fold_all(self).await.map_err(kept_from)?;
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         feed::catch_up(self).await.map_err(kept_from)?;
         self.signing_keys.ensure(self).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Refuses a PostgreSQL that may lose what it has committed, unless the configuration has it so.
+    async fn refuse_fsync_off(&self) -> Result<(), BootError> {
+        if self.config.database_allow_fsync_off {
+            return Ok(());
+        }
+        match self.db.syncs_to_disk().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(BootError::Fatal(
+                "`database_url`: the PostgreSQL server runs with `fsync = off`, so a crash of its machine loses or damages what was \
+                 answered, money too: `ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();` turns it on. For a throwaway database \
+                 of tests set `database_allow_fsync_off = true` (TOLLKEEPER_DATABASE_ALLOW_FSYNC_OFF)"
+                    .to_owned(),
+            )),
+            Err(db::Error::Unavailable(what)) => Err(BootError::Unavailable(what)),
+            Err(error) => Err(BootError::Fatal(error.to_string())),
+        }
+    }
+
+    /// The time that replicas have in common.
+    pub fn shared_now(&self) -> Time {
+        self.clock_guard.shared_now(&self.clock)
     }
 
     /// Boots, trying again while the database can't be reached.

@@ -50,6 +50,7 @@ const STEPS: &[Step] = &[
     step!(12, "addresses_to_fold", "0012_addresses_to_fold.sql"),
     step!(13, "bounds", "0013_bounds.sql"),
     step!(14, "key_rotation", "0014_key_rotation.sql"),
+    step!(17, "service_clock", "0017_service_clock.sql"),
 ];
 
 /// The schema version that this binary makes.

@@ -90,6 +90,10 @@ async fn checks(app: &App) -> Vec<Check> {
     } else {
         failed("feed", Code::NotReady, "What replicas change was not read for a while.")
     };
+    let clock = match app.clock_guard.now(&app.clock) {
+        Ok(_) => passed("clock", "The clock is trusted."),
+        Err(distrust) => failed("clock", Code::ClockNotTrusted, format!("By {distrust}.")),
+    };
     let catalog = if app.catalog.is_refused() {
         "The catalog file is refused, and the catalog before goes on: the log says why."
     } else {
@@ -105,7 +109,7 @@ async fn checks(app: &App) -> Vec<Check> {
     } else {
         passed("running", "The server is not stopping.")
     };
-    vec![database, schema, feed, passed("catalog", catalog), signing_key, running]
+    vec![database, schema, feed, clock, passed("catalog", catalog), signing_key, running]
 }
 
 /// Whether it answers, and whether it has what this version needs.

@@ -156,7 +156,7 @@ pub async fn add(app: &App, new: &NewCredit, trail: &Trail) -> Result<Added, Ref
 pub async fn expire_due(app: &App, trail: &Trail) -> Result<usize, Error> {
     let (mut after, mut ended) = (None, 0);
     loop {
-        let now = app.clock.now();
+        let Ok(now) = app.clock_guard.now(&app.clock) else { return Ok(ended) };
         let slice = store::credits::expiring(&mut app.db.read().await?, now, after, SLICE).await?;
         let Some(last) = slice.last() else { return Ok(ended) };
         after = Some(last.id);
@@ -172,7 +172,8 @@ pub async fn expire_due(app: &App, trail: &Trail) -> Result<usize, Error> {
 
 /// Takes what is left of a credit out of the wallet, unless somebody has meanwhile.
 async fn expire(app: &App, expiring: Expiring, trail: &Trail) -> Result<bool, Error> {
-    let (organization_id, now) = (expiring.organization_id, app.clock.now());
+    let organization_id = expiring.organization_id;
+    let Ok(now) = app.clock_guard.now(&app.clock) else { return Ok(false) };
     let mut tx = app.db.write().await?;
     let wallet = store::wallets::lock(&mut tx, organization_id, now).await?;
     let mut wallet = wallet.ok_or_else(|| Error::internal("a credit without a wallet"))?;

@@ -54,7 +54,8 @@ async fn attempt(
     for reserved in ended.values() {
         purses.give_back(reserved)?;
     }
-    let expires_at = now.plus_ms(app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS));
+    let expires_at =
+        app.shared_now().plus_ms(app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS));
     let extended = extend(tx, works, &ended, expires_at).await?;
     purses.charge(app, tx, &rises, &recorded.counted, now).await?;
     let reserved = purses.reserve(tx, works, now, expires_at).await?;
