@@ -18,7 +18,7 @@ pub(super) const CONCURRENCY_RETRY_MS: i64 = 1_000;
 /// Sets aside what this call may cost at most.
 ///
 /// # Errors
-/// 429 when there is no money for it, or as many calls to the model are under way as it takes; 503 while the clock isn't trusted.
+/// 429 when there is no money for it, or as many calls to the model are under way as it takes.
 pub(super) async fn reserve(
     app: &App,
     question: &Question<'_>,
@@ -27,7 +27,6 @@ pub(super) async fn reserve(
     max_tokens: Option<i64>,
     now: Time,
 ) -> Result<Reservation, Error> {
-    app.clock_guard.require(&app.clock)?;
     let price = model.price_at(now).ok_or(Code::ModelNotFound)?;
     let prompt_tokens = question.estimated_prompt_tokens.unwrap_or(model.max_tokens);
     let amount = reserving::largest_price(price, prompt_tokens, max_tokens.unwrap_or(model.max_tokens));
