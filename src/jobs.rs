@@ -216,8 +216,11 @@ async fn forget(app: &App) {
     let (mut events, mut others) = (retention::Walk::default(), cleanup::Walk::default());
     loop {
         let mut goes_on = false;
-        if app.is_ready() && app.clock_guard.check_up(&app.clock).is_ok() {
+        if app.is_ready() {
             let turns = async {
+                if app.clock_guard.check_up(&app.clock).is_err() {
+                    return Ok(false);
+                }
                 // What keeps one of them from its work is none of the other's.
                 let turns = (retention::turn(app, &mut events).await, cleanup::turn(app, &mut others).await);
                 Ok::<_, Error>(turns.0?.goes_on | turns.1?.goes_on)

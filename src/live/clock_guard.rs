@@ -74,17 +74,13 @@ impl ClockGuard {
         self.now(clock).map(|_| ()).map_err(|_| Code::ClockNotTrusted.into())
     }
 
-    /// The time that replicas have in common, as close as this one knows it: the database's on PostgreSQL, else this machine's,
-    /// which goes on as time passes while it isn't trusted. It waits for nobody.
+    /// The time that replicas have in common, as close as this one knows it, see [`Witnesses::shared_now`]. It waits for nobody.
     pub fn shared_now(&self, clock: &Clock) -> Time {
         let now = clock.now();
         if clock.is_fixed() {
             return now;
         }
-        let steady_ms = clock.steady_ms();
-        let witnesses = self.state().witnesses;
-        let anchor = witnesses.anchor.filter(|_| witnesses.judge(now, steady_ms).is_some());
-        witnesses.database.or(anchor).map_or(now, |mark| mark.now(steady_ms))
+        self.state().witnesses.shared_now(now, clock.steady_ms())
     }
 
     /// Whether the service has been up for long enough to close months and to forget.

@@ -41,6 +41,8 @@ pub struct Witnesses {
     pub database: Option<Mark>,
     /// The newest time by which the service ran.
     pub last_seen_at: Option<Time>,
+    /// The time that replicas have in common, when the clock was trusted.
+    shared: Option<Mark>,
     /// Since when by the steady clock the database agrees with a clock that was moved.
     agrees_since_ms: Option<i64>,
 }
@@ -106,6 +108,16 @@ impl Witnesses {
         expected.map(|expected| Distrust::Moved { now, expected })
     }
 
+    /// The time that replicas have in common: the database's where it has a clock, else this one. While this one isn't trusted, it is as
+    /// time has passed since it was.
+    pub fn shared_now(&self, now: Time, steady_ms: i64) -> Time {
+        let mark = match self.judge(now, steady_ms) {
+            None => self.database,
+            Some(_) => self.shared.or(self.database),
+        };
+        mark.map_or(now, |mark| mark.now(steady_ms))
+    }
+
     /// Goes on from this look: a trusted time is what later ones are held against, and one that was moved becomes it when the
     /// database has agreed for long enough. `asked`: the database has just told its time.
     pub fn settle(&mut self, now: Time, steady_ms: i64, asked: bool) {
@@ -114,6 +126,7 @@ impl Witnesses {
             None => {
                 self.agrees_since_ms = None;
                 self.anchor = Some(self.anchor.map_or(mark, |anchor| anchor.slewed(mark)));
+                self.shared = Some(self.database.unwrap_or(mark));
             }
             Some(Distrust::Moved { .. }) if asked && self.database.is_some() => {
                 let since_ms = *self.agrees_since_ms.get_or_insert(steady_ms);
@@ -258,6 +271,27 @@ mod tests {
         assert!(!look(&mut witnesses, AGREE_FOR_MS, false));
         assert!(!look(&mut witnesses, AGREE_FOR_MS + 1, true), "from the beginning");
         assert!(look(&mut witnesses, 2 * AGREE_FOR_MS + 1, true));
+    }
+
+    #[test]
+    fn replicas_have_the_database_s_time_in_common() {
+        // Nine minutes behind, and trusted.
+        let behind = NOON.plus_ms(-9 * MINUTE_MS);
+        let mut witnesses =
+            Witnesses { database: Some(Mark { at: NOON, steady_ms: 0 }), ..Witnesses::default() };
+        witnesses.settle(behind, 0, true);
+        assert_eq!(witnesses.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
+        // One of the two jumps: time passes as before.
+        assert_eq!(witnesses.shared_now(behind.plus_ms(60 * DAY_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
+        witnesses.database = Some(Mark { at: NOON.plus_ms(60 * DAY_MS), steady_ms: HOUR_MS });
+        witnesses.settle(behind.plus_ms(HOUR_MS), HOUR_MS, true);
+        assert_eq!(witnesses.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
+        // Without a database's there is only this machine's.
+        let mut alone = at_noon(false);
+        alone.settle(NOON.plus_ms(MINUTE_MS), 0, false);
+        assert_eq!(alone.shared_now(NOON.plus_ms(9 * MINUTE_MS), 0), NOON.plus_ms(9 * MINUTE_MS));
+        assert_eq!(alone.shared_now(NOON.plus_ms(60 * DAY_MS), HOUR_MS), NOON.plus_ms(HOUR_MS + MINUTE_MS));
+        assert_eq!(Witnesses::default().shared_now(NOON, 7), NOON);
     }
 
     #[test]

@@ -92,7 +92,9 @@ async fn checks(app: &App) -> Vec<Check> {
     };
     let clock = match app.clock_guard.now(&app.clock) {
         Ok(_) => passed("clock", "The clock is trusted."),
-        Err(distrust) => failed("clock", Code::ClockNotTrusted, format!("The clock is not trusted: {distrust}.")),
+        Err(distrust) => {
+            failed("clock", Code::ClockNotTrusted, format!("The clock is not trusted: {distrust}."))
+        }
     };
     let catalog = if app.catalog.is_refused() {
         "The catalog file is refused, and the catalog before goes on: the log says why."

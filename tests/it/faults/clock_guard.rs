@@ -102,45 +102,56 @@ fn assert_told(server: &Server, times: usize) {
 
 #[test]
 fn nothing_is_done_for_good_by_a_clock_that_is_wrong() {
-    on_each_database_url(|url, folder| {
-        let Some(clock) = FakeClock::new(&folder.0, "a wrong clock") else { return };
-        // Of two replicas on PostgreSQL one has a wrong clock; of an SQLite file there is one.
-        let count = if url.is_some() { 2 } else { 1 };
-        let Replicas { starts } = Replicas::new(count, url, folder).generous(folder);
-        let wrong = clock.rule(starts[0].clone());
-        let server = wrong.run();
-        let (_, place) = settle(&starts[0], &server);
-        let other = starts.get(1).map(Start::run);
-        // It isn't the first two hours that keep it from anything.
-        execute(&wrong, "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
-        // The last one for as long as each job needs for a turn.
-        let months = [(-2, 1), (2, 1), (-15, 1), (15, 65)];
-        for (number, (months, for_s)) in months.into_iter().enumerate() {
-            let before = state(&wrong);
-            clock.set_s(months * 31 * DAY_S);
-            assert!(until(|| server.log().matches("the clock isn't trusted").count() == number + 1));
-            let why = distrust(&server).unwrap();
-            let expected = match (url, months > 0) {
-                (Some(_), _) => "the database's",
-                (None, true) => "as time has passed",
-                (None, false) => "the service has run at",
-            };
-            assert!(why.contains(expected) && why.contains("NTP"), "{why}");
-            assert_waits(&server, &place);
-            std::thread::sleep(Duration::from_secs(for_s));
-            assert_eq!(state(&wrong), before, "{months} months, {}", server.log());
-            if let Some(other) = &other {
-                assert!(is_ready(other), "{}", other.log());
-                assert_eq!(other.report(&place, "e1"), "duplicate");
-            }
-            clock.set_s(0);
-            assert!(until(|| is_ready(&server)), "{}", server.log());
-            assert_told(&server, number + 1);
-            assert_eq!(server.report(&place, "e1"), "duplicate");
-            assert_eq!(server.report(&place, &format!("after {number}")), "accepted");
+    let folders = [Folder::new(), Folder::new()];
+    let url = Cluster::shared().map(|cluster| runtime().block_on(cluster.empty_database()));
+    // Both at once: it takes more than a minute.
+    std::thread::scope(|scope| {
+        scope.spawn(|| go_wrong(None, &folders[0]));
+        if let Some(url) = &url {
+            scope.spawn(|| go_wrong(Some(url), &folders[1]));
         }
-        assert_eq!(server.stop().code, Some(0));
     });
+}
+
+/// Moves the clock of a server, the only one on SQLite and one of two on PostgreSQL, far ahead and far back.
+fn go_wrong(url: Option<&str>, folder: &Folder) {
+    let Some(clock) = FakeClock::new(&folder.0, "a wrong clock") else { return };
+    // Of two replicas on PostgreSQL one has a wrong clock; of an SQLite file there is one.
+    let count = if url.is_some() { 2 } else { 1 };
+    let Replicas { starts } = Replicas::new(count, url, folder).generous(folder);
+    let wrong = clock.rule(starts[0].clone());
+    let server = wrong.run();
+    let (_, place) = settle(&starts[0], &server);
+    let other = starts.get(1).map(Start::run);
+    // It isn't the first two hours that keep it from anything.
+    execute(&wrong, "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
+    // The last one for as long as each job needs for a turn.
+    let months = [(-2, 1), (2, 1), (-15, 1), (15, 65)];
+    for (number, (months, for_s)) in months.into_iter().enumerate() {
+        let before = state(&wrong);
+        clock.set_s(months * 31 * DAY_S);
+        assert!(until(|| server.log().matches("the clock isn't trusted").count() == number + 1));
+        let why = distrust(&server).unwrap();
+        let expected = match (url, months > 0) {
+            (Some(_), _) => "the database's",
+            (None, true) => "as time has passed",
+            (None, false) => "the service has run at",
+        };
+        assert!(why.contains(expected) && why.contains("NTP"), "{why}");
+        assert_waits(&server, &place);
+        std::thread::sleep(Duration::from_secs(for_s));
+        assert_eq!(state(&wrong), before, "{months} months, {}", server.log());
+        if let Some(other) = &other {
+            assert!(is_ready(other), "{}", other.log());
+            assert_eq!(other.report(&place, "e1"), "duplicate");
+        }
+        clock.set_s(0);
+        assert!(until(|| is_ready(&server)), "{}", server.log());
+        assert_told(&server, number + 1);
+        assert_eq!(server.report(&place, "e1"), "duplicate");
+        assert_eq!(server.report(&place, &format!("after {number}")), "accepted");
+    }
+    assert_eq!(server.stop().code, Some(0));
 }
 
 #[test]
@@ -285,6 +296,7 @@ fn a_month_waits_until_the_service_has_been_up_for_two_hours() {
         assert_eq!(server.stop().code, Some(0));
         let server = start.run();
         server.wait_until_job("billing");
+        server.wait_until_job("retention");
         assert_eq!(open(), late, "{}", server.log());
         assert_eq!(server.stop().code, Some(0));
         execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 7190000");
