@@ -127,7 +127,7 @@ impl ClockGuard {
         let mut has_time = false;
         let asked = asked.map(|asked| {
             has_time = asked.database.is_some();
-            state.take(asked);
+            state.take(&asked);
         });
         state.witnesses.settle(now, steady_ms, has_time);
         asked
@@ -200,7 +200,7 @@ async fn ask(app: &App) -> Result<Asked, Error> {
 }
 
 impl State {
-    fn take(&mut self, asked: Asked) {
+    fn take(&mut self, asked: &Asked) {
         let accepted_at = |stored: Option<ServiceClock>| stored.and_then(|stored| stored.accepted_at);
         if accepted_at(asked.stored) != accepted_at(self.stored) {
             self.witnesses.forget_anchor();
