@@ -20,6 +20,7 @@ use crate::jobs::billing::closing;
 use crate::live;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
+use crate::live::clock_guard::ClockGuard;
 use crate::live::feed::{self, Feed};
 use crate::live::keyring::Keyring;
 use crate::live::last_uses::LastUses;
@@ -47,6 +48,8 @@ pub struct Parts {
     pub config: Config,
     /// The only source of time.
     pub clock: Clock,
+    /// Whether that may be trusted.
+    pub clock_guard: ClockGuard,
     /// The only source of chance.
     pub random: Random,
     /// The database.
@@ -171,6 +174,7 @@ impl App {
             limiter: Limiter::new(),
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
             books: Books::new(),
+            clock_guard: ClockGuard::default(),
             outbox: Notify::new(),
             metrics: Metrics::default(),
             tracer: Tracer::new(&config.telemetry, &random)?,
@@ -201,6 +205,7 @@ impl App {
     }
 
     async fn boot_with(&self, has_catalog: bool) -> Result<(), BootError> {
+        self.refuse_fsync_off().await?;
         let migrated = self.db.migrate().await.map_err(|error| match error {
             MigrateError::Database(db::Error::Unavailable(what)) => BootError::Unavailable(what),
             other => BootError::Fatal(other.to_string()),
@@ -210,6 +215,7 @@ impl App {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
         };
+        self.clock_guard.look(self).await.map_err(kept_from)?;
         address_folding::fold_all(self).await.map_err(kept_from)?;
         closing::keep_issuers(self).await.map_err(kept_from)?;
         if has_catalog {
@@ -225,6 +231,29 @@ impl App {
         self.signing_keys.ensure(self).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Refuses a PostgreSQL that may lose what it has committed, unless the configuration has it so.
+    async fn refuse_fsync_off(&self) -> Result<(), BootError> {
+        if self.config.database_allow_fsync_off {
+            return Ok(());
+        }
+        match self.db.syncs_to_disk().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(BootError::Fatal(
+                "`database_url`: the PostgreSQL server runs with `fsync = off`, so a crash of its machine loses or damages what was \
+                 answered, money too: `ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();` turns it on. For a throwaway database \
+                 of tests set `database_allow_fsync_off = true` (TOLLKEEPER_DATABASE_ALLOW_FSYNC_OFF)"
+                    .to_owned(),
+            )),
+            Err(db::Error::Unavailable(what)) => Err(BootError::Unavailable(what)),
+            Err(error) => Err(BootError::Fatal(error.to_string())),
+        }
+    }
+
+    /// The time that replicas have in common.
+    pub fn shared_now(&self) -> Time {
+        self.clock_guard.shared_now(&self.clock)
     }
 
     /// Boots, trying again while the database can't be reached.

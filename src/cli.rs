@@ -5,6 +5,7 @@ mod audit_log;
 mod backup;
 mod billing;
 mod catalog;
+mod clock;
 mod config;
 mod credit;
 mod health;
@@ -97,6 +98,11 @@ enum Command {
         #[command(subcommand)]
         command: billing::Command,
     },
+    /// The time that the service goes by
+    Clock {
+        #[command(subcommand)]
+        command: clock::Command,
+    },
     /// What was billed
     Invoice {
         #[command(subcommand)]
@@ -169,6 +175,7 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         Command::Organization { command } => organization::run(config()?, &command),
         Command::Credit { command } => credit::run(config()?, command),
         Command::Billing { command } => billing::run(config()?, &command),
+        Command::Clock { command } => clock::run(config()?, &command),
         Command::Invoice { command } => invoice::run(config()?, &command),
         Command::Openapi => openapi::run(&config()?),
         Command::Config { json } => config::run(&config()?, json),

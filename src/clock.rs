@@ -307,12 +307,39 @@ impl Clock {
         }
     }
 
+    /// Milliseconds by a clock of the machine that nobody sets and that goes on while the machine sleeps; a fixed clock's own.
+    pub fn steady_ms(&self) -> i64 {
+        match self {
+            Self::System => machine_steady_ms(),
+            Self::Fixed(unix_ms) => unix_ms.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Whether a hand moves it, so that there is nothing to hold it against.
+    pub const fn is_fixed(&self) -> bool {
+        matches!(self, Self::Fixed(_))
+    }
+
     /// Moves a fixed clock; the machine's clock is not ours to move, and stays.
     pub fn advance_ms(&self, ms: i64) {
         if let Self::Fixed(unix_ms) = self {
             unix_ms.fetch_add(ms, Ordering::SeqCst);
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn machine_steady_ms() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec.saturating_mul(SECOND_MS).saturating_add(now.tv_nsec / 1_000_000)
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(clippy::disallowed_methods, reason = "the one place that asks the machine")]
+fn machine_steady_ms() -> i64 {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    let since = START.get_or_init(std::time::Instant::now).elapsed();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ pub struct Config {
     pub database_replica_url: Option<DatabaseUrl>,
     /// How far it may be behind, in seconds; else reports are read from the primary.
     pub database_replica_max_lag_seconds: u32,
+    /// Whether a PostgreSQL with `fsync = off` will do: for throwaway databases of tests.
+    pub database_allow_fsync_off: bool,
     /// Seals API keys and signing keys: base64 of 32 bytes, already checked. See [`Config::master_key_bytes`].
     pub master_key: Option<Secret>,
     /// The file that holds the master key; `None`: `master.key` in the data folder.
@@ -318,6 +320,7 @@ impl Default for Config {
             database_url: None,
             database_replica_url: None,
             database_replica_max_lag_seconds: 10,
+            database_allow_fsync_off: false,
             master_key: None,
             master_key_file: None,
             master_key_previous: None,

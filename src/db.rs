@@ -37,6 +37,7 @@ pub(crate) use postgres::url::trusts_by_default;
 pub use statement::{Lock, Statement, sql};
 pub use value::{FromRow, FromValue, Row, Value};
 
+use crate::clock::Time;
 use crate::telemetry;
 use postgres::{BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres, Replica};
 use sqlite::Sqlite;
@@ -252,6 +253,31 @@ impl Db {
         };
         let (_answer,): (i64,) = sql(text).one(&mut self.read().await?).await?;
         Ok(())
+    }
+
+    /// The time by the database server's clock; none where the database has no clock of its own.
+    ///
+    /// # Errors
+    /// It doesn't answer.
+    pub async fn clock(&self) -> Result<Option<Time>, Error> {
+        match &self.driver {
+            Driver::Sqlite(_) => Ok(None),
+            Driver::Postgres(_) => {
+                let (now,): (Time,) = sql(postgres::CLOCK).one(&mut self.read().await?).await?;
+                Ok(Some(now))
+            }
+        }
+    }
+
+    /// Whether what was committed is on disk: not on a PostgreSQL with `fsync = off`.
+    ///
+    /// # Errors
+    /// It doesn't answer.
+    pub async fn syncs_to_disk(&self) -> Result<bool, Error> {
+        match &self.driver {
+            Driver::Sqlite(_) => Ok(true),
+            Driver::Postgres(postgres) => postgres.syncs_to_disk().await,
+        }
     }
 
     /// The schema version that the database has.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::live::{catalog, feed, last_uses, rates};
+use crate::live::{catalog, clock_guard, feed, last_uses, rates};
 use crate::metrics::{Job, Stopwatch};
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
@@ -32,6 +32,9 @@ const NOTED_AT_ONCE: usize = 100_000;
 
 /// How often reservations are ended whose time is over.
 const EXPIRE_EVERY: Duration = Duration::from_secs(3);
+
+/// How often months and credits are looked at, and whether the books are to be checked.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// How long to leave the database to others between two slices of old events, and how often to look whether a day has begun.
 const BETWEEN_SLICES: Duration = Duration::from_millis(100);
@@ -52,6 +55,7 @@ pub async fn run(app: App) {
             note_uses(&app),
             expire_reservations(&app),
             give_leases_back(&app),
+            watch_clock(&app),
             Box::pin(clean(&app)),
             reload_catalog(&app),
             Box::pin(keep_books(&app)),
@@ -144,6 +148,18 @@ async fn give_leases_back(app: &App) {
     }
 }
 
+/// Holds the machine's clock against others.
+async fn watch_clock(app: &App) {
+    loop {
+        if app.is_ready()
+            && let Err(error) = app.clock_guard.turn(app).await
+        {
+            tracing::debug!("clock: {error}");
+        }
+        tokio::time::sleep(clock_guard::LOOK_EVERY).await;
+    }
+}
+
 /// Reads the catalog file again whenever that is wanted: by a signal, by the command, or after a gap in the feed. While another
 /// catalog is in force, or the database couldn't say, it looks again by itself.
 async fn reload_catalog(app: &App) {
@@ -179,38 +195,39 @@ async fn clean(app: &App) {
 /// Looks once a minute whether a month is to be closed or a credit's time is over.
 async fn keep_books(app: &App) {
     let lease = leases::Lease::new(Job::Billing, &app.random);
-    let mut ticks = tokio::time::interval(Duration::from_secs(60));
     loop {
-        ticks.tick().await;
         if app.is_ready()
             && let Err(error) = noted(app, Job::Billing, billing::run_due(app, &lease)).await
         {
             tracing::warn!("billing: {error}");
         }
+        lease.next_turn(app, LOOK_EVERY).await;
     }
 }
 
 /// Looks once a minute whether the books are to be checked.
 async fn audit(app: &App) {
     let lease = leases::Lease::new(Job::Audit, &app.random);
-    let mut ticks = tokio::time::interval(Duration::from_secs(60));
     loop {
-        ticks.tick().await;
         if app.is_ready()
             && let Err(error) = noted(app, Job::Audit, auditing::run_due(app, &lease)).await
         {
             tracing::warn!("audit: {error}");
         }
+        lease.next_turn(app, LOOK_EVERY).await;
     }
 }
 
-/// Forgets old usage events and removes what would only grow, once a day.
+/// Forgets old usage events and removes what would only grow, once a day and not before the service has been up for a while.
 async fn forget(app: &App) {
     let (mut events, mut others) = (retention::Walk::default(), cleanup::Walk::default());
     loop {
         let mut goes_on = false;
         if app.is_ready() {
             let turns = async {
+                if app.clock_guard.check_up(&app.clock).is_err() {
+                    return Ok(false);
+                }
                 // What keeps one of them from its work is none of the other's.
                 let turns = (retention::turn(app, &mut events).await, cleanup::turn(app, &mut others).await);
                 Ok::<_, Error>(turns.0?.goes_on | turns.1?.goes_on)

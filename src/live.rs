@@ -3,6 +3,7 @@
 pub mod body_budget;
 pub mod books;
 pub mod catalog;
+pub mod clock_guard;
 pub mod epochs;
 pub mod feed;
 pub mod keyring;

@@ -4,6 +4,7 @@ pub mod addresses;
 pub mod api_keys;
 pub mod audit;
 pub mod books;
+pub mod clock_trust;
 pub mod counts;
 pub mod credit_limits;
 pub mod currencies;

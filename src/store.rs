@@ -26,6 +26,7 @@ pub mod project_members;
 pub mod projects;
 pub mod rate_meters;
 pub mod reservations;
+pub mod service_clock;
 pub mod sessions;
 pub mod signing_keys;
 pub mod sized;

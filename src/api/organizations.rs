@@ -280,6 +280,7 @@ async fn settle(app: &App, tx: &mut Tx, scope: &OrgScope, name: &str, now: Time)
     let mut wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
     // Nothing is closed and written off for an organization that can't go anyway.
     if wallet.reserved == Nano::ZERO {
+        app.clock_guard.require(&app.clock)?;
         while wallet.open_month <= now.day().month() {
             closing::close_locked(&booking, tx, &mut wallet).await?;
         }

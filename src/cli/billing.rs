@@ -18,6 +18,9 @@ pub enum Command {
         /// Only months that were over a day before then, a date or a timestamp; without it, now
         #[arg(long, value_name = "TIME", value_parser = super::time)]
         as_of: Option<Time>,
+        /// Don't wait until the service has been up for two hours: no usage is kept elsewhere that could still come in
+        #[arg(long)]
+        skip_wait: bool,
         /// Print one JSON object a month and organization, and one a failure
         #[arg(long)]
         json: bool,
@@ -39,8 +42,8 @@ struct Line<'a> {
 }
 
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
-    let Command::Close { as_of, json } = command;
-    let outcome = super::runtime()?.block_on(close(config, *as_of))?;
+    let Command::Close { as_of, skip_wait, json } = command;
+    let outcome = super::runtime()?.block_on(close(config, *as_of, *skip_wait))?;
     for closed in &outcome.closed {
         super::print(&if *json { closed_json(closed)? } else { closed_words(closed) });
     }
@@ -65,12 +68,16 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     Err(failed.collect::<Vec<_>>().join("\n"))
 }
 
-async fn close(config: Config, as_of: Option<Time>) -> Result<Outcome, String> {
+async fn close(config: Config, as_of: Option<Time>, skip_wait: bool) -> Result<Outcome, String> {
     let app = super::app(config).await?;
-    let now = app.clock.now();
+    let now = app.clock_guard.now(&app.clock).map_err(|distrust| format!("nothing is closed: {distrust}"))?;
     let as_of = as_of.unwrap_or(now);
     if as_of > now {
         return Err(format!("--as-of must not lie ahead, because usage may still come; it is {now} now"));
+    }
+    if !skip_wait {
+        let up = app.clock_guard.check_up(&app.clock);
+        up.map_err(|wait| format!("nothing is closed: {wait}; `--skip-wait` closes all the same"))?;
     }
     let trail = Trail::operator();
     let closed = async {

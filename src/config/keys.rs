@@ -65,6 +65,11 @@ pub const KEYS: &[Key] = &[
         |c, v| put(&mut c.database_replica_max_lag_seconds, read::whole(v, 3..=3_600)),
         |c| number(c.database_replica_max_lag_seconds),
     ),
+    key(
+        "database_allow_fsync_off",
+        |c, v| put(&mut c.database_allow_fsync_off, read::boolean(v)),
+        |c| flag(c.database_allow_fsync_off),
+    ),
     secret(
         "master_key",
         |c, v| some(&mut c.master_key, read::master_key(v)),

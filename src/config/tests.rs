@@ -45,6 +45,7 @@ data_dir = "./tollkeeper-data"
 database_url = "sqlite://./tollkeeper-data/tollkeeper.db"
 # database_replica_url is not set
 database_replica_max_lag_seconds = 10
+database_allow_fsync_off = false
 # master_key is not set
 master_key_file = "./tollkeeper-data/master.key"
 # master_key_previous is not set

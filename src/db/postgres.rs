@@ -71,6 +71,9 @@ pub(super) const BEGIN_BEHIND: &str =
 pub(super) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
      SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on";
 
+/// Asks for the server's time, in unix milliseconds.
+pub(super) const CLOCK: &str = "SELECT CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)";
+
 /// One server.
 pub(super) struct Postgres {
     connector: Connector,
@@ -112,6 +115,12 @@ impl Postgres {
         let client = ClientWrapper::new(client, connect::drive(connection));
         durability::ensure(&client).await.map_err(|error| map_error(&error))?;
         Ok(client)
+    }
+
+    /// Whether the server writes commits to disk at all.
+    pub(super) async fn syncs_to_disk(&self) -> Result<bool, Error> {
+        let client = self.connect().await?;
+        durability::syncs_to_disk(&client).await.map_err(|error| map_error(&error))
     }
 
     /// What is open.

@@ -153,6 +153,9 @@ codes! {
     /// Too many calls wait to be booked.
     BooksQueueFull = 503 "books_queue_full"
         "Too many calls wait to be booked: nothing was done, try again in a moment.";
+    /// By this server's clock what is asked might be decided wrongly, and for good.
+    ClockNotTrusted = 503 "clock_not_trusted"
+        "This server's clock can't be trusted right now: nothing was done, send it again. `/readyz` says why.";
     /// The database can't be reached.
     DatabaseUnavailable = 503 "database_unavailable"
         "The database can't be reached right now: try again in a moment.";

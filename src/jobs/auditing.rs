@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::audit::{Report, Walk};
-use crate::clock::{HOUR_MS, MINUTE_MS, Time};
+use crate::clock::HOUR_MS;
 use crate::error::Error;
-use crate::jobs::leases::{LEASE_MS, Lease};
+use crate::jobs::leases::Lease;
 use crate::store;
 use crate::store::audit_state::AuditState;
 
@@ -27,9 +27,13 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 /// The database's; the check begins anew at the next turn.
 pub async fn run_due(app: &App, lease: &Lease) -> Result<Option<Report>, Error> {
     let every_ms = i64::from(app.config.audit.every_hours) * HOUR_MS;
-    if every_ms == 0 || !lease.take(app).await? {
+    if every_ms == 0 {
         return Ok(None);
     }
+    lease.during(app, Box::pin(run(app, every_ms))).await?.unwrap_or(Ok(None))
+}
+
+async fn run(app: &App, every_ms: i64) -> Result<Option<Report>, Error> {
     let now = app.clock.now();
     let Some(state) = store::audit_state::get(&mut app.db.read().await?).await? else {
         let due_at = now.plus_ms(FIRST_AFTER_MS);
@@ -41,7 +45,7 @@ pub async fn run_due(app: &App, lease: &Lease) -> Result<Option<Report>, Error> 
     if due_at > now {
         return Ok(None);
     }
-    let Some(report) = walk(app, lease, now).await? else { return Ok(None) };
+    let report = walk(app).await?;
     let now = app.clock.now();
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let organizations = i64::try_from(report.checked.organizations).unwrap_or(i64::MAX);
@@ -52,22 +56,15 @@ pub async fn run_due(app: &App, lease: &Lease) -> Result<Option<Report>, Error> 
     Ok(Some(report))
 }
 
-/// Goes from organization to organization, and rests after each as long as it took; none when another replica has taken over.
-async fn walk(app: &App, lease: &Lease, mut leased_at: Time) -> Result<Option<Report>, Error> {
+/// Goes from organization to organization, and rests after each as long as it took.
+async fn walk(app: &App) -> Result<Report, Error> {
     let mut walk = Walk::default();
     loop {
         let began = Instant::now();
         if !walk.next(app).await? {
-            return Ok(Some(walk.finish(app).await?));
+            return walk.finish(app).await;
         }
         tokio::time::sleep(began.elapsed().min(LONGEST_REST)).await;
-        // Well before it ends; and a replica that was asleep for longer has lost it.
-        if app.clock.now().unix_ms() - leased_at.unix_ms() >= (LEASE_MS / 2).min(2 * MINUTE_MS) {
-            leased_at = app.clock.now();
-            if !lease.take(app).await? {
-                return Ok(None);
-            }
-        }
     }
 }
 

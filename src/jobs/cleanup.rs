@@ -69,7 +69,10 @@ pub async fn turn(app: &App, walk: &mut Walk) -> Result<Turn, Error> {
 /// # Errors
 /// The database's or the disk's.
 pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
-    let today = app.clock.now().day();
+    let Ok(now) = app.clock_guard.now(&app.clock) else {
+        return Ok(Turn { removed: walk.removed, goes_on: false });
+    };
+    let today = now.day();
     if matches!(walk.stage, Stage::Done) {
         if walk.day == Some(today) {
             return Ok(Turn { removed: walk.removed, goes_on: false });

@@ -319,8 +319,9 @@ fn respond(app: &App, outcome: Outcome, shape: ErrorShape, line: &AccessLine<'_>
         }
         Err(error) => {
             app.metrics.errors.count(error.code);
-            // The budget of bodies tells of itself, less often.
-            if error.code.status().is_server_error() && error.code != Code::ServerBusy {
+            // The budget of bodies and the clock tell of themselves, less often.
+            let is_told = matches!(error.code, Code::ServerBusy | Code::ClockNotTrusted);
+            if error.code.status().is_server_error() && !is_told {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
             let response = match shape {

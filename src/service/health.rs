@@ -95,6 +95,12 @@ async fn checks(app: &App) -> Vec<Check> {
     } else {
         failed("feed", Code::NotReady, "What replicas change was not read for a while.")
     };
+    let clock = match app.clock_guard.now(&app.clock) {
+        Ok(_) => passed("clock", "The clock is trusted."),
+        Err(distrust) => {
+            failed("clock", Code::ClockNotTrusted, format!("The clock is not trusted: {distrust}."))
+        }
+    };
     let catalog = if app.catalog.is_outdated() {
         failed("catalog", Code::NotReady, OUTDATED)
     } else if app.catalog.is_refused() {
@@ -113,10 +119,10 @@ async fn checks(app: &App) -> Vec<Check> {
     } else {
         passed("running", "The server is not stopping.")
     };
-    [Some(database), Some(schema), Some(feed), Some(catalog), currency, Some(signing_key), Some(running)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let mut checks = vec![database, schema, feed, clock, catalog];
+    checks.extend(currency);
+    checks.extend([signing_key, running]);
+    checks
 }
 
 /// Whether every organization has the currency of this server; none when the database doesn't say in time.

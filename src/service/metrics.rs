@@ -24,11 +24,12 @@ pub async fn metrics(app: App, _: ServiceScope, _: Nothing) -> Result<PlainText,
     let mut text = Text::new();
     build(&app, &mut text);
     app.metrics.render(&mut text);
-    app.metrics.jobs.render_leases(app.clock.now(), &mut text);
+    app.metrics.jobs.render_leases(app.shared_now(), &mut text);
     queues(&app, &mut text);
     memory(&app, &mut text);
     connections(&app, &mut text);
     feed(&app, &mut text);
+    clock(&app, &mut text);
     let stored = stored.and_then(Result::ok);
     text.gauge("tollkeeper_database_up", "1 while the database answers.", u8::from(stored.is_some()));
     if let Some(stored) = stored {
@@ -225,6 +226,20 @@ fn feed(app: &App, text: &mut Text) {
         "1 while the catalog file is refused and the catalog before goes on.",
         u8::from(app.catalog.is_refused()),
     );
+}
+
+fn clock(app: &App, text: &mut Text) {
+    text.gauge(
+        "tollkeeper_clock_trusted",
+        "1 while this machine's clock is trusted; 0 while nothing is closed, forgotten or ended by it.",
+        u8::from(app.clock_guard.is_trusted(&app.clock)),
+    );
+    let offsets = app.clock_guard.offsets(&app.clock);
+    let known = [("steady", offsets.steady_ms), ("database", offsets.database_ms)];
+    let rows = known.into_iter().filter_map(|(against, ms)| Some((against, Milliseconds(ms?))));
+    let help =
+        "How far this machine's clock is ahead: of time as it has passed, and of the database's clock.";
+    text.each(("tollkeeper_clock_offset_seconds", Kind::Gauge, help), "against", rows);
 }
 
 /// In seconds, exactly.

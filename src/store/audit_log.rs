@@ -71,6 +71,8 @@ pub enum Action {
     MasterKeyRotated,
     /// Every server was told to read its catalog file again.
     CatalogReloadOrdered,
+    /// An operator took the clock for right, whatever was seen before.
+    ClockAccepted,
     /// An organization may go further below zero, or less far.
     CreditLimitSet,
     /// Money came into a wallet.
@@ -93,7 +95,7 @@ pub enum Action {
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::UserRegistered,
         Self::EmailVerified,
         Self::SessionStarted,
@@ -125,6 +127,7 @@ impl Action {
         Self::SessionsEnded,
         Self::MasterKeyRotated,
         Self::CatalogReloadOrdered,
+        Self::ClockAccepted,
         Self::CreditLimitSet,
         Self::CreditAdded,
         Self::CreditExpired,
@@ -170,6 +173,7 @@ impl Action {
             Self::SessionsEnded => "sessions.ended",
             Self::MasterKeyRotated => "master_key.rotated",
             Self::CatalogReloadOrdered => "catalog.reload_ordered",
+            Self::ClockAccepted => "clock.accepted",
             Self::CreditLimitSet => "organization.credit_limit_set",
             Self::CreditAdded => "credit.added",
             Self::CreditExpired => "credit.expired",

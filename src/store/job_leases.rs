@@ -3,6 +3,25 @@
 use crate::clock::Time;
 use crate::db::{self, Tx, sql};
 
+/// Whether another holder's lease still holds.
+pub async fn is_anothers(
+    tx: &mut Tx,
+    job: &str,
+    holder: &str,
+    now: Time,
+    never: Time,
+) -> Result<bool, db::Error> {
+    let (leases,): (i64,) = sql("SELECT COUNT(*) FROM job_leases
+         WHERE job = $1 AND holder <> $2 AND leased_until > $3 AND leased_until < $4")
+    .bind(job)
+    .bind(holder)
+    .bind(now)
+    .bind(never)
+    .one(tx)
+    .await?;
+    Ok(leases > 0)
+}
+
 /// Takes or renews the lease of a job; whether `holder` has it now. Another holder's lease ends with its time, and counts for
 /// nothing if it lies as far ahead as `never`: a clock has been set back since.
 pub async fn take(

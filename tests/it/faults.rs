@@ -1,5 +1,6 @@
 //! What goes wrong around a running server, and that it says so, keeps what it has and goes on.
 
+mod clock_guard;
 mod clocks;
 mod disk;
 mod mail;

@@ -22,7 +22,7 @@ use crate::support::http::Call;
 use crate::support::postgres::Cluster;
 use crate::support::replica::Process;
 use crate::support::smtp::{self, MailServer, NobodyHome, make_certificates, token, until};
-use crate::support::world::{Folder, PASSWORD, World, config, runtime};
+use crate::support::world::{ALLOW_FSYNC_OFF, Folder, PASSWORD, World, config, runtime};
 
 const ADA: &str = "ada@example.com";
 
@@ -431,6 +431,7 @@ fn a_mail_outlives_the_process_that_was_killed_while_sending_it() {
         let data = Folder::new();
         let mut environment = vec![("TOLLKEEPER_MAIL__URL", slow.url())];
         environment.extend(database_url.clone().map(|url| ("TOLLKEEPER_DATABASE_URL", url)));
+        environment.extend(database_url.is_some().then(|| (ALLOW_FSYNC_OFF, "true".to_owned())));
         let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let process = Process::start(&data.0, &environment).await;
         assert_eq!(process.post("/v1/auth/register", &ada()).0, 200);

@@ -36,7 +36,8 @@ fn readiness_names_every_check() {
         assert_eq!((&body["status"], &body["version"]), (&json!("ready"), &json!(env!("CARGO_PKG_VERSION"))));
         let checks = body["checks"].as_array().unwrap();
         let names: Vec<_> = checks.iter().map(|check| check["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["database", "schema", "feed", "catalog", "currency", "signing_key", "running"]);
+        let due = ["database", "schema", "feed", "clock", "catalog", "currency", "signing_key", "running"];
+        assert_eq!(names, due);
         assert!(checks.iter().all(|check| check["ok"] == true && check["message"].is_string()), "{body}");
     });
 }

@@ -10,7 +10,7 @@ use crate::support::process::{
     Account, Place, Server, Start, Wire, on_each_database_url, until, usage_event,
 };
 use crate::support::python::skip_for_want_of;
-use crate::support::world::{PASSWORD, runtime};
+use crate::support::world::{ALLOW_FSYNC_OFF, PASSWORD, runtime};
 
 /// One call of each kind of statement: reads, writes, and reads within transactions, over every table that a request meets.
 fn calls(server: &Server, ada: &Account, place: &Place, number: usize) -> Vec<Wire> {
@@ -199,7 +199,11 @@ fn an_earlier_version_goes_on_beside_this_one() {
     let Some(earlier) = earlier() else { return };
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url).set("TOLLKEEPER_LIMITS__ENABLED", "false");
-        let old_start = start.clone().binary(Path::new(&earlier));
+        let mut old_start = start.clone().binary(Path::new(&earlier));
+        if old_start.command(&["config"]).code != Some(0) {
+            // From before this key.
+            old_start = old_start.unset(ALLOW_FSYNC_OFF);
+        }
         let old = old_start.run();
         let ada = old.sign_up("ada");
         let place = old.settle(&ada);

@@ -26,3 +26,12 @@ pub(super) async fn ensure(client: &ClientWrapper) -> Result<(), tokio_postgres:
     }
     Ok(())
 }
+
+/// Whether the server waits for the disk at all. A session can't change that.
+///
+/// # Errors
+/// The server's.
+pub(super) async fn syncs_to_disk(client: &ClientWrapper) -> Result<bool, tokio_postgres::Error> {
+    let row = client.query_one("SELECT current_setting('fsync') <> 'off'", &[]).await?;
+    row.try_get(0)
+}

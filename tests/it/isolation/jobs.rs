@@ -3,26 +3,42 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tollkeeper::clock::{DAY_MS, HOUR_MS};
+use tollkeeper::clock::{Clock, DAY_MS, HOUR_MS, SECOND_MS};
 use tollkeeper::db::{Db, FromRow, sql};
 
 use super::{REPLICAS, on_each, trials};
 use crate::support::faketime::FakeClock;
+use crate::support::postgres::Cluster;
 use crate::support::process::{Account, Ended, Place, Server, Start, until, usage_event};
 use crate::support::replicas::{Fleet, Replicas, text};
-use crate::support::world::{PASSWORD, runtime};
+use crate::support::world::{Folder, PASSWORD, runtime};
 
-/// How long a replica that has died keeps a job (docs/operations.md), in seconds, and a bit.
-const JOB_LEASE_S: i64 = 5 * 60 + 5;
-/// How long it keeps a mail.
-const MAIL_LEASE_S: i64 = 2 * 60 + 5;
-
-/// Three replicas by one clock.
+/// Three replicas and their database by one clock.
 fn by_one_clock(test: impl Fn(&str, Replicas, &FakeClock)) {
-    on_each(|backend, replicas, folder| {
-        let Some(clock) = FakeClock::new(&folder.0, "jobs of three replicas") else { return };
+    let run = |backend: &str, url: Option<&str>, clock: &FakeClock, folder: &Folder| {
+        let replicas = Replicas::new(REPLICAS, url, folder).generous(folder);
         let starts = replicas.starts.into_iter().map(|start| clock.rule(start)).collect();
-        test(backend, Replicas { starts }, &clock);
+        test(backend, Replicas { starts }, clock);
+    };
+    let folders = [Folder::new(), Folder::new()];
+    let [Some(here), Some(there)] =
+        folders.each_ref().map(|it| FakeClock::new(&it.0, "three replicas' jobs"))
+    else {
+        return;
+    };
+    run("sqlite", None, &here, &folders[0]);
+    let Some(cluster) = Cluster::by_clock(&there) else { return };
+    let url = runtime().block_on(cluster.empty_database());
+    run("postgres", Some(&url), &there, &folders[1]);
+}
+
+/// As if time had passed for what stands in the database.
+fn age(start: &Start, text: &str) {
+    let db = Db::open(&start.database_settings()).unwrap();
+    runtime().block_on(async {
+        let mut tx = db.write().await.unwrap();
+        sql(text.to_owned()).execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
     });
 }
 
@@ -66,14 +82,19 @@ fn each_month_is_closed_once_by_three_schedulers_and_after_the_death_of_one() {
         let all = i64::try_from(customers_count).unwrap();
         let invoices = || count(&replicas.starts[0], "SELECT COUNT(*) FROM invoices");
 
-        // One begins, and dies in the middle: what it had is taken over when its lease has ended.
         to_the_next_closing(clock);
+        let waits = replicas.starts[0].run();
+        waits.wait_until_job("billing");
+        assert_eq!(invoices(), 0, "usage that was kept elsewhere comes first");
+        assert_eq!(waits.stop().code, Some(0));
+        age(&replicas.starts[0], "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
+
+        // One begins, and dies in the middle: what it had is taken over when its lease has ended.
         let first = replicas.starts[0].run();
         assert!(until(|| invoices() > 0), "{}", first.log());
         let ended = first.kill();
         assert_eq!(ended.code, None);
         let closed = invoices();
-        clock.advance_s(JOB_LEASE_S);
         // The others come at the same moment: each looks for what is due when it starts.
         let others = race(&replicas.starts[1..]);
         assert!(until(|| invoices() >= all), "{} of {all}", invoices());
@@ -129,7 +150,7 @@ fn register(fleet: &Fleet, name: &str) {
 
 #[test]
 fn each_mail_leaves_once_and_none_is_lost_with_a_replica() {
-    by_one_clock(|backend, replicas, clock| {
+    on_each(|backend, replicas, _| {
         let mut fleet = replicas.run();
         let each = 6 * trials();
         let everybody = |names: u64| (0..names).map(|n| (format!("user{n}@example.com"), 1)).collect();
@@ -154,7 +175,7 @@ fn each_mail_leaves_once_and_none_is_lost_with_a_replica() {
             total += each;
             let server = fleet.servers.remove(victim);
             assert_eq!(server.kill().code, None);
-            clock.advance_s(MAIL_LEASE_S);
+            age(&replicas.starts[0], "UPDATE outbox SET next_attempt_at = next_attempt_at - 125000");
             assert!(until(|| waiting() == 0), "{} wait", waiting());
             fleet.servers.insert(victim, replicas.starts[victim].run());
         }
@@ -174,13 +195,11 @@ fn each_mail_leaves_once_and_none_is_lost_with_a_replica() {
 
 #[test]
 fn what_a_dead_replica_has_set_aside_is_free_again_once() {
-    by_one_clock(|backend, replicas, clock| {
+    on_each(|backend, replicas, _| {
         let mut fleet = replicas.run();
         let ada = fleet.sign_up("ada");
         let place = fleet.settle(&ada, "Acme");
         for trial in 0..usize::try_from(trials()).unwrap() {
-            // The clock goes faster than tokens live.
-            let ada = fleet.next().log_in("ada");
             let kept: Vec<String> =
                 (0..30).map(|_| reserve(&fleet.servers[trial % REPLICAS], &place)).collect();
             let server = fleet.servers.remove(trial % REPLICAS);
@@ -191,9 +210,10 @@ fn what_a_dead_replica_has_set_aside_is_free_again_once() {
             let mut batch = usage_event(&place, &format!("captured {trial}"));
             batch["events"][0]["reservation_id"] = json!(captured);
             assert_eq!(fleet.ask("/service/v1/usage", &batch).bare()["results"][0]["status"], "accepted");
-            clock.advance_s(6 * 60);
+            let pass = |ms: &str| format!("UPDATE reservations SET expires_at = expires_at - {ms}");
+            age(&replicas.starts[0], &pass("360000"));
             extend(&fleet, extended);
-            clock.advance_s(5 * 60);
+            age(&replicas.starts[0], &pass("300000"));
             let left = || count(&replicas.starts[0], "SELECT COUNT(*) FROM reservations");
             assert!(until(|| left() == 1), "{} are left", left());
             extend(&fleet, extended);
@@ -230,11 +250,12 @@ fn reserved(fleet: &Fleet, ada: &Account, place: &Place) -> f64 {
 /// Credit whose time ends is taken once too, by whichever replica looks first.
 #[test]
 fn a_credit_ends_once() {
-    by_one_clock(|_, replicas, clock| {
+    on_each(|_, replicas, _| {
         let fleet = replicas.run();
         let ada = fleet.sign_up("ada");
         let place = fleet.settle(&ada, "Acme");
-        let until_then = clock.now().plus_ms(HOUR_MS).to_string();
+        let ends_at = Clock::System.now().plus_ms(20 * SECOND_MS);
+        let until_then = ends_at.to_string();
         let credit = |amount: &str, reference: &str, more: &[&str]| -> Ended {
             let organization = place.organization();
             let add = [
@@ -253,7 +274,7 @@ fn a_credit_ends_once() {
         let ends = credit("7", "ends", &["--grant", "--expires-at", &until_then]);
         assert_eq!(ends.code, Some(0), "{}", ends.log);
         fleet.stop();
-        clock.advance_s(2 * 60 * 60);
+        assert!(until(|| Clock::System.now() > ends_at));
         let ended =
             || count(&replicas.starts[0], "SELECT COUNT(*) FROM audit_log WHERE action = 'credit.expired'");
         // Each looks when it starts: all at once, and once more.

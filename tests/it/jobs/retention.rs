@@ -68,6 +68,37 @@ fn events_go_once_nothing_can_repeat_them() {
     });
 }
 
+/// A counter that starts over, after all that it counted has been forgotten.
+#[test]
+fn an_id_may_come_again_when_it_has_been_forgotten() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let report = async |ids: &[&str]| {
+            let now = world.clock.now().to_string();
+            let events = ids.iter().map(|id| {
+                json!({"id": id, "source": "vllm-1", "time": now, "api_key_id": key, "model": "svc-1", "kind": "chat",
+                       "prompt_tokens": 1_000, "completion_tokens": 1})
+            });
+            let body = json!({"events": events.collect::<Vec<_>>()});
+            let results = world.ask("/service/v1/usage", &body).bare().await["results"].clone();
+            let statuses = results.as_array().unwrap().iter().map(|result| result["status"].clone());
+            statuses.collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            assert_eq!(report(&["1"]).await, ["accepted"]);
+            assert_eq!(report(&["1"]).await, ["duplicate"]);
+            assert_eq!(report(&["2", "3"]).await, ["accepted", "accepted"]);
+            assert_eq!(report(&["3", "4", "1"]).await, ["duplicate", "accepted", "duplicate"]);
+            world.clock.advance_ms(MONTHS_MS + 2 * DAY_MS);
+            assert_eq!(turn(&world.app, &mut Walk::default()).await.unwrap().removed, 4);
+        }
+        let report = tollkeeper::audit::check(&world.app, None).await.unwrap();
+        assert!(report.is_clean(), "{:?}", report.drifts);
+    });
+}
+
 #[test]
 fn the_walk_goes_in_slices_and_once_a_day() {
     on_each_database(async |world| {

@@ -4,7 +4,8 @@ use tollkeeper::db::sql;
 
 use super::database_of;
 use crate::support::postgres::Cluster;
-use crate::support::world::{World, runtime};
+use crate::support::process::Start;
+use crate::support::world::{ALLOW_FSYNC_OFF, Folder, World, runtime};
 
 #[test]
 fn commits_are_durable_and_isolation_is_ours_whatever_the_database_is_set_to() {
@@ -40,4 +41,23 @@ fn commits_are_durable_and_isolation_is_ours_whatever_the_database_is_set_to() {
             }
         }
     });
+}
+
+#[test]
+fn a_server_that_doesn_t_wait_for_the_disk_is_refused() {
+    let (Some(cluster), Some(syncing)) = (Cluster::shared(), Cluster::syncing()) else { return };
+    let folder = Folder::new();
+    let url = runtime().block_on(cluster.empty_database());
+    let allowed = Start::new(&folder.0).database(Some(&url));
+    let refused = allowed.clone().unset(ALLOW_FSYNC_OFF);
+    for ended in [refused.refused(), refused.command(&["audit"])] {
+        assert_eq!(ended.code, Some(1));
+        for words in ["`fsync = off`", "ALTER SYSTEM SET fsync = on", "database_allow_fsync_off"] {
+            assert!(ended.log.contains(words), "{}", ended.log);
+        }
+    }
+    assert_eq!(allowed.run().stop().code, Some(0));
+    let url = runtime().block_on(syncing.empty_database());
+    let start = Start::new(&folder.0).database(Some(&url)).unset(ALLOW_FSYNC_OFF);
+    assert_eq!(start.run().stop().code, Some(0));
 }

@@ -35,14 +35,20 @@ impl FakeClock {
 
     /// Starts a process by this clock.
     pub fn rule(&self, start: Start) -> Start {
-        start
-            .set("LD_PRELOAD", self.library)
-            .set("FAKETIME_TIMESTAMP_FILE", self.file.to_str().unwrap())
-            .set("FAKETIME_NO_CACHE", "1")
+        self.environment().into_iter().fold(start, |start, (name, value)| start.set(name, value))
+    }
+
+    /// What a process by this clock has in its environment.
+    pub fn environment(&self) -> [(&'static str, &str); 5] {
+        [
+            ("LD_PRELOAD", self.library),
+            ("FAKETIME_TIMESTAMP_FILE", self.file.to_str().unwrap()),
+            ("FAKETIME_NO_CACHE", "1"),
             // What waits for so many seconds waits for true ones.
-            .set("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
             // It would be left behind in /dev/shm by a process that is killed.
-            .set("FAKETIME_DISABLE_SHM", "1")
+            ("FAKETIME_DISABLE_SHM", "1"),
+        ]
     }
 
     /// So many seconds ahead of true time from now on; negative: behind it.

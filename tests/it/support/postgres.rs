@@ -18,11 +18,13 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_postgres::NoTls;
 use tollkeeper::db::{Db, Settings};
 
+use super::faketime::FakeClock;
+
 /// `$1` is the folder of initdb and postgres, `$2` the temporary folder, `$3` the server's further options, `$4` the address
 /// of the primary that this one is to be a standby of, if any, `$5` a folder with `server.pem` and `server.key`, if any, `$6` the
-/// size of a disk of its own in MiB, if any.
+/// size of a disk of its own in MiB, if any, `$7` what the server is started through, if anything.
 const KEEPER: &str = r#"
-bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 disk=$6 server=
+bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 disk=$6 through=$7 server=
 trap '' INT TERM HUP
 umask 077
 mkdir "$dir" || exit 1
@@ -41,7 +43,7 @@ fi
 cd "$dir"
 pid() { head -n 1 "$dir/data/postmaster.pid" 2>/dev/null; }
 start() {
-    $as "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync=off \
+    $as $through "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync=off \
         -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c wal_level=minimal \
         -c max_wal_senders=0 -c autovacuum=off -c log_min_messages=panic -c log_destination=stderr \
         $options >"$dir/log" 2>&1 </dev/null &
@@ -152,19 +154,30 @@ impl Cluster {
 
     /// A cluster of its own, for tests that stop it.
     pub fn private() -> Option<Self> {
-        Self::with(0, "", "", "", None)
+        Self::with(0, "", "", "", None, "")
+    }
+
+    /// A cluster of its own that waits for the disk.
+    pub fn syncing() -> Option<Self> {
+        Self::with(0, "-c fsync=on", "", "", None, "")
+    }
+
+    /// A cluster of its own by another clock.
+    pub fn by_clock(clock: &FakeClock) -> Option<Self> {
+        let words = clock.environment().map(|(name, value)| format!("{name}={value}"));
+        Self::with(0, "", "", "", None, &format!("env {}", words.join(" ")))
     }
 
     /// A cluster of its own that also listens on a loopback port.
     pub fn on_loopback() -> Option<Self> {
         let port = free_port();
-        Self::with(port, &listening(port), "", "", None)
+        Self::with(port, &listening(port), "", "", None, "")
     }
 
     /// The same, for standbys to follow.
     pub fn primary() -> Option<Self> {
         let port = free_port();
-        Self::with(port, &format!("{} {REPLICATED}", listening(port)), "", "", None)
+        Self::with(port, &format!("{} {REPLICATED}", listening(port)), "", "", None, "")
     }
 
     /// The same under TLS, with `server.pem` and `server.key` of this folder.
@@ -174,20 +187,20 @@ impl Cluster {
             "{} -c ssl=on -c ssl_cert_file=../server.pem -c ssl_key_file=../server.key",
             listening(port)
         );
-        Self::with(port, &options, "", certificates.to_str().unwrap(), None)
+        Self::with(port, &options, "", certificates.to_str().unwrap(), None, "")
     }
 
     /// A cluster on a disk of its own of so many MiB; `private_mounts` has to be possible, for root.
     pub fn on_a_small_disk(size_mib: u32) -> Option<Self> {
         let port = free_port();
-        Self::with(port, &listening(port), "", "", Some(size_mib))
+        Self::with(port, &listening(port), "", "", Some(size_mib), "")
     }
 
     /// A standby of this one, on a port of its own.
     pub fn standby(&self) -> Self {
         let port = free_port();
         let options = format!("{} {REPLICATED}", listening(port));
-        Self::with(port, &options, &self.address(), "", None).expect("there is a primary")
+        Self::with(port, &options, &self.address(), "", None, "").expect("there is a primary")
     }
 
     fn with(
@@ -196,6 +209,7 @@ impl Cluster {
         primary: &str,
         certificates: &str,
         disk_mib: Option<u32>,
+        through: &str,
     ) -> Option<Self> {
         let Some(binaries) = binaries() else {
             skipped();
@@ -212,7 +226,7 @@ impl Cluster {
             .args(&wrapper[1..])
             .args(["-c", KEEPER, "keeper"])
             .args([&binaries, &folder])
-            .args([options, primary, certificates, &disk])
+            .args([options, primary, certificates, &disk, through])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // A Ctrl-C for the tests isn't one for the keeper, who has to clean up.

@@ -17,7 +17,7 @@ use tollkeeper::db::Settings;
 
 use super::http::Answer;
 use super::postgres::Cluster;
-use super::world::{Folder, PASSWORD, mailed_token, runtime};
+use super::world::{ALLOW_FSYNC_OFF, Folder, PASSWORD, mailed_token, runtime};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollkeeper");
 
@@ -66,9 +66,14 @@ impl Start {
 
     pub fn database(self, url: Option<&str>) -> Self {
         match url {
-            Some(url) => self.set("TOLLKEEPER_DATABASE_URL", url),
+            Some(url) => self.set("TOLLKEEPER_DATABASE_URL", url).set(ALLOW_FSYNC_OFF, "true"),
             None => self,
         }
+    }
+
+    pub fn unset(mut self, name: &str) -> Self {
+        self.environment.retain(|(other, _)| other != name);
+        self
     }
 
     /// A program and its arguments that become the binary by `exec`.
@@ -198,6 +203,19 @@ impl Server {
     pub fn wait_until_ready(&self) {
         let ready = || self.get("/readyz").try_send().is_ok_and(|answer| answer.status == 200);
         assert!(until(ready), "not ready:\n{}", self.log());
+    }
+
+    /// A metric's value; none while it isn't told.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let text = Wire::new(self.service, "GET", "/metrics").bearer(&self.service_token()).send().text;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.map(|value| value.parse().unwrap())
+    }
+
+    /// Waits until a job has had a turn.
+    pub fn wait_until_job(&self, job: &str) {
+        let runs = format!("tollkeeper_job_runs_total{{job=\"{job}\"}}");
+        assert!(until(|| self.metric(&runs).is_some_and(|runs| runs > 0.0)), "{}", self.log());
     }
 
     /// What it has written to stderr so far.

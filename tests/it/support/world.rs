@@ -28,6 +28,9 @@ pub const START: &str = "2026-03-10T12:00:00.000Z";
 /// The password of everybody.
 pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 
+/// The tests' own PostgreSQL doesn't wait for the disk.
+pub const ALLOW_FSYNC_OFF: &str = "TOLLKEEPER_DATABASE_ALLOW_FSYNC_OFF";
+
 /// A server, its clock and its folder.
 pub struct World {
     pub app: App,
@@ -346,7 +349,10 @@ pub fn config(folder: &std::path::Path, database_url: Option<String>, settings: 
         ("TOLLKEEPER_DATA_DIR".to_owned(), folder.to_str().unwrap().to_owned()),
         ("TOLLKEEPER_LOG__ACCESS".to_owned(), "false".to_owned()),
     ];
-    environment.extend(database_url.map(|url| ("TOLLKEEPER_DATABASE_URL".to_owned(), url)));
+    if let Some(url) = database_url {
+        environment.push(("TOLLKEEPER_DATABASE_URL".to_owned(), url));
+        environment.push((ALLOW_FSYNC_OFF.to_owned(), "true".to_owned()));
+    }
     environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     Config::load(None, environment).unwrap()
 }

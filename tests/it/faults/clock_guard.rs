@@ -1,0 +1,342 @@
+//! A machine's clock that is wrong: nothing is done that can't be undone, the server says so, and goes on by itself when the clock is
+//! right again.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tollkeeper::clock::{Clock, MINUTE_MS, Time};
+use tollkeeper::db::{Db, sql};
+
+use crate::support::faketime::FakeClock;
+use crate::support::http::Answer;
+use crate::support::postgres::Cluster;
+use crate::support::process::{Account, Place, Server, Start, on_each_database_url, until, usage_event};
+use crate::support::replicas::{Replicas, text};
+use crate::support::world::{Folder, runtime};
+
+const DAY_S: i64 = 86_400;
+
+/// The database beside the servers.
+fn count(start: &Start, text: &'static str) -> i64 {
+    let db = Db::open(&start.database_settings()).unwrap();
+    runtime().block_on(async {
+        let (count,): (i64,) = sql(text).one(&mut db.read().await.unwrap()).await.unwrap();
+        count
+    })
+}
+
+fn execute(start: &Start, text: &'static str) {
+    let db = Db::open(&start.database_settings()).unwrap();
+    runtime().block_on(async {
+        let mut tx = db.write().await.unwrap();
+        sql(text).execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+    });
+}
+
+/// What can't be undone: usage that is known, invoices and open months, what credits have left, reservations.
+fn state(start: &Start) -> [i64; 5] {
+    [
+        "SELECT COUNT(*) FROM usage_events",
+        "SELECT COUNT(*) FROM invoices",
+        "SELECT CAST(MAX(open_month) AS BIGINT) FROM wallets",
+        "SELECT CAST(COALESCE(SUM(remaining_nano), 0) AS BIGINT) FROM credits",
+        "SELECT COUNT(*) FROM reservations",
+    ]
+    .map(|text| count(start, text))
+}
+
+/// The sentence of the check that fails.
+fn distrust(server: &Server) -> Option<String> {
+    let answer = server.get("/readyz").send();
+    let body: Value = answer.json();
+    let details = body["error"]["details"].as_array()?;
+    let clock = details.iter().find(|detail| detail["param"] == "clock")?;
+    assert_eq!((answer.status, &clock["code"]), (503, &json!("clock_not_trusted")));
+    Some(clock["message"].as_str().unwrap().to_owned())
+}
+
+fn is_ready(server: &Server) -> bool {
+    server.get("/readyz").send().status == 200
+}
+
+fn reserve(server: &Server, place: &Place) -> Answer {
+    let question = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 500,
+                          "estimated_prompt_tokens": 1_000});
+    server.ask("/service/v1/authorize", &question).send()
+}
+
+/// Usage of today, a reservation, and a credit that ends in two days.
+fn settle(start: &Start, server: &Server) -> (Account, Place) {
+    let ada = server.sign_up("ada");
+    let place = server.settle(&ada);
+    let then = Clock::System.now().day().plus(2).start().to_string();
+    let credit =
+        ["credit", "add", "--organization", place.organization(), "--amount", "5", "--reference", "r"];
+    let credit = start.command(&[&credit[..], &["--grant", "--expires-at", &then]].concat());
+    assert_eq!(credit.code, Some(0), "{}", credit.log);
+    assert_eq!(server.report(&place, "e1"), "accepted");
+    let reserved = reserve(server, &place).json();
+    assert_eq!(reserved["allowed"], true, "{reserved}");
+    (ada, place)
+}
+
+/// While its clock is wrong.
+fn assert_waits(server: &Server, place: &Place) {
+    for answer in [server.ask("/service/v1/usage", &usage_event(place, "e2")).send(), reserve(server, place)]
+    {
+        assert_eq!((answer.status, answer.code().as_str()), (503, "clock_not_trusted"), "{}", answer.text);
+    }
+    assert_eq!(server.metric("tollkeeper_clock_trusted"), Some(0.0));
+}
+
+/// The lines about it, each once a time that it was wrong.
+fn assert_told(server: &Server, times: usize) {
+    let log = server.log();
+    // The feed's age goes by the clock too.
+    let errors = log.lines().filter(|line| line.contains(" ERROR ") && !line.contains("not_ready: feed: "));
+    assert_eq!(errors.count(), times, "{log}");
+    assert_eq!(log.matches("the clock isn't trusted").count(), times, "{log}");
+    assert!(until(|| server.log().matches("the clock is trusted again").count() == times), "{log}");
+}
+
+#[test]
+fn nothing_is_done_for_good_by_a_clock_that_is_wrong() {
+    let folders = [Folder::new(), Folder::new()];
+    let url = Cluster::shared().map(|cluster| runtime().block_on(cluster.empty_database()));
+    // Both at once: it takes more than a minute.
+    std::thread::scope(|scope| {
+        scope.spawn(|| go_wrong(None, &folders[0]));
+        if let Some(url) = &url {
+            scope.spawn(|| go_wrong(Some(url), &folders[1]));
+        }
+    });
+}
+
+/// Moves the clock of a server, the only one on SQLite and one of two on PostgreSQL, far ahead and far back.
+fn go_wrong(url: Option<&str>, folder: &Folder) {
+    let Some(clock) = FakeClock::new(&folder.0, "a wrong clock") else { return };
+    // Of two replicas on PostgreSQL one has a wrong clock; of an SQLite file there is one.
+    let count = if url.is_some() { 2 } else { 1 };
+    let Replicas { starts } = Replicas::new(count, url, folder).generous(folder);
+    let wrong = clock.rule(starts[0].clone());
+    let server = wrong.run();
+    let (_, place) = settle(&starts[0], &server);
+    let other = starts.get(1).map(Start::run);
+    // It isn't the first two hours that keep it from anything.
+    execute(&wrong, "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
+    // The last one for as long as each job needs for a turn.
+    let months = [(-2, 1), (2, 1), (-15, 1), (15, 65)];
+    for (number, (months, for_s)) in months.into_iter().enumerate() {
+        let before = state(&wrong);
+        clock.set_s(months * 31 * DAY_S);
+        assert!(until(|| server.log().matches("the clock isn't trusted").count() == number + 1));
+        let why = distrust(&server).unwrap();
+        let expected = match (url, months > 0) {
+            (Some(_), _) => "the database's",
+            (None, true) => "as time has passed",
+            (None, false) => "the service has run at",
+        };
+        assert!(why.contains(expected) && why.contains("NTP"), "{why}");
+        assert_waits(&server, &place);
+        std::thread::sleep(Duration::from_secs(for_s));
+        assert_eq!(state(&wrong), before, "{months} months, {}", server.log());
+        if let Some(other) = &other {
+            assert!(is_ready(other), "{}", other.log());
+            assert_eq!(other.report(&place, "e1"), "duplicate");
+        }
+        clock.set_s(0);
+        assert!(until(|| is_ready(&server)), "{}", server.log());
+        assert_told(&server, number + 1);
+        assert_eq!(server.report(&place, "e1"), "duplicate");
+        assert_eq!(server.report(&place, &format!("after {number}")), "accepted");
+    }
+    assert_eq!(server.stop().code, Some(0));
+}
+
+#[test]
+fn a_start_before_the_clock_is_set_waits_for_it() {
+    on_each_database_url(|url, folder| {
+        let Some(clock) = FakeClock::new(&folder.0, "a clock that isn't set") else { return };
+        let start = clock.rule(Start::new(&folder.0).database(url));
+        let server = start.run();
+        let (_, place) = settle(&start, &server);
+        assert_eq!(server.stop().code, Some(0));
+        let mut before = state(&start);
+        for since_1970 in [true, false] {
+            let back_s = if since_1970 { Clock::System.now().unix_seconds() - 60 } else { 3 * 365 * DAY_S };
+            clock.set_s(-back_s);
+            let server = start.listening();
+            let why = distrust(&server).unwrap();
+            let expected = if url.is_some() { "the database's" } else { "the service has run at" };
+            assert!(why.contains(expected), "{why}");
+            assert_waits(&server, &place);
+            let show = start.command(&["clock", "show"]);
+            assert_eq!(show.code, Some(1));
+            assert!(show.log.contains("the clock isn't trusted") && show.stdout.contains("Trusted       no"));
+            let close = start.command(&["billing", "close", "--skip-wait"]);
+            assert_eq!(close.code, Some(1));
+            assert!(close.log.contains("nothing is closed: this machine's clock says"), "{}", close.log);
+            // By ntpd, a moment later.
+            clock.set_s(0);
+            assert!(until(|| is_ready(&server)), "{}", server.log());
+            assert_eq!(state(&start), before);
+            assert_eq!(server.report(&place, "e1"), "duplicate");
+            assert_eq!(server.report(&place, &format!("after {since_1970}")), "accepted");
+            execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
+            assert_eq!(server.stop().code, Some(0));
+            before = state(&start);
+        }
+    });
+}
+
+/// A wrong time that the service has gone by already.
+#[test]
+fn an_operator_says_that_a_clock_is_right() {
+    on_each_database_url(|url, folder| {
+        let Some(clock) = FakeClock::new(&folder.0, "a clock that was wrong") else { return };
+        let start = clock.rule(Start::new(&folder.0).database(url));
+        let server = start.run();
+        let place = server.settle(&server.sign_up("ada"));
+        execute(&start, "UPDATE service_clock SET last_seen_at = last_seen_at + 86400000");
+        assert!(until(|| distrust(&server).is_some()));
+        let why = distrust(&server).unwrap();
+        assert!(why.contains("has run at") && why.contains("tollkeeper clock accept"), "{why}");
+        let show = start.command(&["clock", "show", "--json"]);
+        let shown: Value = serde_json::from_str(&show.stdout).unwrap();
+        assert_eq!((show.code, &shown["trusted"]), (Some(1), &json!(false)), "{shown}");
+        let accepted = start.command(&["clock", "accept", "--json"]);
+        assert_eq!(accepted.code, Some(0), "{}", accepted.log);
+        let accepted: Value = serde_json::from_str(&accepted.stdout).unwrap();
+        assert_eq!(accepted["last_seen_before"], shown["last_seen_at"]);
+        assert!(until(|| is_ready(&server)), "{}", server.log());
+        assert_eq!(server.report(&place, "e1"), "accepted");
+        let trail = start.command(&["audit-log", "--action", "clock.accepted", "--json"]).stdout;
+        assert!(trail.contains("operator") && trail.contains(&text(&shown, "last_seen_at")), "{trail}");
+        let show = start.command(&["clock", "show"]);
+        assert_eq!(show.code, Some(0), "{}", show.log);
+        assert!(show.stdout.contains("Trusted       yes") && show.stdout.contains("it will have been at"));
+
+        // The clock is set right by an hour, and that is no mistake.
+        clock.set_s(3_600);
+        assert!(until(|| distrust(&server).is_some()));
+        let accepted = start.command(&["clock", "accept"]);
+        if url.is_some() {
+            // Of two machines one is wrong.
+            assert_eq!(accepted.code, Some(1));
+            assert!(
+                accepted.log.contains("nothing was changed: this machine's clock says"),
+                "{}",
+                accepted.log
+            );
+            clock.set_s(0);
+        } else {
+            assert_eq!(accepted.code, Some(0), "{}", accepted.log);
+        }
+        assert!(until(|| is_ready(&server)), "{}", server.log());
+        assert_eq!(server.report(&place, "e2"), "accepted");
+        assert_eq!(server.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn reservations_live_by_the_database_s_clock() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let folder = Folder::new();
+    let Some(clock) = FakeClock::new(&folder.0, "two replicas with two clocks") else { return };
+    let url = runtime().block_on(cluster.empty_database());
+    let replicas = Replicas::new(2, Some(&url), &folder).generous(&folder);
+    let Replicas { starts } = replicas.set("TOLLKEEPER_BILLING__RESERVATION_MINUTES", "5");
+    let right = starts[0].run();
+    let (ada, place) = settle(&starts[0], &right);
+    clock.set_s(9 * 60);
+    let ahead = clock.rule(starts[1].clone()).run();
+    ahead.wait_until_job("reservations");
+    ahead.wait_until_job("sweep");
+    let reserved = || count(&starts[0], "SELECT COUNT(*) FROM reservations");
+    assert_eq!(reserved(), 1, "{}", ahead.log());
+    let reservation = reserve(&ahead, &place).json()["reservation"].clone();
+    let ends_at = Time::parse(&text(&reservation, "expires_at")).unwrap();
+    let lives_ms = ends_at.unix_ms() - Clock::System.now().unix_ms();
+    assert!((4 * MINUTE_MS..=5 * MINUTE_MS + 1_000).contains(&lives_ms), "{lives_ms}");
+    let off_s = ahead.metric("tollkeeper_clock_offset_seconds{against=\"database\"}").unwrap();
+    assert!((535.0..545.0).contains(&off_s), "{off_s}");
+
+    clock.set_s(15 * 60);
+    ahead.wait_for_log("the clock isn't trusted");
+    let why = distrust(&ahead).unwrap();
+    assert!(why.contains("the database's") && why.contains("set the wrong one right"), "{why}");
+    assert_waits(&ahead, &place);
+    std::thread::sleep(Duration::from_secs(8));
+    assert_eq!(reserved(), 2);
+    assert!(is_ready(&right));
+    let summary = format!("/v1/organizations/{}/billing/summary", place.organization());
+    let summary = right.get(&summary).bearer(&ada.access_token).data();
+    assert!(summary["balance"]["reserved"].as_f64().unwrap() > 0.0, "{summary}");
+    assert_eq!(ahead.log().matches(" ERROR ").count(), 1, "{}", ahead.log());
+    assert_eq!((ahead.stop().code, right.stop().code), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_month_waits_until_the_service_has_been_up_for_two_hours() {
+    on_each_database_url(|url, folder| {
+        let start = Start::new(&folder.0).database(url);
+        let server = start.run();
+        server.settle(&server.sign_up("ada"));
+        // What happened to it: it is months late.
+        execute(&start, "UPDATE wallets SET open_month = open_month - 3");
+        let open = || count(&start, "SELECT CAST(MIN(open_month) AS BIGINT) FROM wallets");
+        let late = open();
+        let waits = |why: &str| {
+            let close = start.command(&["billing", "close"]);
+            assert_eq!(close.code, Some(1));
+            assert!(close.log.contains("nothing is closed") && close.log.contains(why), "{}", close.log);
+        };
+        waits("it will have been at");
+        assert_eq!(server.stop().code, Some(0));
+        let server = start.run();
+        server.wait_until_job("billing");
+        server.wait_until_job("retention");
+        assert_eq!(open(), late, "{}", server.log());
+        assert_eq!(server.stop().code, Some(0));
+        execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 7190000");
+        waits("it will have been at");
+        execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 10000");
+        // A start isn't a gap, unless it takes long.
+        let server = start.run();
+        assert!(until(|| open() > late), "{}", server.log());
+        assert_eq!(server.stop().code, Some(0));
+        execute(
+            &start,
+            "UPDATE service_clock SET last_seen_at = last_seen_at - 301000, up_since_at = up_since_at - 301000",
+        );
+        waits("no server has run");
+        let server = start.run();
+        assert!(until(|| start.command(&["billing", "close"]).log.contains("it will have been at")));
+        assert_eq!(server.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn a_job_is_taken_over_soon_after_the_death_of_who_did_it() {
+    on_each_database_url(|url, folder| {
+        let Replicas { starts } = Replicas::new(2, url, folder).generous(folder);
+        let first = starts[0].run();
+        let leads = |server: &Server| server.metric("tollkeeper_job_leader{job=\"billing\"}") == Some(1.0);
+        assert!(until(|| leads(&first)));
+        let second = starts[1].run();
+        second.wait_until_job("billing");
+        // Kept for longer than it would hold by itself.
+        let begun = Clock::System.now();
+        while Clock::System.now() < begun.plus_ms(17_000) {
+            assert!(leads(&first) && !leads(&second));
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        assert_eq!(first.kill().code, None);
+        let killed = Clock::System.now();
+        assert!(until(|| leads(&second)), "{}", second.log());
+        let after_ms = Clock::System.now().unix_ms() - killed.unix_ms();
+        assert!(after_ms < 25_000, "{after_ms}");
+        assert_eq!(second.stop().code, Some(0));
+    });
+}
