@@ -50,6 +50,7 @@ const STEPS: &[Step] = &[
     step!(12, "addresses_to_fold", "0012_addresses_to_fold.sql"),
     step!(13, "bounds", "0013_bounds.sql"),
     step!(14, "key_rotation", "0014_key_rotation.sql"),
+    step!(16, "callers", "0016_callers.sql"),
 ];
 
 /// The schema version that this binary makes.

@@ -4,11 +4,17 @@ use crate::catalog::Kind;
 use crate::clock::{Day, Month};
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::OrganizationId;
-use crate::money::{Nano, Pico};
+use crate::money::Nano;
 use crate::rules::invoicing::Used;
+use crate::store::usage::days::whole_and_rest;
 
-/// Amounts are summed in two parts, so that a sum past 64 bits of pico stays exact on both databases.
-const PICO_PER_PART: i128 = 1_000_000_000_000;
+/// What is posted is summed in two parts, so that a sum past 64 bits stays exact on both databases.
+const NANO_PER_WHOLE: i128 = 1_000_000_000;
+
+fn posted(row: &Row) -> Result<Nano, db::Error> {
+    let (whole, rest_nano): (i64, i64) = (row.get("posted_whole")?, row.get("posted_rest_nano")?);
+    Ok(Nano::from_units(i128::from(whole) * NANO_PER_WHOLE + i128::from(rest_nano)))
+}
 
 impl FromRow for Used {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
@@ -21,8 +27,8 @@ impl FromRow for Used {
             day: Day::from_unix_days(row.get("day")?),
             prompt_tokens: row.get("prompt_tokens")?,
             completion_tokens: row.get("completion_tokens")?,
-            amount: Pico::from_units(i128::from(whole) * PICO_PER_PART + i128::from(rest_pico)),
-            posted: row.get("posted_nano")?,
+            amount: whole_and_rest(whole, rest_pico),
+            posted: posted(row)?,
         })
     }
 }
@@ -31,9 +37,10 @@ impl FromRow for Used {
 pub const USED: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
-            CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
+            CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
             CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico,
-            CAST(SUM(posted_nano) AS BIGINT) AS posted_nano
+            CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
+            CAST(SUM(posted_nano % 1000000000) AS BIGINT) AS posted_rest_nano
      FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month = $2
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
@@ -46,13 +53,22 @@ pub async fn used(
     sql(USED).bind(organization_id).bind(month).heavy().all(tx).await
 }
 
+struct Charged(Nano);
+
+impl FromRow for Charged {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        posted(row).map(Self)
+    }
+}
+
 /// What an organization was charged for the months after this one.
 pub async fn charged_after(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
 ) -> Result<Nano, db::Error> {
-    let (charged,): (Nano,) = sql("SELECT CAST(COALESCE(SUM(posted_nano), 0) AS BIGINT)
+    let Charged(charged) = sql("SELECT CAST(COALESCE(SUM(posted_nano / 1000000000), 0) AS BIGINT) AS posted_whole,
+                CAST(COALESCE(SUM(posted_nano % 1000000000), 0) AS BIGINT) AS posted_rest_nano
          FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month > $2")
     .bind(organization_id)
     .bind(month)

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::assumptions::missing;
 use super::deposits::Depositing;
 use super::events::Counted;
-use super::work::{Refused, Reservation, Work};
+use super::work::{Refused, Reservation, Reserving, Work};
 use crate::access::Trail;
 use crate::app::App;
 use crate::clock::{Month, Time};
@@ -16,7 +16,7 @@ use crate::money::Nano;
 use crate::rules::books::{self, Credit, Source};
 use crate::secrets::sha256;
 use crate::store::ledger::{Account, Movement, Transfer};
-use crate::store::reservations::{NewReservation, Reserved};
+use crate::store::reservations::{Asked, NewReservation, Reserved};
 use crate::store::wallets::Wallet;
 use crate::store::{self, credits, ledger};
 
@@ -50,6 +50,14 @@ impl Purses {
     /// Whether what was assumed of their months is true.
     pub(super) fn hold(&self, months: &BTreeMap<OrganizationId, Month>) -> bool {
         months.iter().all(|(id, month)| self.0.get(id).is_some_and(|purse| purse.wallet.open_month == *month))
+    }
+
+    /// `true` if each wallet can take by how much what is posted of its days rose.
+    pub(super) fn have_room(&self, rises: &BTreeMap<OrganizationId, i128>) -> bool {
+        rises.iter().all(|(id, rise)| {
+            let posted = self.0.get(id).map_or(0, |purse| purse.wallet.posted.units());
+            [*rise, -*rise, posted - *rise].into_iter().all(|nano| i64::try_from(nano).is_ok())
+        })
     }
 
     fn get(&mut self, id: OrganizationId) -> Result<&mut Purse, db::Error> {
@@ -91,11 +99,25 @@ impl Purses {
         works: &[&Work],
         now: Time,
         expires_at: Time,
-    ) -> Result<Vec<Result<Reservation, Refused>>, db::Error> {
-        let (mut answers, mut made) = (Vec::new(), Vec::new());
+    ) -> Result<Vec<Result<Reserving, Refused>>, db::Error> {
+        let (mut answers, mut made): (_, Vec<&NewReservation>) = (Vec::new(), Vec::new());
         let mut under_way: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
         for work in works {
             let Work::Reserve { new, most_at_once } = work else { continue };
+            if let Some(request_id) = &new.request_id {
+                let same = made.iter().find(|made| {
+                    made.request_id.as_ref() == Some(request_id)
+                        && made.organization_id == new.organization_id
+                });
+                let before = match same {
+                    Some(made) => Some(Asked { call: made.call(), id: made.id, expires_at }),
+                    None => self.asked_before(tx, new.organization_id, request_id, now).await?,
+                };
+                if let Some(before) = before {
+                    answers.push(before.again(new));
+                    continue;
+                }
+            }
             let calls = match under_way.entry((new.organization_id, &new.model)) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
@@ -113,10 +135,32 @@ impl Purses {
             }
             *calls += 1;
             made.push(new);
-            answers.push(Ok(Reservation { id: new.id, amount: new.amount, expires_at }));
+            let reservation = Reservation { id: new.id, amount: new.amount, expires_at };
+            answers.push(Ok(Reserving { reservation, is_repeated: false }));
         }
         store::reservations::insert(tx, &made, now, expires_at).await?;
         Ok(answers)
+    }
+
+    /// The reservation that a question with this id made, if it still lives. One whose time is over is ended here: the job
+    /// hasn't been there yet.
+    async fn asked_before(
+        &mut self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+        request_id: &str,
+        now: Time,
+    ) -> Result<Option<Asked>, db::Error> {
+        let Some(asked) = store::reservations::asked(tx, organization_id, request_id).await? else {
+            return Ok(None);
+        };
+        if asked.expires_at > now {
+            return Ok(Some(asked));
+        }
+        if let Some(ended) = store::reservations::expire(tx, asked.id, now).await? {
+            self.give_back(&ended)?;
+        }
+        Ok(None)
     }
 
     /// Writes the wallets that are another now.
@@ -125,6 +169,17 @@ impl Purses {
             store::wallets::write(tx, &purse.wallet).await?;
         }
         Ok(())
+    }
+}
+
+impl Asked {
+    /// What the same question is answered, or another with its id.
+    fn again(&self, new: &NewReservation) -> Result<Reserving, Refused> {
+        if self.call != new.call() {
+            return Err(Refused::RequestId);
+        }
+        let reservation = Reservation { id: self.id, amount: new.amount, expires_at: self.expires_at };
+        Ok(Reserving { reservation, is_repeated: true })
     }
 }
 
