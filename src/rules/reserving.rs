@@ -52,22 +52,24 @@ mod tests {
             prompt: Pico::from_units(100),
             completion: Pico::from_units(3),
         };
-        let cases: [(&str, Option<i64>, i64, i64, i64, i128); 8] = [
-            ("svc-1", Some(0), 0, 1, 1, 0),
-            ("svc-1", Some(7), 5, 1, 1, 715),
-            ("svc-1", Some(7), 5, 128, 1, 700 + 3 * 5 * 128),
-            ("svc-1", None, 5, 1, 1, 409_615),
-            ("svc-1", None, 5, 2, 2_048, 409_630),
-            ("svc-embedding-1", None, 9, 128, 1, 819_200),
-            ("svc-embedding-1", None, 9, 128, 2_048, 819_200 * 2_048),
-            ("svc-embedding-1", Some(10), 9, 128, 2_048, 1_000),
+        let size =
+            |prompt_tokens, max_tokens, choices, inputs| Size { prompt_tokens, max_tokens, choices, inputs };
+        let (chat, embeddings) = ("svc-1", "svc-embedding-1");
+        let cases = [
+            (chat, size(Some(0), 0, 1, 1), 0),
+            (chat, size(Some(7), 5, 1, 1), 715),
+            (chat, size(Some(7), 5, 128, 1), 700 + 3 * 5 * 128),
+            (chat, size(None, 5, 1, 1), 409_615),
+            (chat, size(None, 5, 2, 2_048), 409_630),
+            (embeddings, size(None, 9, 128, 1), 819_200),
+            (embeddings, size(None, 9, 128, 2_048), 819_200 * 2_048),
+            (embeddings, size(Some(10), 9, 128, 2_048), 1_000),
         ];
-        for (model, prompt_tokens, max_tokens, choices, inputs, due) in cases {
-            let size = Size { prompt_tokens, max_tokens, choices, inputs };
+        for (model, size, due) in cases {
             assert_eq!(largest_price(catalog.get(model).unwrap(), &price, size).units(), due, "{size:?}");
         }
         let dear = Price { prompt: Pico::from_units(i128::MAX), ..price };
-        let size = Size { prompt_tokens: Some(2), max_tokens: 1, choices: 1, inputs: 1 };
+        let size = size(Some(2), 1, 1, 1);
         assert_eq!(largest_price(catalog.get("svc-1").unwrap(), &dear, size).units(), i128::MAX);
     }
 }
