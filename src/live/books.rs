@@ -155,7 +155,7 @@ impl Books {
         Ok(payer)
     }
 
-    /// Who pays for a person's calls in a project, or why nobody does. Who is known costs no query.
+    /// The payer of a person's calls in a project, or why there is none. A known person costs no query.
     ///
     /// # Errors
     /// The database can't say.

@@ -3,7 +3,7 @@
 use crate::catalog::{Kind, Model, Price};
 use crate::money::Pico;
 
-/// How much a call is going to use, as far as it says so.
+/// The size of a call, as far as it says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
     /// Tokens of its prompt, or of all its texts together, about.

@@ -265,7 +265,7 @@ struct Admitted {
     /// What is left of the rates.
     limits: Limits,
     model: Option<Arc<Model>>,
-    /// What it may cost at most; none for what costs nothing.
+    /// The most that it may cost; none for what costs nothing.
     most: Option<Pico>,
 }
 

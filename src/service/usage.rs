@@ -261,7 +261,7 @@ async fn rate(
     }
 }
 
-/// Who pays for a caller's use, or why nobody does.
+/// The payer of a caller's use, or why there is none.
 async fn payer(app: &App, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
     match caller {
         Caller::ApiKey(id) => {

@@ -8,7 +8,7 @@ use crate::money::Nano;
 use crate::rules::invoicing::Used;
 use crate::store::usage::days::whole_and_rest;
 
-/// What is posted is summed in two parts, so that a sum past 64 bits stays exact on both databases.
+/// Posted amounts are summed in two parts, so that a sum past 64 bits stays exact on both databases.
 const NANO_PER_WHOLE: i128 = 1_000_000_000;
 
 fn posted(row: &Row) -> Result<Nano, db::Error> {

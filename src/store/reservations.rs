@@ -19,7 +19,7 @@ pub struct NewReservation {
     pub organization_id: OrganizationId,
     /// The project that the call is for.
     pub project_id: ProjectId,
-    /// Whose call it is; stored as `api_key_id`.
+    /// The caller; stored as `api_key_id`.
     pub caller: CallerId,
     /// The model.
     pub model: String,

@@ -42,7 +42,7 @@ pub struct UsageRow {
     cells: Cells,
 }
 
-/// Who called: one of both.
+/// The caller: one of both.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageCaller {
     /// With the group `api_key`; null for the calls of a person without a key.

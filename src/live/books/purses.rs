@@ -173,7 +173,7 @@ impl Purses {
 }
 
 impl Asked {
-    /// What the same question is answered, or another with its id.
+    /// The answer to the same question, or to another with its id.
     fn again(&self, new: &NewReservation) -> Result<Reserving, Refused> {
         if self.call != new.call() {
             return Err(Refused::RequestId);

@@ -16,7 +16,7 @@ use crate::store::reservations::NewReservation;
 /// How long to wait before a model may take another call, in milliseconds; nobody knows when one ends.
 pub(super) const CONCURRENCY_RETRY_MS: i64 = 1_000;
 
-/// What this call may cost at most.
+/// The most that this call may cost.
 ///
 /// # Errors
 /// 400 when that is more than one event may cost: it could be made, and then not be billed.

@@ -39,7 +39,7 @@ pub(super) struct Use {
     pub(super) corrects: Option<EventText>,
 }
 
-/// Whose call it was. People are few and their ids long, so theirs stand elsewhere.
+/// The caller of a model. People are few and their ids long, so theirs stand elsewhere.
 #[derive(Clone, Debug)]
 pub(super) enum Caller {
     ApiKey(ApiKeyId),

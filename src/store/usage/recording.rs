@@ -66,7 +66,7 @@ pub struct RatedEvent {
     pub event_id: Arc<str>,
     /// SHA-256 of what it says.
     pub payload_hash: [u8; 32],
-    /// Whose use it was; stored as `api_key_id`.
+    /// The caller whose use it was; stored as `api_key_id`.
     pub caller: CallerId,
     /// The model.
     pub model: Arc<str>,
@@ -108,7 +108,7 @@ impl RatedEvent {
 pub struct StoredEvent {
     /// SHA-256 of what it says.
     pub payload_hash: [u8; 32],
-    /// Whose use it was; stored as `api_key_id`.
+    /// The caller whose use it was; stored as `api_key_id`.
     pub caller: CallerId,
     /// The project that it counts in.
     pub project_id: ProjectId,

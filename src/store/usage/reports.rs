@@ -43,7 +43,7 @@ pub struct Group {
     pub user_id: Option<String>,
 }
 
-/// How the id of a person begins where those of callers stand.
+/// The beginning of a person's id where those of callers stand.
 const PERSON: &str = "user_";
 
 impl FromRow for DayUsage {
