@@ -134,6 +134,38 @@ pub type InvoiceId = Id<kind::Invoice>;
 /// The id of a credit note, `credit_note_…`.
 pub type CreditNoteId = Id<kind::CreditNote>;
 
+/// A model call's caller, as its usage is kept: an API key, or a person with an access token.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum CallerId {
+    /// An API key.
+    ApiKey(ApiKeyId),
+    /// A person.
+    User(UserId),
+}
+
+impl CallerId {
+    /// Reads the id of either kind.
+    pub fn parse(text: &str) -> Option<Self> {
+        ApiKeyId::parse(text).map(Self::ApiKey).or_else(|| UserId::parse(text).map(Self::User))
+    }
+
+    /// When the key or the account was made.
+    pub fn created_at(self) -> Time {
+        match self {
+            Self::ApiKey(id) => id.created_at(),
+            Self::User(id) => id.created_at(),
+        }
+    }
+
+    /// The id as text in place.
+    pub fn short_text(self) -> IdText {
+        match self {
+            Self::ApiKey(id) => id.short_text(),
+            Self::User(id) => id.short_text(),
+        }
+    }
+}
+
 #[allow(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks each index")]
 const fn digits() -> [u8; 256] {
     let mut digits = [255; 256];
@@ -182,6 +214,12 @@ impl<K: Kind> Id<K> {
         let (middle, low) = (read_word(middle)?, read_word(low)?);
         let uuid = (u128::from(top) << (2 * WORD_BITS)) | (u128::from(middle) << WORD_BITS) | u128::from(low);
         Some(Self { uuid, kind: PhantomData })
+    }
+
+    /// When it was made.
+    pub fn created_at(self) -> Time {
+        // The upper 48 bits always fit.
+        Time::from_unix_ms(i64::try_from(self.uuid >> 80).unwrap_or(i64::MAX))
     }
 
     /// The id as a number, for maps in memory.
@@ -339,6 +377,9 @@ mod tests {
             let text = id.to_string();
             assert_eq!(UserId::parse(&text), Some(id), "{text}");
             assert_eq!((id.short_text().as_str(), id.text()), (&*text, text.clone()));
+            assert_eq!(id.created_at().unix_ms(), unix_ms);
+            assert_eq!(CallerId::parse(&text), Some(CallerId::User(id)));
+            assert_eq!(CallerId::User(id).short_text().as_str(), text);
             assert_eq!(OrganizationId::parse(&text), None);
         }
     }

@@ -150,6 +150,9 @@ fn question(credential: &str) -> Question<'_> {
         organization: None,
         project: None,
         estimated_prompt_tokens: Some(120),
+        choices: 1,
+        inputs: 1,
+        request_id: None,
         reserve: false,
     }
 }

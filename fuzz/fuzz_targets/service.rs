@@ -46,6 +46,8 @@ const EVENT: &[(&str, &str)] = &[
     ("source", "\"s\""),
     ("time", "\"2026-03-09T10:00:00+01:00\""),
     ("api_key_id", "\"key_01h2xcejqtf2nbrexx3vqjhp41\""),
+    ("project_id", "\"proj_01h2xcejqtf2nbrexx3vqjhp41\""),
+    ("user_id", "\"user_01h2xcejqtf2nbrexx3vqjhp41\""),
     ("model", "\"svc-1\""),
     ("kind", "\"chat\""),
     ("prompt_tokens", "12"),
@@ -63,6 +65,9 @@ const QUESTION: &[(&str, &str)] = &[
     ("estimated_prompt_tokens", "10"),
     ("organization_id", "\"org_x\""),
     ("project_id", "\"proj_x\""),
+    ("choices", "3"),
+    ("inputs", "3"),
+    ("request_id", "\"call-1\""),
     ("reserve", "false"),
     ("modell", "\"svc-1\""),
 ];

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use crate::clock::Time;
 use crate::config::document::{Node, Value};
 use crate::money::{Pico, Ppm};
+use crate::rules::events::MOST_EXPENSIVE;
+use crate::rules::rating;
 
 use super::fields::{self, Fields};
 use super::{DiscountVersion, Kind, Model, Price, SINCE_EVER, VolumeDiscount};
@@ -53,6 +55,12 @@ pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Foun
     let price_nodes = fields.list("prices");
     fields.finish();
     let prices = prices(file, &label, kind?, price_nodes, problems)?;
+    if let Some(max_tokens) = max_tokens {
+        problems.extend(prices.iter().filter_map(|(line, price)| {
+            let why = too_dear(price, max_tokens)?;
+            Some(format!("{file}:{line}: {label}: `prices`: {why}"))
+        }));
+    }
     let price_lines = prices.iter().map(|(line, price)| (price.effective_at, *line)).collect();
     let model = Model {
         id: id?,
@@ -70,6 +78,18 @@ pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Foun
         prices: prices.into_iter().map(|(_, price)| price).collect(),
     };
     Some(Found { line: node.line, model, price_lines })
+}
+
+/// Why this can't be a price of a model that takes so many tokens; `None` when it can.
+fn too_dear(price: &Price, max_tokens: i64) -> Option<String> {
+    let amount = rating::rate(price, max_tokens, max_tokens);
+    if amount.is_some_and(|amount| amount <= MOST_EXPENSIVE) {
+        return None;
+    }
+    Some(format!(
+        "one call may cost at most {MOST_EXPENSIVE}, and one with {max_tokens} tokens in and out would cost more: lower the \
+         price, or `max_tokens`"
+    ))
 }
 
 /// The prices of a model with their lines, the oldest first.

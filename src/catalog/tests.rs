@@ -123,6 +123,13 @@ fn errors_name_line_model_key_and_what_is_right() {
         (format!("{ok}{ok}"), "c:11: model `m`: `id`: there are two models with this id"),
         (price("prompt_tokens = \"1\""), "c:10: model `m`: the key `completion_tokens` is missing"),
         (
+            model(
+                "max_tokens = 500001\nprices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 }]",
+            ),
+            "c:10: model `m`: `prices`: one call may cost at most 1000000, and one with 500001 tokens in and out would cost more: \
+             lower the price, or `max_tokens`",
+        ),
+        (
             price("prompt_tokens = 0.000002, completion_tokens = 1"),
             "c:10: model `m`: `prompt_tokens`: expected a price of a single token from 0 to 1000000 such as \
              \"0.000002\"; write \"0.000002\" in quotes, so that it stays exact, found 0.000002",

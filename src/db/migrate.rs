@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
     step!(13, "bounds", "0013_bounds.sql"),
     step!(14, "key_rotation", "0014_key_rotation.sql"),
     step!(15, "price_versions", "0015_price_versions.sql"),
+    step!(16, "callers", "0016_callers.sql"),
     step!(17, "service_clock", "0017_service_clock.sql"),
     step!(18, "credit_notes", "0018_credit_notes.sql"),
     step!(19, "invoice_issuers", "0019_invoice_issuers.sql"),

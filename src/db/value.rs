@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Error;
 use super::postgres::Prepared;
 use crate::clock::{Day, Month, Time};
-use crate::ids::{Id, IdText, Kind};
+use crate::ids::{CallerId, Id, IdText, Kind};
 use crate::money::Nano;
 
 /// A value that both databases can hold.
@@ -89,6 +89,12 @@ impl<K: Kind> From<Id<K>> for Value {
     }
 }
 
+impl From<CallerId> for Value {
+    fn from(id: CallerId) -> Self {
+        Self::Id(id.short_text())
+    }
+}
+
 impl<T: Into<Self>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
@@ -130,6 +136,15 @@ from_value! {
 }
 
 impl<K: Kind> FromValue for Id<K> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Self::parse(text),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for CallerId {
     fn from_value(value: &Value) -> Option<Self> {
         match value {
             Value::Text(text) => Self::parse(text),

@@ -40,6 +40,8 @@ codes! {
         "This organization does not allow public projects: turn on its setting `allow_public_projects` first.";
     /// More tokens than the key allows for one request.
     MaxTokensExceeded = 400 "max_tokens_exceeded" "The request asks for more tokens than this API key allows.";
+    /// The call could cost more than one call may.
+    AmountOutOfRange = 400 "amount_out_of_range" "This call could cost more than one call may.";
     /// An access token says who calls, but not for which project.
     ProjectRequired = 400 "project_required"
         "An access token doesn't say for which project the call is: name `organization_id` and `project_id`.";
@@ -119,6 +121,9 @@ codes! {
     /// Calls of the organization are under way.
     CallsUnderWay = 409 "calls_under_way"
         "Calls of this organization are under way: wait until they have ended, which takes some minutes at most.";
+    /// A reservation for another call has this request id.
+    RequestIdConflict = 409 "request_id_conflict"
+        "A call of another caller, project, model or amount has this `request_id`: give each call its own.";
     /// An expired key can't be rotated.
     KeyExpired = 409 "key_expired" "This API key has expired and can't be rotated: create a new one.";
     /// Head or body of the request did not come in time.

@@ -7,6 +7,7 @@
 
 mod assumptions;
 pub mod booking;
+mod careful;
 mod corrections;
 mod crediting;
 mod events;
@@ -23,14 +24,16 @@ use quick_cache::sync::Cache;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub use work::{Answer, Outcome, Refused, Reservation, UsageEvent, Work};
+use round::Stopped;
+pub use work::{Answer, Outcome, Refused, Reservation, Reserving, UsageEvent, Work};
 
 use crate::app::App;
 use crate::clock::Month;
 use crate::db;
 use crate::error::{Code, Error};
-use crate::ids::ApiKeyId;
+use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::metrics::Stopwatch;
+use crate::rules::events::{self as rules, Refusal};
 use crate::store::usage::recording::{self, Payer};
 use crate::telemetry::{self, Waiting};
 
@@ -50,7 +53,7 @@ const MOST_TURNS: usize = 128;
 const IDLE_TURNS: usize = 32;
 /// Pieces of work that make a transaction one for many.
 const MANY: usize = 8;
-/// Keys whose payer is remembered, and organizations whose first open month is; about 100 bytes each.
+/// Keys and people whose payer is remembered, and organizations whose first open month is; about 100 bytes each.
 const REMEMBERED: usize = 1 << 18;
 
 /// The queue, and what is remembered of those whose books they are.
@@ -58,6 +61,8 @@ pub struct Books {
     queue: Mutex<Queue>,
     /// A key never changes its project, nor a project its organization.
     payers: Cache<u128, Payer>,
+    /// A person's by project and person: accounts and projects that were there once are known for good.
+    person_payers: Cache<(u128, u128), Payer>,
     /// Only a hint: what was open when somebody looked may be closed now.
     open_months: Cache<u128, Month>,
 }
@@ -95,7 +100,12 @@ struct Piece {
 impl Books {
     /// Nothing waits.
     pub fn new() -> Self {
-        Self { queue: Mutex::default(), payers: Cache::new(REMEMBERED), open_months: Cache::new(REMEMBERED) }
+        Self {
+            queue: Mutex::default(),
+            payers: Cache::new(REMEMBERED),
+            person_payers: Cache::new(REMEMBERED),
+            open_months: Cache::new(REMEMBERED),
+        }
     }
 
     /// Does a piece of work; what came of it is durable when this returns.
@@ -146,15 +156,40 @@ impl Books {
         Ok(payer)
     }
 
+    /// The payer of a person's calls in a project, or why there is none. A known person costs no query.
+    ///
+    /// # Errors
+    /// The database can't say.
+    pub async fn person_payer(
+        &self,
+        app: &App,
+        project_id: ProjectId,
+        user_id: UserId,
+    ) -> Result<Result<Payer, Refusal>, Error> {
+        let key = (project_id.as_u128(), user_id.as_u128());
+        if let Some(payer) = self.person_payers.get(&key) {
+            return Ok(Ok(payer));
+        }
+        let found = recording::person_payer(&mut app.db.read().await?, project_id, user_id).await?;
+        Ok(match found {
+            None => Err(rules::unknown_project(project_id)),
+            Some((_, false)) => Err(rules::unknown_user(user_id)),
+            Some((payer, true)) => {
+                self.person_payers.insert(key, payer);
+                Ok(payer)
+            }
+        })
+    }
+
     /// What waits, in pieces of work and in bytes, and the most of both.
     pub fn load(&self) -> [(usize, usize); 2] {
         let queue = self.queue();
         [(queue.waiting.len(), CAPACITY), (queue.bytes, CAPACITY_BYTES)]
     }
 
-    /// Keys whose payer is remembered, and organizations whose first open month is.
+    /// Keys and people whose payer is remembered, and organizations whose first open month is.
     pub fn remembered(&self) -> (usize, usize) {
-        (self.payers.len(), self.open_months.len())
+        (self.payers.len() + self.person_payers.len(), self.open_months.len())
     }
 
     /// How many pieces of work wait.
@@ -274,7 +309,7 @@ impl Drop for Leading<'_> {
 }
 
 /// Does these pieces of work in one transaction; when that can't be, each by itself, so that one that can't be done keeps
-/// no other from being done.
+/// no other from being done. Of usage for which there is no room only what doesn't fit is refused.
 async fn write(app: &App, mut pieces: Vec<Piece>) {
     let count = pieces.len();
     pieces.iter_mut().filter_map(|piece| piece.traced.as_mut()).for_each(|traced| traced.turn(count));
@@ -285,23 +320,35 @@ async fn write(app: &App, mut pieces: Vec<Piece>) {
                 tell(piece, Ok(answer));
             }
         }
-        Err(error) if pieces.len() == 1 || is_outage(&error) => {
+        Err(stopped) if stopped.is_final(count) => {
+            let error = stopped.into_error();
             for piece in pieces {
                 tell(piece, Err(error.clone()));
             }
         }
-        Err(error) => {
+        Err(stopped) => {
+            let error = stopped.into_error();
             tracing::warn!(pieces = pieces.len(), "the books are written one by one: {error}");
             for piece in pieces {
-                let answers = measured(app, &[&piece.work]).await;
-                let none = || db::Error::Internal("a piece of work has no answer".to_owned());
-                tell(piece, answers.and_then(|mut answers| answers.pop().ok_or_else(none)));
+                let answer = alone(app, &piece.work).await;
+                tell(piece, answer);
             }
         }
     }
 }
 
-async fn measured(app: &App, works: &[&Work]) -> Result<Vec<Answer>, db::Error> {
+/// Does a piece of work in a transaction of its own.
+async fn alone(app: &App, work: &Work) -> Result<Answer, db::Error> {
+    match measured(app, &[work]).await {
+        Ok(mut answers) => {
+            answers.pop().ok_or_else(|| db::Error::Internal("a piece of work has no answer".to_owned()))
+        }
+        Err(Stopped::NoRoom) => careful::record(app, work.events()).await,
+        Err(stopped) => Err(stopped.into_error()),
+    }
+}
+
+async fn measured(app: &App, works: &[&Work]) -> Result<Vec<Answer>, Stopped> {
     let (rounds, watch) = (&app.metrics.books, Stopwatch::start());
     let answers = round::run(app, works).await;
     rounds.durations.note_ns(watch.elapsed_ns());
@@ -316,11 +363,6 @@ fn too_slow() -> Error {
     let message =
         "The database takes too long, and this may still be booked: send it again, with the same ids.";
     Error::new(Code::DatabaseUnavailable).message(message)
-}
-
-/// Whether every piece of work would meet this.
-fn is_outage(error: &db::Error) -> bool {
-    matches!(error, db::Error::Unavailable(_) | db::Error::StorageFull(_) | db::Error::ReadOnly(_))
 }
 
 fn tell(piece: Piece, answer: Result<Answer, db::Error>) {

@@ -2,7 +2,7 @@
 
 use crate::catalog::{Kind, Model};
 use crate::clock::{DAY_MS, MINUTE_MS, Time};
-use crate::ids::ApiKeyId;
+use crate::ids::{ApiKeyId, CallerId, ProjectId, UserId};
 use crate::money::Pico;
 
 /// How far ahead of our clock an event may be, in milliseconds.
@@ -16,8 +16,11 @@ pub fn forgettable_before(now: Time) -> Time {
     now.plus_ms(-OLDEST_MS - DAY_MS).day().start()
 }
 
-/// The most that one event may cost: 1,000 of the currency. A day's row then has room for thousands of the dearest ones.
-pub const MOST_EXPENSIVE: Pico = Pico::from_units(1_000_000_000_000_000);
+/// The most that one event may cost: 1,000,000 of the currency. A day's row then has room for thousands of the dearest ones.
+pub const MOST_EXPENSIVE: Pico = Pico::from_units(1_000_000_000_000_000_000);
+
+/// How much earlier than its caller usage may be dated, in milliseconds: clocks differ.
+const BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
 
 /// Why an event doesn't count.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +38,10 @@ pub enum Reason {
     InvalidEvent,
     /// The API key doesn't exist.
     UnknownApiKey,
+    /// The project doesn't exist.
+    UnknownProject,
+    /// The person doesn't exist.
+    UnknownUser,
     /// The catalog has no such model.
     UnknownModel,
     /// The model is for something else.
@@ -45,6 +52,8 @@ pub enum Reason {
     EventInFuture,
     /// It is older than what is kept.
     EventTooOld,
+    /// It is older than its key, or than its person's account.
+    EventBeforeKey,
     /// Another event has its id.
     EventConflict,
     /// It costs more than the books can hold.
@@ -61,14 +70,17 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the type.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::InvalidEvent,
         Self::UnknownApiKey,
+        Self::UnknownProject,
+        Self::UnknownUser,
         Self::UnknownModel,
         Self::WrongKind,
         Self::ModelWithoutPrice,
         Self::EventInFuture,
         Self::EventTooOld,
+        Self::EventBeforeKey,
         Self::EventConflict,
         Self::AmountOutOfRange,
         Self::UnknownEvent,
@@ -82,11 +94,14 @@ impl Reason {
         match self {
             Self::InvalidEvent => "invalid_event",
             Self::UnknownApiKey => "unknown_api_key",
+            Self::UnknownProject => "unknown_project",
+            Self::UnknownUser => "unknown_user",
             Self::UnknownModel => "unknown_model",
             Self::WrongKind => "wrong_kind",
             Self::ModelWithoutPrice => "model_without_price",
             Self::EventInFuture => "event_in_future",
             Self::EventTooOld => "event_too_old",
+            Self::EventBeforeKey => "event_before_key",
             Self::EventConflict => "event_conflict",
             Self::AmountOutOfRange => "amount_out_of_range",
             Self::UnknownEvent => "unknown_event",
@@ -123,6 +138,16 @@ pub fn unknown_api_key(api_key_id: ApiKeyId) -> Refusal {
     refusal(Reason::UnknownApiKey, format!("There is no API key {api_key_id}."))
 }
 
+/// There is no such project, and there never was.
+pub fn unknown_project(project_id: ProjectId) -> Refusal {
+    refusal(Reason::UnknownProject, format!("There is no project {project_id}."))
+}
+
+/// There is no such person.
+pub fn unknown_user(user_id: UserId) -> Refusal {
+    refusal(Reason::UnknownUser, format!("There is no user {user_id}."))
+}
+
 /// The catalog has no such model.
 pub fn unknown_model(model: &str) -> Refusal {
     refusal(Reason::UnknownModel, format!("There is no model `{model}` in the catalog."))
@@ -136,6 +161,13 @@ pub fn no_price(model: &str) -> Refusal {
 /// The price doesn't fit the books.
 pub fn too_expensive() -> Refusal {
     refusal(Reason::AmountOutOfRange, format!("One event may cost at most {MOST_EXPENSIVE} of the currency."))
+}
+
+/// The books have no room for it.
+pub fn no_room() -> Refusal {
+    let message =
+        "This amount would bring the day's usage or the organization's balance past what can be counted.";
+    refusal(Reason::AmountOutOfRange, message)
 }
 
 /// There is nothing to correct.
@@ -153,7 +185,8 @@ pub fn correction_mismatch(event_id: &str) -> Refusal {
     refusal(
         Reason::CorrectionMismatch,
         format!(
-            "A correction names the `api_key_id`, `model` and `kind` of what it corrects: `{event_id}` has others."
+            "A correction names the caller (`api_key_id`, or `project_id` and `user_id`), `model` and `kind` of what it \
+             corrects: `{event_id}` has others."
         ),
     )
 }
@@ -210,6 +243,21 @@ pub fn check_time(time: Time, now: Time) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Nothing is used before its key, or its person's account, is made.
+pub fn check_caller(caller: CallerId, time: Time) -> Result<(), Refusal> {
+    let created_at = caller.created_at();
+    if time >= created_at.plus_ms(-BEFORE_CALLER_MS) {
+        return Ok(());
+    }
+    let whose = match caller {
+        CallerId::ApiKey(id) => format!("the key {id} was"),
+        CallerId::User(id) => format!("the account of {id} was"),
+    };
+    let message =
+        format!("`time` is {time}, but {whose} made at {created_at}: nothing was used before that.");
+    Err(refusal(Reason::EventBeforeKey, message))
+}
+
 /// A chat model has no embeddings, and the other way round; embeddings have no completion.
 pub fn check_kind(model: &Model, kind: Kind, completion_tokens: i64) -> Result<(), Refusal> {
     if model.kind != kind {
@@ -236,6 +284,19 @@ mod tests {
         assert_eq!(code(FUTURE_MS + 1), Err(Reason::EventInFuture));
         assert_eq!(code(-OLDEST_MS), Ok(()));
         assert_eq!(code(-OLDEST_MS - 1), Err(Reason::EventTooOld));
+    }
+
+    #[test]
+    fn nothing_is_used_five_minutes_before_its_caller() {
+        let made = Time::parse("2026-03-01T00:00:00Z").unwrap();
+        let callers =
+            [CallerId::ApiKey(ApiKeyId::from_parts(made, 7)), CallerId::User(UserId::from_parts(made, 7))];
+        for caller in callers {
+            let code = |ms| check_caller(caller, made.plus_ms(ms)).map_err(|r| r.reason);
+            assert_eq!(code(0), Ok(()));
+            assert_eq!(code(-BEFORE_CALLER_MS), Ok(()));
+            assert_eq!(code(-BEFORE_CALLER_MS - 1), Err(Reason::EventBeforeKey));
+        }
     }
 
     #[test]

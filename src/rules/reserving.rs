@@ -1,38 +1,75 @@
 //! What a call may cost at most, which is what is set aside for it.
 
-use crate::catalog::Price;
-use crate::money::{Nano, Pico};
+use crate::catalog::{Kind, Model, Price};
+use crate::money::Pico;
 
-/// The largest possible price of a call with so many tokens in its prompt and so many in its answer, in whole nanos; a
-/// part of one counts as a whole one. It may pass what the databases can hold: then nobody has that much.
-pub fn largest_price(price: &Price, prompt_tokens: i64, completion_tokens: i64) -> Nano {
-    let prompt = price.prompt.units().saturating_mul(prompt_tokens.into());
-    let completion = price.completion.units().saturating_mul(completion_tokens.into());
-    Pico::from_units(prompt.saturating_add(completion)).ceil_nano()
+/// The size of a call, as far as it says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size {
+    /// Tokens of its prompt, or of all its texts together, about.
+    pub prompt_tokens: Option<i64>,
+    /// Tokens of one answer at most; of an embeddings call without a meaning.
+    pub max_tokens: i64,
+    /// Answers; of an embeddings call without a meaning.
+    pub choices: i64,
+    /// Texts of an embeddings call.
+    pub inputs: i64,
+}
+
+impl Size {
+    /// The most tokens in, and the most out.
+    fn tokens(self, model: &Model) -> (i128, i128) {
+        let most = i128::from(model.max_tokens);
+        let (inputs, choices) = match model.kind {
+            Kind::Embeddings => (i128::from(self.inputs), 0),
+            Kind::Chat => (1, i128::from(self.choices)),
+        };
+        let prompt_tokens = self.prompt_tokens.map_or_else(|| most.saturating_mul(inputs), i128::from);
+        (prompt_tokens, choices.saturating_mul(self.max_tokens.into()))
+    }
+}
+
+/// The largest possible price of a call of this size. It may pass what the databases can hold: such a call can't be billed.
+pub fn largest_price(model: &Model, price: &Price, size: Size) -> Pico {
+    let (prompt_tokens, completion_tokens) = size.tokens(model);
+    let prompt = price.prompt.units().saturating_mul(prompt_tokens);
+    let completion = price.completion.units().saturating_mul(completion_tokens);
+    Pico::from_units(prompt.saturating_add(completion))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Catalog;
     use crate::clock::Time;
 
+    /// svc-1 takes 4,096 tokens, svc-embedding-1 8,192.
     #[test]
-    fn a_part_of_a_nano_is_a_whole_one() {
-        let price = |prompt, completion| Price {
+    fn it_is_the_most_that_a_call_can_cost() {
+        let catalog = Catalog::built_in().unwrap();
+        let price = Price {
             effective_at: Time::from_unix_ms(0),
-            prompt: Pico::from_units(prompt),
-            completion: Pico::from_units(completion),
+            prompt: Pico::from_units(100),
+            completion: Pico::from_units(3),
         };
-        let cases: [(i128, i128, i64, i64, i128); 6] = [
-            (0, 0, 1_000, 1_000, 0),
-            (1, 0, 1, 5, 1),
-            (1, 1, 999, 1, 1),
-            (1, 1, 1_000, 1, 2),
-            (2_000_000, 6_000_000, 10, 4_096, 24_596_000),
-            (10_i128.pow(18), 0, 1_000_000_000, 0, 10_i128.pow(24)),
+        let size =
+            |prompt_tokens, max_tokens, choices, inputs| Size { prompt_tokens, max_tokens, choices, inputs };
+        let (chat, embeddings) = ("svc-1", "svc-embedding-1");
+        let cases = [
+            (chat, size(Some(0), 0, 1, 1), 0),
+            (chat, size(Some(7), 5, 1, 1), 715),
+            (chat, size(Some(7), 5, 128, 1), 700 + 3 * 5 * 128),
+            (chat, size(None, 5, 1, 1), 409_615),
+            (chat, size(None, 5, 2, 2_048), 409_630),
+            (embeddings, size(None, 9, 128, 1), 819_200),
+            (embeddings, size(None, 9, 128, 2_048), 819_200 * 2_048),
+            (embeddings, size(Some(10), 9, 128, 2_048), 1_000),
         ];
-        for (prompt, completion, tokens_in, tokens_out, nano) in cases {
-            assert_eq!(largest_price(&price(prompt, completion), tokens_in, tokens_out).units(), nano);
+        for (model, size, due) in cases {
+            assert_eq!(largest_price(catalog.get(model).unwrap(), &price, size).units(), due, "{size:?}");
         }
+        let dear = Price { prompt: Pico::from_units(i128::MAX), ..price };
+        let size = size(Some(2), 1, 1, 1);
+        assert_eq!(largest_price(catalog.get("svc-1").unwrap(), &dear, size).units(), i128::MAX);
     }
 }

@@ -25,6 +25,9 @@ pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bar
         organization: body.organization_id.as_ref().map(|id| id.0.as_str()),
         project: body.project_id.as_ref().map(|id| id.0.as_str()),
         estimated_prompt_tokens: body.estimated_prompt_tokens.map(|tokens| tokens.0),
+        choices: body.choices.0,
+        inputs: body.inputs.0,
+        request_id: body.request_id.as_ref().map(|id| id.0.as_str()),
         reserve: body.reserve,
     };
     let decided = decide(&app, question).await;

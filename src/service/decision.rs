@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::access::{Calling, calling};
 use crate::app::App;
@@ -14,10 +15,14 @@ use crate::catalog::{Kind, Model};
 use crate::clock::Time;
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::input::fields::{At, Field, Problems};
+use crate::input::json::Json;
+use crate::input::types::{Integer, string};
 use crate::live::books::Reservation;
 use crate::live::keyring::Left;
 use crate::live::limiter::{self, Who};
 use crate::live::rates;
+use crate::money::Pico;
 use crate::rules::restrictions::Permission;
 use crate::telemetry;
 
@@ -40,8 +45,37 @@ pub struct Question<'a> {
     pub project: Option<&'a str>,
     /// Tokens of its prompt, about; the model's most when nobody says.
     pub estimated_prompt_tokens: Option<i64>,
+    /// Answers that it asks for.
+    pub choices: i64,
+    /// Texts of an embeddings call.
+    pub inputs: i64,
+    /// The gateway's own name for it: asked again by that name, it is answered with the same reservation.
+    pub request_id: Option<&'a str>,
     /// Whether money is to be set aside for it; it has no meaning for what costs nothing.
     pub reserve: bool,
+}
+
+/// Answers of a chat, all of which may be as long as one may.
+pub type Choices = Integer<1, 128>;
+/// Texts of an embeddings call.
+pub type Inputs = Integer<1, 2_048>;
+
+/// A gateway's own name for a question: 1 to 128 characters without control characters.
+#[derive(PartialEq, Eq, Debug)]
+pub struct QuestionId(pub String);
+
+impl Field for QuestionId {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        if !(1..=128).contains(&text.chars().count()) || text.chars().any(char::is_control) {
+            let message = format!("`{}` must be 1 to 128 characters without control characters.", at.path);
+            return problems.add(at, "invalid_text", message);
+        }
+        Some(Self(text))
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "minLength": 1, "maxLength": 128, "examples": ["call-1"]})
+    }
 }
 
 /// Yes, and for whom; or no, and why.
@@ -200,15 +234,21 @@ pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refuse
     let who = calling(app, question.credential, question.organization, question.project, now).await;
     let calling = who.map_err(|error| Refused { error, calling: None })?;
     telemetry::note_organization(calling.organization_id());
-    let Admitted { max_tokens, limits, model } = match admit(app, &question, &calling, now).await {
+    let Admitted { max_tokens, limits, model, most } = match admit(app, &question, &calling, now).await {
         Ok(admitted) => admitted,
         Err(error) => return Err(Refused { error, calling: Some(calling) }),
     };
     let mut reservation = None;
-    if let Some(model) = model.filter(|_| question.reserve && kind_of(question.operation).is_some()) {
+    if let Some((model, most)) = model.zip(most).filter(|_| question.reserve) {
         // Boxed: a call that reserves nothing, the fast one, is not made to carry what this needs.
-        match Box::pin(reserving::reserve(app, &question, &calling, &model, max_tokens, now)).await {
-            Ok(reserved) => reservation = Some(reserved),
+        match Box::pin(reserving::reserve(app, &question, &calling, &model, most, now)).await {
+            Ok(reserving) => {
+                if reserving.is_repeated {
+                    // The first time has taken a place already.
+                    give_rates_back(app, &calling, &model, now);
+                }
+                reservation = Some(reserving.reservation);
+            }
             Err(error) => {
                 give_rates_back(app, &calling, &model, now);
                 return Err(Refused { error, calling: Some(calling) });
@@ -229,6 +269,8 @@ struct Admitted {
     /// What is left of the rates.
     limits: Limits,
     model: Option<Arc<Model>>,
+    /// The most that it may cost; none for what costs nothing.
+    most: Option<Pico>,
 }
 
 async fn admit(app: &App, question: &Question<'_>, calling: &Calling, now: Time) -> Result<Admitted, Error> {
@@ -259,9 +301,15 @@ async fn admit(app: &App, question: &Question<'_>, calling: &Calling, now: Time)
         }
         (None, most) => most,
     };
+    let most = match &model {
+        Some(model) if kind_of(question.operation).is_some() => {
+            Some(reserving::most(question, model, max_tokens, now)?)
+        }
+        _ => None,
+    };
     // Last, so that a refused call doesn't use a rate up.
     let limits = take_rates(app, calling, model.as_deref(), now).await?;
-    Ok(Admitted { max_tokens, limits, model })
+    Ok(Admitted { max_tokens, limits, model, most })
 }
 
 /// The model, when it can be used for this.

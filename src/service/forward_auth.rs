@@ -44,6 +44,9 @@ async fn allowed(app: &App, asked: ForwardAuth) -> Result<Decision, Error> {
         organization: asked.organization_id.as_deref(),
         project: asked.project_id.as_deref(),
         estimated_prompt_tokens: None,
+        choices: asked.choices,
+        inputs: asked.inputs,
+        request_id: asked.request_id.as_deref(),
         reserve: asked.reserve,
     };
     let granted = decide(app, question).await.map_err(|refused| refused.error)?;

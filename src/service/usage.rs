@@ -29,7 +29,7 @@ use crate::rules::events::{self, Reason, Refusal};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
 
-use event::Event;
+use event::{Caller, Event};
 
 /// Events as they came; each is looked at on its own.
 #[derive(Debug)]
@@ -252,8 +252,9 @@ async fn rate(
     event: &Event,
     now: Time,
 ) -> Result<Result<Rated, Outcome>, Error> {
-    let Some(payer) = app.books.payer(app, event.use_.api_key_id).await? else {
-        return Ok(Err(Outcome::Refused(events::unknown_api_key(event.use_.api_key_id))));
+    let payer = match payer(app, &event.use_.caller).await? {
+        Ok(payer) => payer,
+        Err(refusal) => return Ok(Err(Outcome::Refused(refusal))),
     };
     let payload_hash = event.payload_hash();
     match price(catalog, event, now) {
@@ -269,6 +270,16 @@ async fn rate(
             }
             Ok(Err(outcome))
         }
+    }
+}
+
+/// The payer of a caller's use, or why there is none.
+async fn payer(app: &App, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
+    match caller {
+        Caller::ApiKey(id) => {
+            Ok(app.books.payer(app, *id).await?.ok_or_else(|| events::unknown_api_key(*id)))
+        }
+        Caller::Person(person) => app.books.person_payer(app, person.project_id, person.user_id).await,
     }
 }
 
@@ -299,6 +310,7 @@ struct Priced {
 fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<Priced, Refusal> {
     let used = &event.use_;
     events::check_time(event.time, now)?;
+    events::check_caller(used.caller.id(), event.time)?;
     events::check_tokens(used.corrects.is_some(), used.prompt_tokens, used.completion_tokens)?;
     if used.corrects.is_some() {
         // At the price of what it corrects, which the books look up.
@@ -323,7 +335,7 @@ fn as_recorded(event: Event, rated: Rated) -> UsageEvent {
             source: event.source.0,
             event_id: event.id.0,
             payload_hash,
-            api_key_id: used.api_key_id,
+            caller: used.caller.id(),
             model: used.model.0,
             kind: used.kind,
             occurred_at: event.time,

@@ -7,6 +7,7 @@ use crate::money::{Nano, Pico};
 use crate::rules::audit::{
     CreditRow, DailyKey, DailyRow, EventRow, InvoiceRow, ItemRow, MovementRow, UsageSums, WalletRow,
 };
+use crate::store::usage::days::whole_and_rest;
 
 /// The organization that comes after this one by id, of all that have anything in the books, a deleted one too.
 pub const NEXT: &str = "SELECT MIN(id) AS id FROM (
@@ -99,14 +100,13 @@ fn daily_key(row: &Row, day: crate::clock::Day) -> Result<DailyKey, db::Error> {
     })
 }
 
-fn sums(row: &Row, requests: i64) -> Result<UsageSums, db::Error> {
+fn sums(row: &Row, requests: i64, amount: Pico) -> Result<UsageSums, db::Error> {
     let (prompt, completion): (i64, i64) = (row.get("prompt_tokens")?, row.get("completion_tokens")?);
-    let amount_pico: i64 = row.get("amount_pico")?;
     Ok(UsageSums {
         requests: requests.into(),
         prompt_tokens: prompt.into(),
         completion_tokens: completion.into(),
-        amount: Pico::from_units(amount_pico.into()),
+        amount,
     })
 }
 
@@ -115,7 +115,11 @@ impl FromRow for DailyRow {
         Ok(Self {
             key: daily_key(row, row.get("day")?)?,
             month: row.get("month")?,
-            sums: sums(row, row.get("requests")?)?,
+            sums: sums(
+                row,
+                row.get("requests")?,
+                whole_and_rest(row.get("amount_whole")?, row.get("amount_pico")?),
+            )?,
             posted: row.get("posted_nano")?,
         })
     }
@@ -123,7 +127,7 @@ impl FromRow for DailyRow {
 
 /// Daily rows in the order of their key, from after this one on.
 pub const DAILY: &str = "SELECT project_id, day, api_key_id, model, price_version, kind, month,
-         requests, prompt_tokens, completion_tokens, amount_pico, posted_nano
+         requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano
      FROM usage_daily
      WHERE organization_id = $1
        AND (project_id, day, api_key_id, model, price_version, kind, month) > ($2, $3, $4, $5, $6, $7, $8)
@@ -161,7 +165,7 @@ impl FromRow for EventRow {
             event_id: row.get("event_id")?,
             // A correction happened when what it corrects did, and is no request of its own.
             key: daily_key(row, occurred_at.day())?,
-            sums: sums(row, row.get("requests")?)?,
+            sums: sums(row, row.get("requests")?, whole_and_rest(0, row.get("amount_pico")?))?,
         })
     }
 }

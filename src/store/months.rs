@@ -6,11 +6,17 @@ use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::OrganizationId;
 use crate::money::{Nano, Pico};
 use crate::rules::invoicing::Used;
+use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
 use crate::store::usage::totals::LAST;
 use crate::store::wallets::nano;
 
-/// Amounts are summed in two parts, so that a sum past 64 bits of pico stays exact on both databases.
-const PICO_PER_PART: i128 = 1_000_000_000_000;
+/// Posted amounts are summed in two parts, so that a sum past 64 bits stays exact on both databases.
+const NANO_PER_WHOLE: i128 = 1_000_000_000;
+
+fn posted(row: &Row) -> Result<Nano, db::Error> {
+    let (whole, rest_nano): (i64, i64) = (row.get("posted_whole")?, row.get("posted_rest_nano")?);
+    Ok(Nano::from_units(i128::from(whole) * NANO_PER_WHOLE + i128::from(rest_nano)))
+}
 
 impl FromRow for Used {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
@@ -23,8 +29,8 @@ impl FromRow for Used {
             day: Day::from_unix_days(row.get("day")?),
             prompt_tokens: row.get("prompt_tokens")?,
             completion_tokens: row.get("completion_tokens")?,
-            amount: Pico::from_units(i128::from(whole) * PICO_PER_PART + i128::from(rest_pico)),
-            posted: row.get("posted_nano")?,
+            amount: whole_and_rest(whole, rest_pico),
+            posted: posted(row)?,
         })
     }
 }
@@ -33,9 +39,10 @@ impl FromRow for Used {
 pub const USED: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
-            CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
+            CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
             CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico,
-            CAST(SUM(posted_nano) AS BIGINT) AS posted_nano
+            CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
+            CAST(SUM(posted_nano % 1000000000) AS BIGINT) AS posted_rest_nano
      FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month = $2
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
@@ -55,8 +62,10 @@ pub async fn used(
 const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
-            CAST(SUM(amount_whole) AS BIGINT) AS amount_whole, CAST(SUM(amount_pico) AS BIGINT) AS amount_rest_pico,
-            CAST(SUM(posted_nano) AS BIGINT) AS posted_nano
+            CAST(SUM(credited_usage.amount_whole) AS BIGINT) AS amount_whole,
+            CAST(SUM(amount_pico) AS BIGINT) AS amount_rest_pico,
+            CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
+            CAST(SUM(posted_nano % 1000000000) AS BIGINT) AS posted_rest_nano
      FROM credited_usage WHERE organization_id = $1 AND booked_month BETWEEN $2 AND $3
      GROUP BY model, kind, price_version, day";
 
@@ -118,9 +127,10 @@ pub async fn used_before(
 const USED_BEFORE: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
-            CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
+            CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
             CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico,
-            CAST(SUM(posted_nano) AS BIGINT) AS posted_nano
+            CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
+            CAST(SUM(posted_nano % 1000000000) AS BIGINT) AS posted_rest_nano
      FROM usage_daily WHERE organization_id = $1 AND day >= $2 AND day < $3 AND month < $4
      GROUP BY model, kind, price_version, day";
 
@@ -142,8 +152,8 @@ pub async fn add_credited(
 ) -> Result<(), db::Error> {
     let CreditedUsage { month, used } = credited;
     let out_of_range = |_| db::Error::Internal("a credit note passes 64 bits".to_owned());
-    let whole = i64::try_from(used.amount.units() / PICO_PER_PART).map_err(out_of_range)?;
-    let rest = i64::try_from(used.amount.units() % PICO_PER_PART).map_err(out_of_range)?;
+    let whole = i64::try_from(used.amount.units() / PICO_PER_WHOLE).map_err(out_of_range)?;
+    let rest = i64::try_from(used.amount.units() % PICO_PER_WHOLE).map_err(out_of_range)?;
     sql("INSERT INTO credited_usage (organization_id, booked_month, month, day, model, kind, price_version,
                                      prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
@@ -180,7 +190,7 @@ pub struct Charged {
 
 impl FromRow for Charged {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { month: row.get("month")?, unpaid: row.get("unpaid_nano")? })
+        Ok(Self { month: row.get("month")?, unpaid: posted(row)? })
     }
 }
 
@@ -190,7 +200,8 @@ pub async fn charged_from(
     organization_id: OrganizationId,
     month: Month,
 ) -> Result<Vec<Charged>, db::Error> {
-    sql("SELECT month, CAST(SUM(nano) AS BIGINT) AS unpaid_nano FROM (
+    sql("SELECT month, CAST(SUM(nano / 1000000000) AS BIGINT) AS posted_whole,
+                CAST(SUM(nano % 1000000000) AS BIGINT) AS posted_rest_nano FROM (
              SELECT month, posted_nano AS nano
              FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month >= $2
              UNION ALL SELECT booked_month, -posted_nano FROM credited_usage WHERE organization_id = $1 AND booked_month >= $2

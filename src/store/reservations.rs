@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, ReservationId};
+use crate::ids::{CallerId, OrganizationId, ProjectId, ReservationId};
 use crate::money::Nano;
 use crate::store::sized::{Sizes, values};
 use crate::store::wallets::nano;
@@ -19,12 +19,76 @@ pub struct NewReservation {
     pub organization_id: OrganizationId,
     /// The project that the call is for.
     pub project_id: ProjectId,
-    /// The key; none for a person's call.
-    pub api_key_id: Option<ApiKeyId>,
+    /// The caller; stored as `api_key_id`.
+    pub caller: CallerId,
     /// The model.
     pub model: String,
     /// The call's largest possible price.
     pub amount: Nano,
+    /// The caller's own name for the question, by which it may be asked again.
+    pub request_id: Option<String>,
+}
+
+/// The call that a reservation is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReservedCall {
+    project_id: ProjectId,
+    /// `None` of a person's call from before this was kept.
+    caller: Option<CallerId>,
+    model: String,
+    amount: Nano,
+}
+
+impl NewReservation {
+    /// The call that it is for.
+    pub fn call(&self) -> ReservedCall {
+        ReservedCall {
+            project_id: self.project_id,
+            caller: Some(self.caller),
+            model: self.model.clone(),
+            amount: self.amount,
+        }
+    }
+}
+
+/// A reservation as its question finds it again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// Its id.
+    pub id: ReservationId,
+    /// The call that it is for.
+    pub call: ReservedCall,
+    /// When it ends by itself.
+    pub expires_at: Time,
+}
+
+impl FromRow for Asked {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            call: ReservedCall {
+                project_id: row.get("project_id")?,
+                caller: row.get("api_key_id")?,
+                model: row.get("model")?,
+                amount: row.get("amount_nano")?,
+            },
+            expires_at: row.get("expires_at")?,
+        })
+    }
+}
+
+/// The reservation that was made for a question of this id. Its wallet is locked.
+pub async fn asked(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    request_id: &str,
+) -> Result<Option<Asked>, db::Error> {
+    sql("SELECT id, project_id, api_key_id, model, amount_nano, expires_at FROM reservations
+         WHERE organization_id = $1 AND request_id = $2")
+    .bind(organization_id)
+    .bind(request_id)
+    .optional(tx)
+    .await
 }
 
 /// What is known of a reservation.
@@ -51,9 +115,10 @@ impl FromRow for Reserved {
 static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
         format!(
-            "INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano, created_at, expires_at)
+            "INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano, created_at, expires_at,
+                 request_id)
              VALUES {}",
-            values(rows, 8)
+            values(rows, 9)
         )
     })
 });
@@ -66,17 +131,18 @@ pub async fn insert(
     expires_at: Time,
 ) -> Result<(), db::Error> {
     for (text, chunk) in INSERT.chunks(reservations) {
-        let mut statement = sql(text).expecting(chunk.len() * 8);
+        let mut statement = sql(text).expecting(chunk.len() * 9);
         for new in chunk {
             statement = statement
                 .bind(new.id)
                 .bind(new.organization_id)
                 .bind(new.project_id)
-                .bind(new.api_key_id)
+                .bind(new.caller)
                 .bind(new.model.as_str())
                 .bind(nano(new.amount)?)
                 .bind(now)
-                .bind(expires_at);
+                .bind(expires_at)
+                .bind(new.request_id.as_deref());
         }
         statement.defer(tx).await?;
     }

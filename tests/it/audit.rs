@@ -89,7 +89,7 @@ async fn fill(world: &World, organization: &str) {
     let mar = Day::parse("2026-03-05").unwrap().unix_days();
     let daily = |day: i64, month: i64, requests: i64, tokens: i64, pico: i64, posted: i64| {
         format!(
-            "INSERT INTO usage_daily VALUES ($1, 'p', 'k', 'm', 0, 'chat', {day}, {month}, {requests}, {tokens}, 0, {pico}, {posted})"
+            "INSERT INTO usage_daily VALUES ($1, 'p', 'k', 'm', 0, 'chat', {day}, {month}, {requests}, {tokens}, 0, {pico}, {posted}, 0)"
         )
     };
     let movement = |id: &str, kind: &str, key: &str, account: &str, to_wallet: i64| {
@@ -105,7 +105,7 @@ async fn fill(world: &World, organization: &str) {
         // Rounded down: half a nano more is given back.
         daily(feb, JANUARY + 2, 0, -10, -2_500_500, -2_501),
         "UPDATE wallets SET posted_nano = 990601, reserved_nano = 50 WHERE organization_id = $1".to_owned(),
-        "INSERT INTO reservations VALUES ('res_1', $1, 'p', 'k', 'm', 50, 0, 1)".to_owned(),
+        "INSERT INTO reservations VALUES ('res_1', $1, 'p', 'k', 'm', 50, 0, 1, NULL)".to_owned(),
         "INSERT INTO credits VALUES ('credit_1', $1, 'purchase', 'r', 1000000, 990601, 0, NULL, NULL)"
             .to_owned(),
         "INSERT INTO credits VALUES ('credit_2', $1, 'discount', 'discount:2026-02', 100, 0, 0, NULL, NULL)"
@@ -153,7 +153,7 @@ fn books_are_clean_after_usage_reservations_and_corrections() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key, secret) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let (key, secret) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let event = |id: &str, time: &str, tokens: i64| {
             json!({"id": id, "source": "s", "time": time, "api_key_id": key, "model": "svc-1", "kind": "chat",
                    "prompt_tokens": tokens, "completion_tokens": 0})
@@ -394,7 +394,9 @@ fn large_books_are_read_to_their_end() {
                          kind, occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico)
                      SELECT $1, 's' || CAST(i % 3 AS TEXT), CAST(i AS TEXT), {hash}, 'p' || CAST(i % 5 AS TEXT), 'k', 'm', 'chat',
                             CAST(20000 + i % 1000 AS BIGINT) * 86400000, 0, 1, 0, 0, 1000 FROM n"),
-            "INSERT INTO usage_daily SELECT organization_id, project_id, api_key_id, model, price_version, kind, occurred_at / 86400000, 674,
+            "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+                    requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
+             SELECT organization_id, project_id, api_key_id, model, price_version, kind, occurred_at / 86400000, 674,
                     COUNT(*), COUNT(*), 0, 1000 * COUNT(*), COUNT(*) FROM usage_events WHERE organization_id = $1
              GROUP BY organization_id, project_id, api_key_id, model, price_version, kind, occurred_at / 86400000".to_owned(),
             format!("{series} INSERT INTO ledger_transactions SELECT 'ltx_' || CAST(i AS TEXT), $1, 'usage', CAST(i AS TEXT), 0 FROM n"),

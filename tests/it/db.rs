@@ -1,6 +1,7 @@
 //! The database layer, the same tests on both databases.
 
 mod batched;
+mod daily_rows;
 mod deferred;
 mod faults;
 mod schema;

@@ -85,7 +85,7 @@ fn every_property_of_an_answer_is_required() {
             let mut named: BTreeSet<_> = properties.keys().map(String::as_str).collect();
             // Rows of a report have what they are grouped by, and nothing else.
             let groups: &[&str] = match place {
-                "/UsageRow" => &["model", "project_id", "api_key_id"],
+                "/UsageRow" => &["model", "project_id", "api_key_id", "user_id"],
                 "/ProjectUsageRow" => &["model"],
                 _ => &[],
             };
@@ -415,8 +415,8 @@ async fn scene(world: &World) -> Scene {
     let restrictions =
         json!({"allowed_ips": ["10.0.0.0/8"], "rate_limit": 5, "max_tokens": 7, "models": ["svc-1"]});
     let body = json!({"name": "Prod", "restrictions": restrictions, "expires_at": "2030-01-01T00:00:00Z"});
-    let (key_id, _) = world.key(&ada, &place, &body).await;
-    world.key(&ada, &place, &json!({"name": "Plain"})).await;
+    let (key_id, _) = world.old_key(&ada, &place, &body).await;
+    world.old_key(&ada, &place, &json!({"name": "Plain"})).await;
     let event = |id: &str, model: &str, kind: &str, completion: i64| {
         json!({"id": id, "source": "test", "time": "2026-03-09T10:00:00Z", "api_key_id": key_id, "model": model,
                "kind": kind, "prompt_tokens": 1_000, "completion_tokens": completion})

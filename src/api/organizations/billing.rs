@@ -11,9 +11,9 @@ use crate::api::organizations::usage_reports::{Cells, OrganizationQuery, Report,
 use crate::app::App;
 use crate::clock::Day;
 use crate::error::Error;
-use crate::ids::{ApiKeyId, ProjectId};
+use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::QueryOrBody;
-use crate::store::usage::reports;
+use crate::store::usage::reports::{self, Group};
 
 pub use summary::summary;
 
@@ -36,18 +36,30 @@ pub struct UsageRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<ProjectId>")]
     project_id: Option<String>,
-    /// With the group `api_key`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<ApiKeyId>")]
-    api_key_id: Option<String>,
+    #[serde(flatten)]
+    caller: Option<UsageCaller>,
     #[serde(flatten)]
     cells: Cells,
+}
+
+/// The caller: one of both.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UsageCaller {
+    /// With the group `api_key`; null for the calls of a person without a key.
+    #[schemars(with = "Option<ApiKeyId>")]
+    api_key_id: Option<String>,
+    /// With the group `api_key`: the person who called without a key; else null.
+    #[schemars(with = "Option<UserId>")]
+    user_id: Option<String>,
 }
 
 impl From<Row> for UsageRow {
     fn from(row: Row) -> Self {
         let (date, group, cells) = (row.date, row.group, row.cells);
-        Self { date, model: group.model, project_id: group.project_id, api_key_id: group.api_key_id, cells }
+        let Group { model, project_id, api_key_id, user_id, .. } = group;
+        let by_caller = api_key_id.is_some() || user_id.is_some();
+        let caller = by_caller.then_some(UsageCaller { api_key_id, user_id });
+        Self { date, model, project_id, caller, cells }
     }
 }
 

@@ -84,8 +84,8 @@ fn give_back(
     if original.is_correction {
         return Err(events::corrects_a_correction(corrects));
     }
-    if (event.api_key_id, &*event.model, event.kind.as_str())
-        != (original.api_key_id, &*original.model, original.kind.as_str())
+    if (event.caller, event.payer.project_id) != (original.caller, original.project_id)
+        || (&*event.model, event.kind.as_str()) != (&*original.model, &*original.kind)
     {
         return Err(events::correction_mismatch(corrects));
     }

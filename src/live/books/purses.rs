@@ -7,7 +7,7 @@ use super::booking::{Booking, Refund};
 use super::crediting;
 use super::events::Counted;
 use super::round::Charges;
-use super::work::{Refused, Reservation, Work};
+use super::work::{Refused, Reservation, Reserving, Work};
 use crate::access::Trail;
 use crate::app::App;
 use crate::clock::{Month, Time};
@@ -17,7 +17,7 @@ use crate::money::Nano;
 use crate::rules::books::{self, Source};
 use crate::store;
 use crate::store::ledger::{Account, Movement};
-use crate::store::reservations::{NewReservation, Reserved};
+use crate::store::reservations::{Asked, NewReservation, Reserved};
 use crate::store::wallets::Wallet;
 
 /// Locked wallets.
@@ -58,6 +58,25 @@ impl<'a> Purses<'a> {
         counted.iter().all(|counted| {
             let id = counted.event.payer.organization_id;
             self.purses.get(&id).map(|purse| purse.wallet.open_month) == months.get(&id).copied()
+        })
+    }
+
+    /// Returns `true` if each wallet can take what it is charged and what it gets back.
+    pub(super) fn have_room(&self, charges: &Charges) -> bool {
+        let fits = |nano: i128| i64::try_from(nano).is_ok() && i64::try_from(-nano).is_ok();
+        let mut sums: BTreeMap<OrganizationId, [i128; 2]> = BTreeMap::new();
+        let credited = charges.credited.iter().map(|((id, _), credited)| {
+            (*id, credited.used.iter().map(|used| used.posted.units()).sum::<i128>())
+        });
+        let rises = charges.rises.iter().map(|((id, _), rise)| (*id, *rise));
+        for (id, nano) in rises.chain(credited) {
+            // What comes in before something goes out has to find its place, too.
+            let [taken, given] = sums.entry(id).or_default();
+            *(if nano > 0 { taken } else { given }) += nano;
+        }
+        sums.iter().all(|(id, [taken, given])| {
+            let posted = self.purses.get(id).map_or(0, |purse| purse.wallet.posted.units());
+            [*taken, *given, posted - taken, posted - given].into_iter().all(fits)
         })
     }
 
@@ -105,11 +124,25 @@ impl<'a> Purses<'a> {
         works: &[&Work],
         now: Time,
         expires_at: Time,
-    ) -> Result<Vec<Result<Reservation, Refused>>, db::Error> {
-        let (mut answers, mut made) = (Vec::new(), Vec::new());
+    ) -> Result<Vec<Result<Reserving, Refused>>, db::Error> {
+        let (mut answers, mut made): (_, Vec<&NewReservation>) = (Vec::new(), Vec::new());
         let mut under_way: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
         for work in works {
             let Work::Reserve { new, most_at_once } = work else { continue };
+            if let Some(request_id) = &new.request_id {
+                let same = made.iter().find(|made| {
+                    made.request_id.as_ref() == Some(request_id)
+                        && made.organization_id == new.organization_id
+                });
+                let before = match same {
+                    Some(made) => Some(Asked { call: made.call(), id: made.id, expires_at }),
+                    None => self.asked_before(tx, new.organization_id, request_id, now).await?,
+                };
+                if let Some(before) = before {
+                    answers.push(before.again(new));
+                    continue;
+                }
+            }
             let calls = match under_way.entry((new.organization_id, &new.model)) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
@@ -127,10 +160,32 @@ impl<'a> Purses<'a> {
             }
             *calls += 1;
             made.push(new);
-            answers.push(Ok(Reservation { id: new.id, amount: new.amount, expires_at }));
+            let reservation = Reservation { id: new.id, amount: new.amount, expires_at };
+            answers.push(Ok(Reserving { reservation, is_repeated: false }));
         }
         store::reservations::insert(tx, &made, now, expires_at).await?;
         Ok(answers)
+    }
+
+    /// The reservation that a question with this id made, if it still lives. One whose time is over is ended here: the job
+    /// hasn't been there yet.
+    async fn asked_before(
+        &mut self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+        request_id: &str,
+        now: Time,
+    ) -> Result<Option<Asked>, db::Error> {
+        let Some(asked) = store::reservations::asked(tx, organization_id, request_id).await? else {
+            return Ok(None);
+        };
+        if asked.expires_at > now {
+            return Ok(Some(asked));
+        }
+        if let Some(ended) = store::reservations::expire(tx, asked.id, now).await? {
+            self.give_back(&ended)?;
+        }
+        Ok(None)
     }
 
     /// Writes the wallets that are another now.
@@ -152,6 +207,17 @@ fn require_currency(app: &App, wallet: &Wallet) -> Result<(), db::Error> {
         "The prices of this server are in {own}, and organizations have another currency: nothing was done."
     );
     Err(db::Error::NotReady(message))
+}
+
+impl Asked {
+    /// The answer to the same question, or to another with its id.
+    fn again(&self, new: &NewReservation) -> Result<Reserving, Refused> {
+        if self.call != new.call() {
+            return Err(Refused::RequestId);
+        }
+        let reservation = Reservation { id: self.id, amount: new.amount, expires_at: self.expires_at };
+        Ok(Reserving { reservation, is_repeated: true })
+    }
 }
 
 impl Purse {

@@ -26,32 +26,70 @@ const FIRST: Month = Month::from_unix_months(i64::MIN);
 /// How often a transaction is tried that meets a month just closed, corrections just made, or events of which some are known.
 const ATTEMPTS: usize = 8;
 
+/// Why a transaction wasn't committed.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    Database(db::Error),
+    /// What was assumed about wallets or events doesn't hold: it may be tried again.
+    Assumption,
+    /// A row or a wallet has no room for all of its events.
+    NoRoom,
+}
+
+impl Stopped {
+    /// `true` if so many pieces of work would meet it one by one as well.
+    pub(super) fn is_final(&self, pieces: usize) -> bool {
+        match self {
+            Self::Database(
+                db::Error::Unavailable(_) | db::Error::StorageFull(_) | db::Error::ReadOnly(_),
+            ) => true,
+            Self::Database(_) | Self::Assumption => pieces == 1,
+            Self::NoRoom => false,
+        }
+    }
+
+    /// The same as an error of the database.
+    pub(super) fn into_error(self) -> db::Error {
+        match self {
+            Self::Database(error) => error,
+            Self::Assumption => {
+                db::Error::Internal("months went on being closed under a transaction".to_owned())
+            }
+            Self::NoRoom => db::Error::Internal("the books have no room for an amount".to_owned()),
+        }
+    }
+}
+
+impl From<db::Error> for Stopped {
+    fn from(error: db::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
 /// Does these pieces of work in one transaction: one answer each, in their order, after the commit.
-pub(super) async fn run(app: &App, works: &[&Work]) -> Result<Vec<Answer>, db::Error> {
+pub(super) async fn run(app: &App, works: &[&Work]) -> Result<Vec<Answer>, Stopped> {
     let mut telling = Telling::Count;
     for _ in 0..ATTEMPTS {
         let mut tx = app.db.write().await?;
-        if let Some(answers) = attempt(app, &mut tx, works, telling).await? {
-            tx.commit().await?;
-            return Ok(answers);
+        match attempt(app, &mut tx, works, telling).await {
+            Ok(answers) => {
+                tx.commit().await?;
+                return Ok(answers);
+            }
+            Err(Stopped::Assumption) => telling = Telling::Rows,
+            Err(stopped) => return Err(stopped),
         }
-        telling = Telling::Rows;
     }
-    Err(db::Error::Internal("months went on being closed under a transaction".to_owned()))
+    Err(Stopped::Assumption)
 }
 
-/// The answers; `None` when what was assumed about wallets doesn't hold: nothing of it may be committed then.
-async fn attempt(
-    app: &App,
-    tx: &mut Tx,
-    works: &[&Work],
-    telling: Telling,
-) -> Result<Option<Vec<Answer>>, db::Error> {
+/// The answers; without them nothing of it may be committed.
+async fn attempt(app: &App, tx: &mut Tx, works: &[&Work], telling: Telling) -> Result<Vec<Answer>, Stopped> {
     let now = app.clock.now();
     let events: Vec<&UsageEvent> = works.iter().flat_map(|work| work.events()).collect();
     let months = assumptions::open_months(app, tx, &events).await?;
     let recording = Recording { months: &months, telling, now };
-    let Some(recorded) = events::record(app, tx, &events, recording).await? else { return Ok(None) };
+    let recorded = events::record(app, tx, &events, recording).await?.ok_or(Stopped::Assumption)?;
     let charges = add_to_days(tx, &recorded.counted, &months).await?;
     let named = named_reservations(tx, works).await?;
 
@@ -59,7 +97,10 @@ async fn attempt(
     let mut purses =
         Purses::lock(app, &trail, tx, organizations(&recorded.counted, &named, works), now).await?;
     if !purses.hold(&recorded.counted, &months) || !corrections::hold(tx, &recorded.counted).await? {
-        return Ok(None);
+        return Err(Stopped::Assumption);
+    }
+    if !purses.have_room(&charges) {
+        return Err(Stopped::NoRoom);
     }
     let mut ended = end_reservations(tx, &recorded.counted, &named, works).await?;
     for reserved in ended.values() {
@@ -85,7 +126,7 @@ async fn attempt(
         }
     }
     let answers = works.iter().map(|work| {
-        Ok(match work {
+        Ok::<_, Stopped>(match work {
             Work::Record(events) => Answer::Recorded(outcomes.by_ref().take(events.len()).collect()),
             Work::Reserve { .. } => Answer::Reserved(reserved.next().ok_or_else(lost)?),
             Work::Extend(id) => Answer::Extended(extended.get(id).map(|reserved| Reservation {
@@ -96,7 +137,7 @@ async fn attempt(
             Work::Release(id) => Answer::Released(ended.remove(id).is_some()),
         })
     });
-    answers.collect::<Result<_, _>>().map(Some)
+    answers.collect()
 }
 
 fn lost() -> db::Error {
@@ -138,8 +179,7 @@ async fn add_to_days(
     tx: &mut Tx,
     counted: &[Counted<'_>],
     months: &BTreeMap<OrganizationId, Month>,
-) -> Result<Charges, db::Error> {
-    let out_of_range = || db::Error::Internal("a day's usage passed 64 bits".to_owned());
+) -> Result<Charges, Stopped> {
     let mut sums: BTreeMap<DailyKey<'_>, DailySums> = BTreeMap::new();
     let mut taken_back: BTreeMap<(DailyKey<'_>, Month), (Kind, DailySums)> = BTreeMap::new();
     let mut charges = Charges::default();
@@ -149,17 +189,17 @@ async fn add_to_days(
         // A row of a closed month never changes: what is taken back of one is counted in the month that is open.
         let key = DailyKey::of(event, open.max(*billed_month));
         let day = sums.entry(key).or_default();
-        *day = day.plus(event).ok_or_else(out_of_range)?;
+        *day = day.plus(event).ok_or(Stopped::NoRoom)?;
         if *billed_month < open {
             let (_, taken) =
                 taken_back.entry((key, *billed_month)).or_insert((event.kind, DailySums::default()));
-            *taken = taken.plus(event).ok_or_else(out_of_range)?;
+            *taken = taken.plus(event).ok_or(Stopped::NoRoom)?;
             let credited = charges.credited.entry((id, *billed_month)).or_default();
             credited.corrections.push((event.source.to_string(), event.event_id.to_string()));
         }
     }
     let sums: Vec<_> = sums.into_iter().collect();
-    let before = days::add(tx, &sums).await?;
+    let before = days::add(tx, &sums).await?.ok_or(Stopped::NoRoom)?;
     for ((key, sums), before) in sums.iter().zip(before) {
         let mut amount = before.units() + sums.amount.units();
         let theirs = taken_back.range((*key, FIRST)..=(*key, LAST));

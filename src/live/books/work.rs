@@ -29,7 +29,7 @@ pub enum Work {
 }
 
 /// An event to be counted, and the reservation that it captures.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct UsageEvent {
     /// The event; of a correction, its day and its price are found when it is recorded.
     pub event: RatedEvent,
@@ -43,7 +43,7 @@ pub enum Answer {
     /// One outcome an event, in their order.
     Recorded(Vec<Outcome>),
     /// Reserved or not.
-    Reserved(Result<Reservation, Refused>),
+    Reserved(Result<Reserving, Refused>),
     /// The reservation, if it is still there.
     Extended(Option<Reservation>),
     /// Whether it was there.
@@ -74,9 +74,20 @@ pub struct Reservation {
     pub expires_at: Time,
 }
 
+/// Money that is set aside for a call now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reserving {
+    /// The reservation.
+    pub reservation: Reservation,
+    /// `true` if the same question made it before.
+    pub is_repeated: bool,
+}
+
 /// Why nothing is set aside.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
+    /// A reservation for another call has this request id.
+    RequestId,
     /// So many calls are under way already.
     Concurrency(u32),
     /// That much isn't left.

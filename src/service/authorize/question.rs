@@ -13,7 +13,7 @@ use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of, string};
 use crate::input::{self, Body, Description, Fields, Input, Record};
 use crate::rules::restrictions::Permission;
-use crate::service::decision::kind_of;
+use crate::service::decision::{Choices, Inputs, QuestionId, kind_of};
 
 type Tokens = Integer<0, 1_000_000_000>;
 
@@ -30,6 +30,12 @@ pub struct Authorize {
     pub(super) project_id: Option<Text<64>>,
     /// For the reservation of the largest possible price.
     pub(super) estimated_prompt_tokens: Option<Tokens>,
+    /// Answers of a chat.
+    pub(super) choices: Choices,
+    /// Texts of an embeddings call.
+    pub(super) inputs: Inputs,
+    /// The gateway's own name for the question.
+    pub(super) request_id: Option<QuestionId>,
     /// Whether money is to be set aside.
     pub(super) reserve: bool,
 }
@@ -44,6 +50,9 @@ impl Record for Authorize {
         let estimated_prompt_tokens = fields.optional("estimated_prompt_tokens");
         let organization_id = fields.optional("organization_id");
         let project_id = fields.optional("project_id");
+        let choices = fields.or("choices", Integer(1));
+        let inputs = fields.or("inputs", Integer(1));
+        let request_id = fields.optional("request_id");
         let reserve = fields.or("reserve", true);
         if let (Some(operation), Some(None)) = (operation, &model)
             && kind_of(operation).is_some()
@@ -63,6 +72,9 @@ impl Record for Authorize {
             organization_id: organization_id?,
             project_id: project_id?,
             estimated_prompt_tokens: estimated_prompt_tokens?,
+            choices: choices?,
+            inputs: inputs?,
+            request_id: request_id?,
             reserve: reserve?,
         })
     }
@@ -118,6 +130,9 @@ struct Plain<'a> {
     estimated_prompt_tokens: Option<i64>,
     organization_id: Option<&'a str>,
     project_id: Option<&'a str>,
+    choices: Option<i64>,
+    inputs: Option<i64>,
+    request_id: Option<&'a str>,
     reserve: Option<bool>,
 }
 
@@ -140,6 +155,9 @@ fn quick(bytes: &[u8]) -> Option<Authorize> {
         organization_id: maybe(plain.organization_id.map(text))?,
         project_id: maybe(plain.project_id.map(text))?,
         estimated_prompt_tokens: maybe(plain.estimated_prompt_tokens.map(Json::Integer))?,
+        choices: maybe(plain.choices.map(Json::Integer))?.unwrap_or(Integer(1)),
+        inputs: maybe(plain.inputs.map(Json::Integer))?.unwrap_or(Integer(1)),
+        request_id: maybe(plain.request_id.map(text))?,
         reserve: plain.reserve.unwrap_or(true),
     })
 }
@@ -180,6 +198,14 @@ mod tests {
         ),
         (r#"{"credential":"a","operation":"chat","model":"m","reserve":false}"#, true),
         (r#"{"credential":"a","operation":"chat","model":"m","reserve":null}"#, true),
+        (
+            r#"{"credential":"a","operation":"chat","model":"m","choices":128,"inputs":2048,"request_id":"call-1"}"#,
+            true,
+        ),
+        (
+            r#"{"credential":"a","operation":"chat","model":"m","choices":null,"inputs":null,"request_id":null}"#,
+            true,
+        ),
         // Right, but not plain.
         (r#"{"credential":"a\u0062","operation":"files"}"#, false),
         (r#"{"credential":"a","operation":"files","max_tokens":3.0}"#, false),
@@ -198,6 +224,11 @@ mod tests {
         (r#"{"credential":"a\u0000","operation":"files"}"#, false),
         (r#"{"credential":"a","operation":"files"} x"#, false),
         (r#"{"credential":"a","operation":"files","reserve":"true"}"#, false),
+        (r#"{"credential":"a","operation":"files","choices":0}"#, false),
+        (r#"{"credential":"a","operation":"files","choices":129}"#, false),
+        (r#"{"credential":"a","operation":"files","inputs":0}"#, false),
+        (r#"{"credential":"a","operation":"files","inputs":2049}"#, false),
+        (r#"{"credential":"a","operation":"files","request_id":""}"#, false),
         (r#"["a", null, "files", null, null, null, null, null, null]"#, false),
         ("", false),
     ];

@@ -13,7 +13,7 @@ use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of};
 use crate::input::{Description, Fields, Input, Query, Record};
 use crate::rules::restrictions::{Permission, forwarded_address};
-use crate::service::decision::kind_of;
+use crate::service::decision::{Choices, Inputs, QuestionId, kind_of};
 
 /// What is asked. It holds a credential, so it can't be printed.
 #[allow(missing_debug_implementations, reason = "see above")]
@@ -27,6 +27,9 @@ pub struct ForwardAuth {
     pub(super) max_tokens: Option<i64>,
     pub(super) organization_id: Option<String>,
     pub(super) project_id: Option<String>,
+    pub(super) choices: i64,
+    pub(super) inputs: i64,
+    pub(super) request_id: Option<String>,
     pub(super) reserve: bool,
     pub(super) mode: Mode,
 }
@@ -67,6 +70,9 @@ struct Asked {
     max_tokens: Option<Integer<0, 1_000_000_000>>,
     organization_id: Option<Text<64>>,
     project_id: Option<Text<64>>,
+    choices: Choices,
+    inputs: Inputs,
+    request_id: Option<QuestionId>,
     reserve: bool,
     mode: Mode,
 }
@@ -78,6 +84,9 @@ impl Record for Asked {
         let max_tokens = fields.optional("max_tokens");
         let organization_id = fields.optional("organization_id");
         let project_id = fields.optional("project_id");
+        let choices = fields.or("choices", Integer(1));
+        let inputs = fields.or("inputs", Integer(1));
+        let request_id = fields.optional("request_id");
         let reserve = fields.or("reserve", true);
         let mode = fields.or("mode", Mode::Plain);
         if let (Some(operation), Some(None)) = (operation, &model)
@@ -92,6 +101,9 @@ impl Record for Asked {
             max_tokens: max_tokens?,
             organization_id: organization_id?,
             project_id: project_id?,
+            choices: choices?,
+            inputs: inputs?,
+            request_id: request_id?,
             reserve: reserve?,
             mode: mode?,
         })
@@ -121,6 +133,9 @@ impl Input for ForwardAuth {
                 .map(|text| text.0)
                 .or_else(|| by_header("openai-organization")),
             project_id: asked.project_id.map(|text| text.0).or_else(|| by_header("openai-project")),
+            choices: asked.choices.0,
+            inputs: asked.inputs.0,
+            request_id: asked.request_id.map(|id| id.0),
             // Nobody makes a call after a HEAD: it would leave money set aside until the reservation runs out.
             reserve: asked.reserve && call.method != Method::HEAD,
             mode: asked.mode,

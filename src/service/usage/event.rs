@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::catalog::Kind;
 use crate::clock::Time;
 use crate::error::{Detail, Error};
-use crate::ids::{ApiKeyId, ReservationId};
+use crate::ids::{ApiKeyId, CallerId, ProjectId, ReservationId, UserId};
 use crate::input::fields::{At, Entry, Field, Origin, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, one_of};
@@ -30,13 +30,65 @@ pub(super) struct Event {
 /// What an event says of a use.
 #[derive(Debug)]
 pub(super) struct Use {
-    pub(super) api_key_id: ApiKeyId,
+    pub(super) caller: Caller,
     pub(super) model: EventText,
     pub(super) kind: Kind,
     pub(super) prompt_tokens: i64,
     pub(super) completion_tokens: i64,
     pub(super) reservation_id: Option<ReservationId>,
     pub(super) corrects: Option<EventText>,
+}
+
+/// The caller of a model. People are few and their ids long, so theirs stand elsewhere.
+#[derive(Clone, Debug)]
+pub(super) enum Caller {
+    ApiKey(ApiKeyId),
+    Person(Box<Person>),
+}
+
+/// A person, and the project that the call was for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Person {
+    pub(super) project_id: ProjectId,
+    pub(super) user_id: UserId,
+}
+
+impl Caller {
+    pub(super) fn person(project_id: ProjectId, user_id: UserId) -> Self {
+        Self::Person(Box::new(Person { project_id, user_id }))
+    }
+
+    /// The id that usage is kept by.
+    pub(super) fn id(&self) -> CallerId {
+        match self {
+            Self::ApiKey(id) => CallerId::ApiKey(*id),
+            Self::Person(person) => CallerId::User(person.user_id),
+        }
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let api_key_id = fields.optional::<ApiKeyId>("api_key_id");
+        let project_id = fields.optional::<ProjectId>("project_id");
+        let user_id = fields.optional::<UserId>("user_id");
+        let forms = "a call with an API key by `api_key_id`, a person's by `project_id` and `user_id`";
+        match (api_key_id?, project_id?, user_id?) {
+            (Some(id), None, None) => Some(Self::ApiKey(id)),
+            (None, Some(project_id), Some(user_id)) => Some(Self::person(project_id, user_id)),
+            (Some(_), project_id, _) => {
+                let name = if project_id.is_some() { "project_id" } else { "user_id" };
+                let message = format!("`{name}` can't stand beside `api_key_id`: an event names {forms}.");
+                fields.problem(name, "not_both", message)
+            }
+            (None, project_id, user_id) => {
+                let name = match (project_id, user_id) {
+                    (Some(_), _) => "user_id",
+                    (None, Some(_)) => "project_id",
+                    (None, None) => "api_key_id",
+                };
+                fields.problem(name, "required", format!("`{name}` is required: an event names {forms}."))
+            }
+        }
+    }
 }
 
 impl Record for Event {
@@ -51,7 +103,7 @@ impl Record for Event {
 
 impl Record for Use {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let api_key_id = fields.required("api_key_id");
+        let caller = Caller::read(fields);
         let model = fields.required("model");
         let kind = fields.required("kind");
         let prompt_tokens = fields.required::<Tokens>("prompt_tokens");
@@ -67,7 +119,7 @@ impl Record for Use {
             }
         }
         Some(Self {
-            api_key_id: api_key_id?,
+            caller: caller?,
             model: model?,
             kind: kind?,
             prompt_tokens: prompt_tokens?.0,
@@ -136,7 +188,11 @@ impl Event {
         let mut text = String::with_capacity(160);
         push_number(&mut text, self.time.unix_ms());
         text.push('|');
-        text.push_str(used.api_key_id.short_text().as_str());
+        if let Caller::Person(person) = &used.caller {
+            text.push_str(person.project_id.short_text().as_str());
+            text.push('/');
+        }
+        text.push_str(used.caller.id().short_text().as_str());
         text.push('|');
         push_number(&mut text, i64::try_from(used.model.0.len()).unwrap_or(i64::MAX));
         for part in [":", &*used.model.0, "|", used.kind.as_str(), "|"] {
@@ -219,6 +275,29 @@ mod tests {
             [r#","corrects":"a""#, r#","corrects":"ab""#, &format!(r#"{reservation},"corrects":"a""#)];
         let hashes: std::collections::HashSet<_> = rests.into_iter().map(hash).collect();
         assert_eq!(hashes.len(), 3);
+    }
+
+    #[test]
+    fn a_person_s_event_agrees_in_the_project_too() {
+        let hash = |whose: &str| {
+            let body = format!(
+                r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z",{whose},"model":"svc-1","kind":"chat","prompt_tokens":1}}"#
+            );
+            read_without_app::<Event>(body.as_bytes()).map(|event| event.payload_hash())
+        };
+        let (one, two) = ("01h2xcejqtf2nbrexx3vqjhp41", "01h2xcejqtf2nbrexx3vqjhp42");
+        let person =
+            |project, user| hash(&format!(r#""project_id":"proj_{project}","user_id":"user_{user}""#));
+        let hashes: std::collections::HashSet<_> = [
+            person(one, one),
+            person(one, two),
+            person(two, one),
+            hash(&format!(r#""api_key_id":"key_{one}""#)),
+        ]
+        .into_iter()
+        .map(Option::unwrap)
+        .collect();
+        assert_eq!(hashes.len(), 4);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use serde::Deserialize;
 
 use super::MAX_EVENTS;
-use super::event::{Event, EventText, Tokens, Use};
+use super::event::{Caller, Event, EventText, Tokens, Use};
 use crate::catalog::Kind;
 use crate::clock::Time;
-use crate::ids::{ApiKeyId, ReservationId};
+use crate::ids::{ApiKeyId, ProjectId, ReservationId, UserId};
 use crate::input::types::Integer;
 
 #[derive(Deserialize)]
@@ -22,7 +22,9 @@ struct Plain<'a> {
     id: &'a str,
     source: &'a str,
     time: &'a str,
-    api_key_id: &'a str,
+    api_key_id: Option<&'a str>,
+    project_id: Option<&'a str>,
+    user_id: Option<&'a str>,
     model: &'a str,
     kind: &'a str,
     prompt_tokens: i64,
@@ -62,6 +64,13 @@ fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
         Some(id) => Some(ReservationId::parse(id)?),
         None => None,
     };
+    let caller = match (plain.api_key_id, plain.project_id, plain.user_id) {
+        (Some(id), None, None) => Caller::ApiKey(ApiKeyId::parse(id)?),
+        (None, Some(project_id), Some(user_id)) => {
+            Caller::person(ProjectId::parse(project_id)?, UserId::parse(user_id)?)
+        }
+        _ => return None,
+    };
     let least = if corrects.is_some() { Tokens::MIN } else { 0 };
     let fits = |tokens: i64| (least..=Tokens::MAX).contains(&tokens).then_some(tokens);
     Some(Event {
@@ -69,7 +78,7 @@ fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
         source: EventText::accept_like(plain.source, before.map(|event| &event.source))?,
         time: Time::parse(plain.time)?,
         use_: Use {
-            api_key_id: ApiKeyId::parse(plain.api_key_id)?,
+            caller,
             model: EventText::accept_like(plain.model, before.map(|event| &event.use_.model))?,
             kind: Kind::parse(plain.kind)?,
             prompt_tokens: fits(plain.prompt_tokens)?,
@@ -91,6 +100,7 @@ mod tests {
     use crate::input::fields::read_without_app;
 
     const GOOD: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00+01:00","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"svc-1","kind":"chat""#;
+    const PERSON: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00Z","project_id":"proj_01h2xcejqtf2nbrexx3vqjhp41","user_id":"user_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"chat""#;
     const EMBEDDINGS: &str = r#""id":"ü","source":"s/1","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"embeddings""#;
 
     /// The rest of an event, and whether it is plain.
@@ -118,7 +128,7 @@ mod tests {
     #[test]
     fn the_quick_reader_takes_only_what_the_general_one_reads_alike() {
         for (rest, plain) in RESTS {
-            for start in [GOOD, EMBEDDINGS] {
+            for start in [GOOD, EMBEDDINGS, PERSON] {
                 let one = format!("{{{start}{rest}}}");
                 let quick = read(format!(r#" {{"events":[{one},{one}]}}"#).as_bytes());
                 assert_eq!(quick.is_some(), *plain, "{one}");
@@ -130,6 +140,17 @@ mod tests {
                     assert_eq!(event.payload_hash(), general.payload_hash());
                 }
             }
+        }
+        for wrong in [
+            r#""api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41""#,
+            r#""project_id":"proj_01h2xcejqtf2nbrexx3vqjhp41""#,
+            r#""user_id":null"#,
+            r#""user_id":"proj_01h2xcejqtf2nbrexx3vqjhp41""#,
+        ] {
+            let start = PERSON.replace(r#""user_id":"user_01h2xcejqtf2nbrexx3vqjhp41""#, wrong);
+            let one = format!(r#"{{{start},"prompt_tokens":1}}"#);
+            assert!(read(format!(r#"{{"events":[{one}]}}"#).as_bytes()).is_none(), "{one}");
+            assert!(read_without_app::<Event>(one.as_bytes()).is_none(), "{one}");
         }
         let one = format!(r#"{{{GOOD},"prompt_tokens":1}}"#);
         let positions = r#"["e","s","2026-03-09T10:00:00Z","key_01h2xcejqtf2nbrexx3vqjhp41","svc-1","chat",1,2,null,null]"#;

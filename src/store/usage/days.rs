@@ -2,14 +2,24 @@
 
 use std::sync::LazyLock;
 
-use super::recording::{RatedEvent, pico};
+use super::recording::RatedEvent;
 use crate::catalog::Kind;
 use crate::clock::{Day, Month};
 use crate::db::{self, FromRow, Row, Statement, Tx, sql};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
+use crate::ids::{CallerId, OrganizationId, ProjectId};
 use crate::money::{Nano, Pico};
 use crate::rules::invoicing::Used;
 use crate::store::sized::{Sizes, values};
+use crate::store::wallets::nano;
+
+/// Amounts are held and summed in two parts, so that they stay exact past 64 bits of pico: a whole one is so many of them.
+pub(in crate::store) const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
+/// The most pico that a row holds beside no whole ones, either way.
+const MOST_PICO: i128 = 4_000_000_000_000_000_000;
+/// The most of the currency that a row comes to, either way: in nano that is nearly 64 bits.
+const MOST_WHOLE: i128 = 9_200_000_000;
+/// The most tokens of either kind that a row comes to, either way.
+const MOST_TOKENS: i64 = 4_000_000_000_000_000_000;
 
 /// What a daily row is for. Rows are written in this order, so that two batches never wait for each other in a circle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,7 +28,7 @@ pub struct DailyKey<'a> {
     pub organization_id: OrganizationId,
     project_id: ProjectId,
     day: Day,
-    api_key_id: ApiKeyId,
+    caller: CallerId,
     model: &'a str,
     price_version: i64,
     kind: &'static str,
@@ -33,7 +43,7 @@ impl<'a> DailyKey<'a> {
             organization_id: event.payer.organization_id,
             project_id: event.payer.project_id,
             day: event.occurred_at.day(),
-            api_key_id: event.api_key_id,
+            caller: event.caller,
             model: &event.model,
             price_version: event.price_version,
             kind: event.kind.as_str(),
@@ -56,8 +66,8 @@ impl<'a> DailyKey<'a> {
     }
 
     fn is_of(&self, row: &DailyRow) -> bool {
-        (self.organization_id, self.project_id, self.day, self.api_key_id)
-            == (row.organization_id, row.project_id, row.day, row.api_key_id)
+        (self.organization_id, self.project_id, self.day, self.caller)
+            == (row.organization_id, row.project_id, row.day, row.caller)
             && (self.model, self.price_version, self.kind, self.month)
                 == (&*row.model, row.price_version, &*row.kind, row.month)
     }
@@ -74,15 +84,39 @@ pub struct DailySums {
 }
 
 impl DailySums {
-    /// The sums with this event; `None` past 64 bits of tokens. A correction is no request.
+    /// The sums with this event; `None` past what a row holds. A correction is no request.
     pub fn plus(self, event: &RatedEvent) -> Option<Self> {
+        let tokens = |sum: i64, more: i64| {
+            sum.checked_add(more).filter(|sum| (-MOST_TOKENS..=MOST_TOKENS).contains(sum))
+        };
+        let amount = self.amount.checked_add(event.amount)?;
+        holds(amount).then_some(())?;
         Some(Self {
             requests: self.requests.checked_add(i64::from(event.corrects.is_none()))?,
-            prompt_tokens: self.prompt_tokens.checked_add(event.prompt_tokens)?,
-            completion_tokens: self.completion_tokens.checked_add(event.completion_tokens)?,
-            amount: self.amount.checked_add(event.amount)?,
+            prompt_tokens: tokens(self.prompt_tokens, event.prompt_tokens)?,
+            completion_tokens: tokens(self.completion_tokens, event.completion_tokens)?,
+            amount,
         })
     }
+
+    /// The amount as a row holds it: whole ones of the currency, and pico.
+    fn parts(self) -> Result<(i64, i64), db::Error> {
+        let units = self.amount.units();
+        let (whole, pico) = match (-MOST_PICO..=MOST_PICO).contains(&units) {
+            true => (0, units),
+            false => (units / PICO_PER_WHOLE, units % PICO_PER_WHOLE),
+        };
+        let part = |part| {
+            i64::try_from(part).map_err(|_| db::Error::Internal(format!("{} passes 64 bits", self.amount)))
+        };
+        Ok((part(whole)?, part(pico)?))
+    }
+}
+
+/// `true` if a row may come to this amount.
+fn holds(amount: Pico) -> bool {
+    let most = MOST_WHOLE * PICO_PER_WHOLE;
+    (-most..=most).contains(&amount.units())
 }
 
 /// A daily row after it was added to.
@@ -90,7 +124,7 @@ struct DailyRow {
     organization_id: OrganizationId,
     project_id: ProjectId,
     day: Day,
-    api_key_id: ApiKeyId,
+    caller: CallerId,
     model: String,
     price_version: i64,
     kind: String,
@@ -104,41 +138,68 @@ impl FromRow for DailyRow {
             organization_id: row.get("organization_id")?,
             project_id: row.get("project_id")?,
             day: row.get("day")?,
-            api_key_id: row.get("api_key_id")?,
+            caller: row.get("api_key_id")?,
             model: row.get("model")?,
             price_version: row.get("price_version")?,
             kind: row.get("kind")?,
             month: row.get("month")?,
-            amount: Pico::from_units(row.get::<i64>("amount_pico")?.into()),
+            amount: whole_and_rest(row.get("amount_whole")?, row.get("amount_pico")?),
         })
     }
 }
 
+/// The amount that two columns hold.
+pub(in crate::store) fn whole_and_rest(whole: i64, rest_pico: i64) -> Pico {
+    Pico::from_units(i128::from(whole) * PICO_PER_WHOLE + i128::from(rest_pico))
+}
+
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
-        // Whole nanos, rounded down: the databases themselves round towards zero.
-        let amount = "(usage_daily.amount_pico + excluded.amount_pico)";
+        // No sum here passes 64 bits: of a row that would come to more than it holds nothing is changed, and it isn't told.
+        // Pico become whole ones only when they would pass what a row holds of them.
+        let (old, new) = ("usage_daily.amount_pico", "excluded.amount_pico");
+        let (half, per_whole) = (MOST_PICO / 2, PICO_PER_WHOLE);
+        let fits = format!("{old} / 2 + {new} / 2 BETWEEN -{half} AND {half}");
+        let pico = format!(
+            "(CASE WHEN {fits} THEN {old} + {new} ELSE {old} % {per_whole} + {new} % {per_whole} END)"
+        );
+        let carry = format!("(CASE WHEN {fits} THEN 0 ELSE {old} / {per_whole} + {new} / {per_whole} END)");
+        let whole = format!("(usage_daily.amount_whole + excluded.amount_whole + {carry})");
+        // Each half is rounded towards zero, so the sum of them is off by one at most, and so are two sums of whole ones.
+        let (half_tokens, most_whole) = (MOST_TOKENS / 2 + 1, MOST_WHOLE + 2);
+        let tokens = |column: &str| {
+            format!(
+                "usage_daily.{column} / 2 + excluded.{column} / 2 BETWEEN -{half_tokens} AND {half_tokens}"
+            )
+        };
+        let (prompt, completion) = (tokens("prompt_tokens"), tokens("completion_tokens"));
         format!(
             "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
-                requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
+                requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
              VALUES {}
              ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
              SET requests = usage_daily.requests + excluded.requests,
                  prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
                  completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
-                 amount_pico = {amount},
-                 posted_nano = ({amount} - ({amount} % 1000 + 1000) % 1000) / 1000
-             RETURNING organization_id, project_id, api_key_id, model, price_version, kind, day, month, amount_pico",
-            values(rows, 13)
+                 amount_whole = {whole},
+                 amount_pico = {pico},
+                 posted_nano = {whole} * 1000000000 + ({pico} - ({pico} % 1000 + 1000) % 1000) / 1000
+             WHERE {prompt} AND {completion}
+               AND usage_daily.amount_whole + excluded.amount_whole + {old} / {per_whole} + {new} / {per_whole}
+                   BETWEEN -{most_whole} AND {most_whole}
+             RETURNING organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+                 amount_whole, amount_pico",
+            values(rows, 14)
         )
     })
 });
 
-/// Adds to daily rows, which the caller brings in the order of their keys; the amount of each before that.
-pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Vec<Pico>, db::Error> {
+/// Adds to daily rows, which the caller brings in the order of their keys; the amount of each before that. `None` when one can't
+/// hold that much: nothing of it may be committed then.
+pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Option<Vec<Pico>>, db::Error> {
     let mut before = Vec::with_capacity(days.len());
     for (text, chunk) in ADD.chunks(days) {
-        let mut statement = sql(text).expecting(chunk.len() * 13);
+        let mut statement = sql(text).expecting(chunk.len() * 14);
         for (key, sums) in chunk {
             statement = bind_day(statement, key, sums)?;
         }
@@ -147,19 +208,20 @@ pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Vec<
             // They come in the order in which they were given, but nobody promises that.
             let row = rows.get(index).filter(|row| key.is_of(row));
             let row = row.or_else(|| rows.iter().find(|row| key.is_of(row)));
-            let row = row.ok_or_else(|| db::Error::Internal("a daily row gave no answer".to_owned()))?;
+            // The statement's own bound is a little wider.
+            let Some(row) = row.filter(|row| holds(row.amount)) else { return Ok(None) };
             before.push(Pico::from_units(row.amount.units() - sums.amount.units()));
         }
     }
-    Ok(before)
+    Ok(Some(before))
 }
 
 fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Result<Statement, db::Error> {
-    let posted = sums.amount.floor_nano();
+    let (posted, (whole, pico)) = (sums.amount.floor_nano(), sums.parts()?);
     Ok(statement
         .bind(key.organization_id)
         .bind(key.project_id)
-        .bind(key.api_key_id)
+        .bind(key.caller)
         .bind(key.model)
         .bind(key.price_version)
         .bind(key.kind)
@@ -168,6 +230,7 @@ fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Resul
         .bind(sums.requests)
         .bind(sums.prompt_tokens)
         .bind(sums.completion_tokens)
-        .bind(pico(sums.amount)?)
-        .bind(posted.to_i64()))
+        .bind(whole)
+        .bind(pico)
+        .bind(nano(posted)?))
 }

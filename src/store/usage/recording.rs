@@ -8,11 +8,11 @@ use std::sync::{Arc, LazyLock};
 use crate::catalog::Kind;
 use crate::clock::{Month, Time};
 use crate::db::{self, FromRow, Row, Statement, Tx, Value, sql};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
+use crate::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId, UserId};
 use crate::money::Pico;
 use crate::store::sized::{Sizes, values};
 
-/// Who pays for an event: found by the key that it names.
+/// Who pays for an event: found by the key, or the project and the person, that it names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Payer {
     /// The tenant.
@@ -37,6 +37,24 @@ pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, d
     .await
 }
 
+/// The tenant of a project, one that was deleted too, and whether there is such a person. `None` where there never was such
+/// a project.
+pub async fn person_payer(
+    tx: &mut Tx,
+    project_id: ProjectId,
+    user_id: UserId,
+) -> Result<Option<(Payer, bool)>, db::Error> {
+    let found: Option<(OrganizationId, i64)> =
+        sql("SELECT p.organization_id, (SELECT COUNT(*) FROM users WHERE id = $2)
+         FROM (SELECT organization_id FROM projects WHERE id = $1
+               UNION ALL SELECT organization_id FROM former_projects WHERE id = $1) p")
+        .bind(project_id)
+        .bind(user_id)
+        .optional(tx)
+        .await?;
+    Ok(found.map(|(organization_id, people)| (Payer { organization_id, project_id }, people > 0)))
+}
+
 /// An event, rated.
 #[derive(Clone, Debug)]
 pub struct RatedEvent {
@@ -48,8 +66,8 @@ pub struct RatedEvent {
     pub event_id: Arc<str>,
     /// SHA-256 of what it says.
     pub payload_hash: [u8; 32],
-    /// Whose use it was.
-    pub api_key_id: ApiKeyId,
+    /// The caller whose use it was; stored as `api_key_id`.
+    pub caller: CallerId,
     /// The model.
     pub model: Arc<str>,
     /// Chat or embeddings.
@@ -90,8 +108,8 @@ impl RatedEvent {
 pub struct StoredEvent {
     /// SHA-256 of what it says.
     pub payload_hash: [u8; 32],
-    /// Whose use it was.
-    pub api_key_id: ApiKeyId,
+    /// The caller whose use it was; stored as `api_key_id`.
+    pub caller: CallerId,
     /// The project that it counts in.
     pub project_id: ProjectId,
     /// The model.
@@ -120,7 +138,7 @@ impl FromRow for StoredEvent {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             payload_hash: row.get("payload_hash")?,
-            api_key_id: row.get("api_key_id")?,
+            caller: row.get("api_key_id")?,
             project_id: row.get("project_id")?,
             model: row.get("model")?,
             kind: row.get("kind")?,
@@ -170,7 +188,7 @@ pub async fn billed_month(
         .bind(organization_id)
         .bind(event.project_id)
         .bind(event.occurred_at.day())
-        .bind(event.api_key_id)
+        .bind(event.caller)
         .bind(event.model.as_str())
         .bind(event.price_version)
         .bind(event.kind.as_str())
@@ -353,7 +371,7 @@ fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Stat
         (&event.event_id).into(),
         event.payload_hash.into(),
         event.payer.project_id.into(),
-        event.api_key_id.into(),
+        event.caller.into(),
         (&event.model).into(),
         Value::Word(event.kind.as_str()),
         event.occurred_at.into(),
@@ -368,6 +386,6 @@ fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Stat
 }
 
 /// An amount as the databases hold it.
-pub(super) fn pico(amount: Pico) -> Result<i64, db::Error> {
+fn pico(amount: Pico) -> Result<i64, db::Error> {
     amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of pico")))
 }

@@ -7,6 +7,7 @@ use crate::ids::{OrganizationId, ProjectId};
 use crate::money::Pico;
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::Groups;
+use crate::store::usage::days::whole_and_rest;
 
 /// The usage of one day, kind and group.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,41 +35,47 @@ pub struct Group {
     pub model: Option<String>,
     /// The project's id.
     pub project_id: Option<String>,
-    /// The key's id.
+    /// The key's id; none of a person's calls.
     pub api_key_id: Option<String>,
-    /// The key's name, in reports of one project; a deleted key keeps its name.
+    /// The key's name, or the person's, in reports of one project; a deleted key keeps its name.
     pub api_key_name: Option<String>,
+    /// The id of the person who called without a key.
+    pub user_id: Option<String>,
 }
+
+/// The beginning of a person's id where those of callers stand.
+const PERSON: &str = "user_";
 
 impl FromRow for DayUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let kind: String = row.get("kind")?;
         let whole: i64 = row.get("amount_whole")?;
         let rest_pico: i64 = row.get("amount_rest_pico")?;
+        let caller: Option<String> = row.get("api_key_id")?;
+        let is_person = caller.as_deref().is_some_and(|id| id.starts_with(PERSON));
+        let (api_key_id, user_id) = if is_person { (None, caller) } else { (caller, None) };
         Ok(Self {
             day: row.get("day")?,
             kind: Kind::parse(&kind).ok_or_else(|| db::Error::Internal(format!("kind is {kind:?}")))?,
             group: Group {
                 model: row.get("model")?,
                 project_id: row.get("project_id")?,
-                api_key_id: row.get("api_key_id")?,
+                api_key_id,
                 api_key_name: row.get("api_key_name")?,
+                user_id,
             },
             requests: row.get("requests")?,
             prompt_tokens: row.get("prompt_tokens")?,
             completion_tokens: row.get("completion_tokens")?,
-            amount: Pico::from_units(i128::from(whole) * PICO_PER_PART + i128::from(rest_pico)),
+            amount: whole_and_rest(whole, rest_pico),
         })
     }
 }
 
-/// Amounts are summed in two parts, so that a sum past 64 bits of pico stays exact on both databases.
-const PICO_PER_PART: i128 = 1_000_000_000_000;
-
 const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
      CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
      CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
-     CAST(SUM(amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
+     CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
 
 /// The columns of the groups, empty where usage isn't grouped by them; and what to group by. Days billed in different months
@@ -112,17 +119,18 @@ pub fn project_text(groups: Groups) -> String {
     let (shown, by) = grouped(groups);
     format!(
         "SELECT d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
-                d.api_key_id AS api_key_id, COALESCE(k.name, f.name, d.api_key_id) AS api_key_name,
+                d.api_key_id AS api_key_id, COALESCE(k.name, f.name, u.username, d.api_key_id) AS api_key_name,
                 requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico
          FROM (SELECT day, kind, {shown}, {SUMS} FROM usage_daily
                WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4
                GROUP BY {by} LIMIT $5) d
          LEFT JOIN api_keys k ON k.id = d.api_key_id
-         LEFT JOIN former_api_keys f ON f.id = d.api_key_id"
+         LEFT JOIN former_api_keys f ON f.id = d.api_key_id
+         LEFT JOIN users u ON u.id = d.api_key_id"
     )
 }
 
-/// What a project used on each of these days, with the names of its keys, at most so many rows, in no order.
+/// What a project used on each of these days, with the names of its keys and people, at most so many rows, in no order.
 pub async fn of_project(
     tx: &mut Tx,
     organization_id: OrganizationId,

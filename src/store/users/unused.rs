@@ -15,7 +15,8 @@ pub const UNUSED: &str = "users.email_verified_at IS NULL AND users.last_login_a
      AND NOT EXISTS (SELECT 1 FROM api_keys k WHERE k.created_by = users.id)
      AND NOT EXISTS (SELECT 1 FROM api_key_secrets s WHERE s.rotated_by = users.id)
      AND NOT EXISTS (SELECT 1 FROM invitations i WHERE i.invited_by = users.id)
-     AND NOT EXISTS (SELECT 1 FROM invitations i WHERE i.accepted_by = users.id)";
+     AND NOT EXISTS (SELECT 1 FROM invitations i WHERE i.accepted_by = users.id)
+     AND NOT EXISTS (SELECT 1 FROM usage_daily d WHERE d.api_key_id = users.id)";
 
 /// A place in the order of registration.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -16,7 +16,7 @@ fn an_event_counts_once_and_is_priced_exactly() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key, _) = world.key(&ada, &place, &json!({"name": "Prod"})).await;
+        let (key, _) = world.old_key(&ada, &place, &json!({"name": "Prod"})).await;
         let first = world
             .ask("/service/v1/usage", &json!({"events": [event("e1", &key, "2026-03-09")]}))
             .bare()
@@ -57,7 +57,7 @@ fn an_event_counts_once_and_is_priced_exactly() {
         let path = format!("{}/usage", place.project_path());
         let project = world.get(&path).bearer(&ada.access_token).send().await;
         let row = format!(
-            "{{\"date\":\"2026-03-09\",\"api_key_id\":\"{key}\",\"api_key_name\":\"Prod\",{chat},{nothing}}}"
+            "{{\"date\":\"2026-03-09\",\"api_key_id\":\"{key}\",\"api_key_name\":\"Prod\",\"user_id\":null,{chat},{nothing}}}"
         );
         assert!(project.text.contains(&row), "{}", project.text);
         assert_eq!(project.json()["data"]["project_name"], "Acme project");
@@ -78,9 +78,9 @@ fn days_add_up_and_ranges_end_before_their_end() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         world.clock.advance_ms(1);
-        let (other, _) = world.key(&ada, &place, &json!({"name": "b"})).await;
+        let (other, _) = world.old_key(&ada, &place, &json!({"name": "b"})).await;
         let mut embedding = event("e5", &key, "2026-03-02");
         embedding["model"] = json!("svc-embedding-1");
         embedding["kind"] = json!("embeddings");
@@ -140,7 +140,7 @@ fn a_get_may_have_a_body_and_the_body_wins() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         world.ask("/service/v1/usage", &json!({"events": [event("e1", &key, "2026-02-03")]})).bare().await;
         let february = json!({"start_date": "2026-02-01T00:00:00Z", "end_date": "2026-03-01T00:00:00Z", "group_by": "day"});
         for path in [
@@ -165,7 +165,7 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let with = |id: &str, field: &str, value: Value| {
             let mut event = event(id, &key, "2026-03-09");
             event[field] = value;
@@ -179,7 +179,6 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
             with("wrong-kind", "kind", json!("embeddings")),
             with("future", "time", json!("2026-03-10T12:05:00.001Z")),
             with("old", "time", json!("2024-03-10T12:00:00Z")),
-            with("dear", "prompt_tokens", json!(1_000_000_000)),
             with("negative", "prompt_tokens", json!(-1)),
             with("fraction", "prompt_tokens", json!(1.5)),
             with("misspelt", "promt_tokens", json!(1)),
@@ -209,7 +208,6 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
             "wrong-kind wrong_kind",
             "future event_in_future",
             "old event_too_old",
-            "dear amount_out_of_range",
             "negative invalid_event",
             "fraction invalid_event",
             "misspelt invalid_event",
@@ -234,7 +232,6 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
             ("refused", "wrong_kind", 1),
             ("refused", "event_in_future", 1),
             ("refused", "event_too_old", 1),
-            ("refused", "amount_out_of_range", 1),
             ("refused", "invalid_event", 6),
         ] {
             let line =
@@ -253,7 +250,7 @@ fn a_counted_event_stays_a_duplicate_when_it_could_not_be_counted_any_more() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let body = json!({"events": [event("e1", &key, "2026-03-09")]});
         world.ask("/service/v1/usage", &body).bare().await;
         world.clock.advance_ms(500 * tollkeeper::clock::DAY_MS);
@@ -276,7 +273,7 @@ fn one_event_from_many_tasks_counts_once() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let body = json!({"events": [event("e1", &key, "2026-03-09")]});
         let calls = (0..32).map(|_| world.ask("/service/v1/usage", &body).bare());
         let answers = futures_util::future::join_all(calls).await;
@@ -296,7 +293,7 @@ fn batches_that_cross_do_not_wait_for_each_other_in_a_circle() {
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for name in 0..4 {
-            keys.push(world.key(&ada, &place, &json!({"name": format!("k{name}")})).await.0);
+            keys.push(world.old_key(&ada, &place, &json!({"name": format!("k{name}")})).await.0);
         }
         // The first rounds open the connections; then the batches really meet.
         for round in 0..6 {
@@ -326,8 +323,8 @@ fn the_same_id_from_another_source_or_organization_is_another_event() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let (one, two) = (world.place(&ada, "One").await, world.place(&ada, "Two").await);
-        let (key, _) = world.key(&ada, &one, &json!({"name": "a"})).await;
-        let (other, _) = world.key(&ada, &two, &json!({"name": "a"})).await;
+        let (key, _) = world.old_key(&ada, &one, &json!({"name": "a"})).await;
+        let (other, _) = world.old_key(&ada, &two, &json!({"name": "a"})).await;
         let mut elsewhere = event("e1", &key, "2026-03-09");
         elsewhere["source"] = json!("vllm-2");
         let events = json!([event("e1", &key, "2026-03-09"), elsewhere, event("e1", &other, "2026-03-09")]);
@@ -363,10 +360,10 @@ fn authorize_answers_with_a_decision() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (id, key) = world.key(&ada, &place, &json!({"name": "all"})).await;
+        let (id, key) = world.old_key(&ada, &place, &json!({"name": "all"})).await;
         let narrow = json!({"name": "narrow", "permissions": ["chat"], "restrictions": {"models": ["svc-1"], "max_tokens": 100,
             "allowed_ips": ["192.0.2.0/24"], "rate_limit": 1}});
-        let (_, narrow) = world.key(&ada, &place, &narrow).await;
+        let (_, narrow) = world.old_key(&ada, &place, &narrow).await;
         let ask = async |body: Value| world.ask("/service/v1/authorize", &body).bare().await;
         let yes = ask(
             json!({"credential": key, "client_address": "198.51.100.7", "operation": "chat", "reserve": false, "model": "svc-1",

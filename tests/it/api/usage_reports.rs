@@ -298,11 +298,11 @@ fn a_report_can_be_had_as_csv() {
         let text = get(grouped).await.text;
         let (p1, p2, k1, k2) = (&scene.place.project, &scene.other.project, &scene.keys[0], &scene.keys[1]);
         let expected = format!(
-            "date,model,project_id,api_key_id,{numbers}\r\n\
-             2026-03-01,svc-1,{p1},{k1},2,20,10,0.000000005,0,0,0,USD\r\n\
-             2026-03-01,svc-1,{p2},{k2},1,10,5,0.0000000025,0,0,0,USD\r\n\
-             2026-03-01,svc-1-pro,{p1},{k1},1,10,5,0.0000000025,0,0,0,USD\r\n\
-             2026-03-01,svc-embedding-1,{p2},{k2},0,0,0,0,1,10,0.0000000025,USD\r\n"
+            "date,model,project_id,api_key_id,{numbers},user_id\r\n\
+             2026-03-01,svc-1,{p1},{k1},2,20,10,0.000000005,0,0,0,USD,\r\n\
+             2026-03-01,svc-1,{p2},{k2},1,10,5,0.0000000025,0,0,0,USD,\r\n\
+             2026-03-01,svc-1-pro,{p1},{k1},1,10,5,0.0000000025,0,0,0,USD,\r\n\
+             2026-03-01,svc-embedding-1,{p2},{k2},0,0,0,0,1,10,0.0000000025,USD,\r\n"
         );
         assert_eq!(text, expected);
 
@@ -311,14 +311,14 @@ fn a_report_can_be_had_as_csv() {
         let path = format!("{}/usage", scene.other.project_path());
         let answer = world.get(&path).json(&body).bearer(&scene.ada.access_token).send().await;
         let expected = format!(
-            "date,api_key_id,api_key_name,{numbers}\r\n\
-             2026-03-08,{k2},\"'=cmd|' /C calc'!A0, \"\"x\"\"\",1,10,5,0.0000000025,0,0,0,USD\r\n"
+            "date,api_key_id,api_key_name,{numbers},user_id\r\n\
+             2026-03-08,{k2},\"'=cmd|' /C calc'!A0, \"\"x\"\"\",1,10,5,0.0000000025,0,0,0,USD,\r\n"
         );
         assert_eq!(answer.text, expected);
         // Nothing was used: the names stand there all the same.
         let body = json!({"format": "csv", "start_date": "2025-03-08", "end_date": "2025-03-08"});
         let answer = world.get(&path).json(&body).bearer(&scene.ada.access_token).send().await;
-        assert_eq!(answer.text, format!("date,api_key_id,api_key_name,{numbers}\r\n"));
+        assert_eq!(answer.text, format!("date,api_key_id,api_key_name,{numbers},user_id\r\n"));
         assert!(answer.header("content-disposition").ends_with("_2025-03-08_2025-03-08.csv\""));
     });
 }

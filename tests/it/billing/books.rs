@@ -52,7 +52,7 @@ impl<'a> Books<'a> {
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for name in ["one", "two"] {
-            keys.push(world.key(&ada, &place, &json!({ "name": name })).await.0);
+            keys.push(world.old_key(&ada, &place, &json!({ "name": name })).await.0);
         }
         let keys = [keys.remove(0), keys.remove(0)];
         Self { world, ada, place, keys, story: String::new(), events: Vec::new() }

@@ -93,6 +93,23 @@ fn a_currency_with_three_decimals() {
     });
 }
 
+/// One day of one key and model comes to more than 64 bits of the smallest step hold.
+#[test]
+fn a_currency_of_small_units() {
+    golden_in("IDR", "a_currency_of_small_units", "2026-01-15T09:00:00Z", async |books| {
+        books.used("chat-idr", 4_096, 4_096).await;
+        books.stand().await;
+        for _ in 0..12 {
+            books.used("chat-idr", 0, 2_000_000).await;
+        }
+        books.stand().await;
+        books.corrects(2, 0, 500_000).await;
+        books.stand().await;
+        books.at("2026-02-02T00:00:00Z");
+        books.schedule().await;
+    });
+}
+
 #[test]
 fn a_correction_after_the_close() {
     golden("a_correction_after_the_close", "2026-01-15T09:00:00Z", async |books| {

@@ -40,9 +40,9 @@ fn models_come_and_go_without_a_restart() {
     on_each_database(&["stays", "goes"], async |world, file| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let (key_id, key) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
         let only = json!({"name": "only", "restrictions": {"models": ["goes", "stays"]}});
-        let (_, only) = world.key(&ada, &place, &only).await;
+        let (_, only) = world.old_key(&ada, &place, &only).await;
         let settings = json!({"name": "P", "settings": {"model": "goes"}});
         let projects = format!("{}/projects", place.organization_path());
         world.post(&projects, &settings).bearer(&ada.access_token).data().await;

@@ -79,9 +79,9 @@ impl Scene {
     async fn new(world: &World) -> Self {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let (key_id, key) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
         let restricted = json!({"name": "limited", "restrictions": {"rate_limit": 10}});
-        let (_, limited) = world.key(&ada, &place, &restricted).await;
+        let (_, limited) = world.old_key(&ada, &place, &restricted).await;
         Self { ada, key_id, key, limited }
     }
 

@@ -43,7 +43,7 @@ fn events_go_once_nothing_can_repeat_them() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
+        let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let start = world.clock.now();
         let event = json!({"events": [{"id": "e", "source": "vllm-1", "time": start.to_string(), "api_key_id": key,
             "model": "svc-1", "kind": "chat", "prompt_tokens": 1, "completion_tokens": 1}]});

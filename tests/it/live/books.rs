@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
-use tollkeeper::ids::{OrganizationId, ProjectId, ReservationId};
+use tollkeeper::ids::{CallerId, OrganizationId, ProjectId, ReservationId, UserId};
 use tollkeeper::live::books::{Answer, Patience, Work};
 use tollkeeper::money::Nano;
 use tollkeeper::store::reservations::NewReservation;
@@ -38,9 +38,10 @@ fn reserve(world: &World, place: &Place) -> Work {
         id: ReservationId::new(world.clock.now(), &world.app.random),
         organization_id: OrganizationId::parse(&place.organization).unwrap(),
         project_id: ProjectId::parse(&place.project).unwrap(),
-        api_key_id: None,
+        caller: CallerId::User(UserId::new(world.clock.now(), &world.app.random)),
         model: "svc-1".to_owned(),
         amount: Nano::from_units(1),
+        request_id: None,
     };
     Work::Reserve { new, most_at_once: 100 }
 }

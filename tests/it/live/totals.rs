@@ -29,7 +29,7 @@ impl<'w> Scene<'w> {
     async fn new(world: &'w World) -> Self {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let key = world.key(&ada, &place, &json!({"name": "one"})).await;
+        let key = world.old_key(&ada, &place, &json!({"name": "one"})).await;
         Self { world, twins: Twin::both(world).await, ada, place, key }
     }
 
@@ -150,7 +150,7 @@ fn ends_of_months_late_events_and_corrections_are_in_the_sums() {
         scene.report(scene.event("h", "2026-03-31", 8, 0)).await;
         scene.check((7, 715)).await;
         // A project's sum and its keys' are others.
-        let other = world.key(&scene.ada_now().await, &scene.place, &json!({"name": "two"})).await;
+        let other = world.old_key(&scene.ada_now().await, &scene.place, &json!({"name": "two"})).await;
         let mut event = scene.event("i", "2026-08-01", 1_000, 0);
         event["api_key_id"] = json!(other.0);
         scene.report(event).await;

@@ -87,7 +87,7 @@ impl<'w> History<'w> {
         let place = world.place(&owner, "Money").await;
         let mut keys = Vec::new();
         for name in ["one", "two"] {
-            keys.push(world.key(&owner, &place, &json!({ "name": name })).await);
+            keys.push(world.old_key(&owner, &place, &json!({ "name": name })).await);
         }
         let long_ago = Time::parse("2024-01-01T00:00:00Z").unwrap().unix_ms();
         let talk = Price { from_ms: long_ago, prompt: 2_000_001, completion: 6_000_333 };

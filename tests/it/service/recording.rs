@@ -23,7 +23,7 @@ struct Scene {
 async fn scene(world: &World, name: &str) -> Scene {
     let ada = world.somebody(&format!("ada-{name}")).await;
     let place = world.place(&ada, name).await;
-    let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    let (key_id, _) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
     Scene { place, key_id }
 }
 
@@ -154,7 +154,7 @@ fn corrections_take_back_what_was_counted_and_no_more() {
         let (second_key, _) = {
             let body = json!({"name": "second"});
             world.join_organization(&scene.place, &ada, tollkeeper::roles::OrganizationRole::Owner).await;
-            world.key(&ada, &scene.place, &body).await
+            world.old_key(&ada, &scene.place, &body).await
         };
         report(&world, &[scene.event("e", 10, 20), scene.event("f", 1, 1)]).await;
         let before = -(10 * 2_000 + 20 * 6_000 + 8_000);

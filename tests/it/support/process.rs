@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -321,12 +321,10 @@ impl Server {
     }
 }
 
-/// A batch of one event of today, of the same content each time.
+/// A batch of one event of the moment at which the key was made, of the same content each time.
 pub fn usage_event(place: &Place, id: &str) -> Value {
-    // Midnight is never in the future; the day stays the same for tests that run over the next one.
-    static TODAY: OnceLock<String> = OnceLock::new();
-    let today = TODAY.get_or_init(|| tollkeeper::clock::Clock::System.now().to_string()[..10].to_owned());
-    json!({"events": [{"id": id, "source": "test", "time": format!("{today}T00:00:00Z"), "api_key_id": place.key_id,
+    let time = tollkeeper::ids::ApiKeyId::parse(&place.key_id).unwrap().created_at().to_string();
+    json!({"events": [{"id": id, "source": "test", "time": time, "api_key_id": place.key_id,
                        "model": "svc-1", "kind": "chat", "prompt_tokens": 1_000, "completion_tokens": 500}]})
 }
 

@@ -245,6 +245,16 @@ impl World {
         (id(&data), data["key"].as_str().unwrap().to_owned())
     }
 
+    /// A key that is older than all that it is said to have been used for.
+    pub async fn old_key(&self, maker: &Somebody, place: &Place, body: &Value) -> (String, String) {
+        const AGE_MS: i64 = 500 * DAY_MS;
+        self.clock.advance_ms(-AGE_MS);
+        let then = self.session(maker.id).await;
+        let key = self.key(&then, place, body).await;
+        self.clock.advance_ms(AGE_MS);
+        key
+    }
+
     pub async fn join_organization(&self, place: &Place, who: &Somebody, role: OrganizationRole) {
         let text = "INSERT INTO organization_members (organization_id, user_id, role, joined_at, updated_at)
                     VALUES ($1, $2, $3, $4, $4)";

@@ -8,11 +8,11 @@ use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report, Row,
 use crate::app::App;
 use crate::clock::Day;
 use crate::error::Error;
-use crate::ids::{ApiKeyId, ProjectId};
+use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::QueryOrBody;
 use crate::store::usage::reports;
 
-/// What a project used, key by key.
+/// What a project used, by key and person.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectUsage {
     project_id: ProjectId,
@@ -21,7 +21,7 @@ pub struct ProjectUsage {
     total: Cells,
 }
 
-/// One key in one day, week or month.
+/// One key, or one person without a key, in one day, week or month.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectUsageRow {
     /// The first day of the week or month.
@@ -29,9 +29,14 @@ pub struct ProjectUsageRow {
     /// With the group `model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    #[schemars(with = "ApiKeyId")]
-    api_key_id: String,
+    /// Null for the calls of a person without a key.
+    #[schemars(with = "Option<ApiKeyId>")]
+    api_key_id: Option<String>,
+    /// The name of the key; the person's username where there is none.
     api_key_name: String,
+    /// The person who called without a key; else null.
+    #[schemars(with = "Option<UserId>")]
+    user_id: Option<String>,
     #[serde(flatten)]
     cells: Cells,
 }
@@ -42,9 +47,10 @@ impl From<Row> for ProjectUsageRow {
         Self {
             date,
             model: group.model,
+            api_key_id: group.api_key_id,
             // Always there: a project's query groups by key whatever is asked for.
-            api_key_id: group.api_key_id.unwrap_or_default(),
             api_key_name: group.api_key_name.unwrap_or_default(),
+            user_id: group.user_id,
             cells,
         }
     }

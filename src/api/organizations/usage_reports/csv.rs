@@ -65,12 +65,21 @@ pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> S
     names.extend(named.then_some("api_key_name"));
     names.extend(["chat_requests", "chat_prompt_tokens", "chat_completion_tokens", "chat_amount"]);
     names.extend(["embeddings_requests", "embeddings_tokens", "embeddings_amount", "currency"]);
+    // Behind all others, so that these stay where they were.
+    names.extend(groups.api_key.then_some("user_id"));
     line(&mut text, names.into_iter().map(str::to_owned));
     for row in rows {
         let (chat, embeddings) = (&row.cells.chat, &row.cells.embeddings);
-        let of_group =
-            [&row.group.model, &row.group.project_id, &row.group.api_key_id, &row.group.api_key_name];
-        let of_group = of_group.into_iter().flatten().map(|value| harmless(value));
+        let of_row = &row.group;
+        let of_group = [
+            (&of_row.model, groups.model),
+            (&of_row.project_id, groups.project),
+            (&of_row.api_key_id, groups.api_key),
+            (&of_row.api_key_name, named),
+        ];
+        let shown = |value: &Option<String>| value.as_deref().map(harmless).unwrap_or_default();
+        let of_group = of_group.into_iter().filter(|(_, on)| *on).map(|(value, _)| shown(value));
+        let person = groups.api_key.then(|| shown(&of_row.user_id));
         let cells = [
             chat.requests.to_string(),
             chat.tokens.prompt.to_string(),
@@ -81,7 +90,7 @@ pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> S
             embeddings.amount.to_string(),
             currency.to_owned(),
         ];
-        line(&mut text, std::iter::once(row.date.to_string()).chain(of_group).chain(cells));
+        line(&mut text, std::iter::once(row.date.to_string()).chain(of_group).chain(cells).chain(person));
     }
     text
 }

@@ -1,0 +1,125 @@
+//! Daily rows hold what is added to them, to the last pico, on both sides of 64 bits and of zero.
+
+use tollkeeper::catalog::Kind;
+use tollkeeper::clock::Time;
+use tollkeeper::db::sql;
+use tollkeeper::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId};
+use tollkeeper::money::Pico;
+use tollkeeper::store::usage::days::{self, DailyKey, DailySums};
+use tollkeeper::store::usage::recording::{Payer, RatedEvent};
+
+use crate::support::chance::Chance;
+use crate::support::world::{World, on_each_database};
+
+/// 1,000,000 of the currency, as much as one event costs.
+const MOST: i128 = 1_000_000_000_000_000_000;
+/// What pico hold without whole ones beside them.
+const PLAIN: i128 = 4_000_000_000_000_000_000;
+/// 9,200,000,000 of the currency.
+const FULL: i128 = 9_200_000_000_000_000_000_000;
+
+fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
+    let now = world.clock.now();
+    RatedEvent {
+        payer: Payer {
+            organization_id: OrganizationId::from_parts(now, 1),
+            project_id: ProjectId::from_parts(now, 1),
+        },
+        source: "s".into(),
+        event_id: "e".into(),
+        payload_hash: [0; 32],
+        caller: CallerId::ApiKey(ApiKeyId::from_parts(now, 1)),
+        model: model.into(),
+        kind: Kind::Chat,
+        occurred_at: Time::from_unix_ms(now.unix_ms()),
+        prompt_tokens: 1,
+        completion_tokens: 0,
+        price_version: 0,
+        amount: Pico::from_units(pico),
+        corrects: (pico < 0).then(|| "another".into()),
+    }
+}
+
+/// Adds these amounts at once; by how much what is posted rises, or nothing when there is no room.
+async fn add(world: &World, model: &str, amounts: &[i128]) -> Option<i128> {
+    let events: Vec<_> = amounts.iter().map(|pico| event(world, model, *pico)).collect();
+    let sums = events.iter().try_fold(DailySums::default(), DailySums::plus)?;
+    let key = DailyKey::of(&events[0], events[0].occurred_at.day().month());
+    let mut tx = world.app.db.write().await.unwrap();
+    let before = days::add(&mut tx, &[(key, sums)]).await.unwrap()?[0];
+    tx.commit().await.unwrap();
+    let after = Pico::from_units(before.units() + sums.amount.units());
+    Some(after.floor_nano().units() - before.floor_nano().units())
+}
+
+/// Whole ones, pico and what is posted.
+async fn row(world: &World, model: &str) -> (i128, i128, i128) {
+    let mut tx = world.app.db.read().await.unwrap();
+    let (whole, pico, posted): (i64, i64, i64) =
+        sql("SELECT amount_whole, amount_pico, posted_nano FROM usage_daily WHERE model = $1")
+            .bind(model)
+            .one(&mut tx)
+            .await
+            .unwrap();
+    (whole.into(), pico.into(), posted.into())
+}
+
+#[test]
+fn they_are_exact_whatever_is_added() {
+    on_each_database(async |world| {
+        for seed in 0..6 {
+            let (mut chance, model) = (Chance::new(seed), format!("m{seed}"));
+            let (mut total, mut posted, mut plain) = (0_i128, 0_i128, true);
+            for _ in 0..120 {
+                let count = [1, 1, 3, 2_000][chance.below(4)];
+                let sign = if chance.below(2) == 0 { 1 } else { -1 };
+                let most = chance.one_of(&[1_500, 1_000_000_000_000, 1_000_000_000_000_000_000]);
+                let amounts: Vec<_> = (0..count).map(|_| sign * (chance.below(most) as i128 + 1)).collect();
+                let after = total + amounts.iter().sum::<i128>();
+                let rise = add(&world, &model, &amounts).await;
+                assert_eq!(rise.is_some(), after.abs() <= FULL, "{total} {after}");
+                let Some(rise) = rise else { continue };
+                (total, posted) = (after, posted + rise);
+                plain &= total.abs() <= PLAIN;
+                let (whole, pico, in_row) = row(&world, &model).await;
+                assert_eq!(whole * 1_000_000_000_000 + pico, total);
+                assert_eq!((posted, in_row), (total.div_euclid(1_000), total.div_euclid(1_000)));
+                assert!(pico.abs() <= PLAIN + 2, "{pico}");
+                assert!(!plain || whole == 0, "an older server reads it rightly: {whole} {pico}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_last_pico_that_fits_is_taken_and_none_more() {
+    on_each_database(async |world| {
+        for (model, sign) in [("up", 1), ("down", -1)] {
+            for _ in 0..4 {
+                assert!(add(&world, model, &[sign * MOST; 2_000]).await.is_some());
+            }
+            assert!(add(&world, model, &[sign * MOST; 1_200]).await.is_some());
+            assert_eq!(row(&world, model).await.2, sign * FULL / 1_000);
+            assert_eq!(add(&world, model, &[sign]).await, None);
+            assert_eq!(add(&world, model, &[sign * MOST; 2_000]).await, None);
+            assert!(add(&world, model, &[-sign, sign]).await.is_some());
+            let (whole, pico, _) = row(&world, model).await;
+            assert_eq!(whole * 1_000_000_000_000 + pico, sign * FULL);
+        }
+        // What an older server has left below 64 bits of pico is carried too.
+        assert!(add(&world, "old", &[MOST; 3]).await.is_some());
+        for (left, more) in [(i64::MAX, 4 * MOST), (i64::MIN + 1, -4 * MOST)] {
+            let mut tx = world.app.db.write().await.unwrap();
+            sql("UPDATE usage_daily SET amount_pico = $1, amount_whole = 0 WHERE model = 'old'")
+                .bind(left)
+                .execute(&mut tx)
+                .await
+                .unwrap();
+            tx.commit().await.unwrap();
+            assert!(add(&world, "old", &[more / 4; 4]).await.is_some());
+            let (whole, pico, posted) = row(&world, "old").await;
+            assert_eq!(whole * 1_000_000_000_000 + pico, i128::from(left) + more);
+            assert_eq!(posted, (i128::from(left) + more).div_euclid(1_000));
+        }
+    });
+}
