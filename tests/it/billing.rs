@@ -9,6 +9,7 @@ mod golden;
 mod golden_edges;
 mod history;
 mod jobs;
+mod money_page;
 mod operating;
 mod prices;
 mod reading;
