@@ -48,7 +48,7 @@ pub struct Parts {
     pub config: Config,
     /// The only source of time.
     pub clock: Clock,
-    /// Whether that may be trusted.
+    /// Holds that source against others.
     pub clock_guard: ClockGuard,
     /// The only source of chance.
     pub random: Random,

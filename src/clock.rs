@@ -315,7 +315,7 @@ impl Clock {
         }
     }
 
-    /// Whether a hand moves it, so that there is nothing to hold it against.
+    /// Returns `true` if a test moves it, so that there is nothing to hold it against.
     pub const fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed(_))
     }

@@ -46,7 +46,7 @@ pub struct Config {
     pub database_replica_url: Option<DatabaseUrl>,
     /// How far it may be behind, in seconds; else reports are read from the primary.
     pub database_replica_max_lag_seconds: u32,
-    /// Whether a PostgreSQL with `fsync = off` will do: for throwaway databases of tests.
+    /// `true` to start on a PostgreSQL with `fsync = off`: for throwaway databases of tests.
     pub database_allow_fsync_off: bool,
     /// Seals API keys and signing keys: base64 of 32 bytes, already checked. See [`Config::master_key_bytes`].
     pub master_key: Option<Secret>,

@@ -269,7 +269,7 @@ impl Db {
         }
     }
 
-    /// Whether what was committed is on disk: not on a PostgreSQL with `fsync = off`.
+    /// Returns `true` if a commit is on disk when it returns: not on a PostgreSQL with `fsync = off`.
     ///
     /// # Errors
     /// It doesn't answer.

@@ -45,7 +45,7 @@ impl PriceBook {
         }
     }
 
-    /// Whether there is no version of anything.
+    /// Returns `true` if there is no version of anything.
     pub fn is_empty(&self) -> bool {
         self.prices.is_empty() && self.discounts.is_empty()
     }

@@ -32,9 +32,9 @@ pub struct CurrentCatalog {
 pub struct Standing {
     /// The fingerprint of the last catalog of this server that was in force.
     pub held: Option<String>,
-    /// Whether another one is in force now.
+    /// `true` if another one is in force now.
     pub is_outdated: bool,
-    /// Whether organizations have another currency than this server.
+    /// `true` if organizations have another currency than this server.
     pub has_wrong_currency: bool,
 }
 
@@ -107,7 +107,7 @@ impl CurrentCatalog {
         self.asked.notified().await;
     }
 
-    /// Whether somebody wants to hear what comes of the next reload; asked once.
+    /// Returns `true` once if somebody wants to hear what comes of the next reload.
     pub fn take_order(&self) -> bool {
         self.by_order.swap(false, Ordering::SeqCst)
     }
@@ -117,12 +117,12 @@ impl CurrentCatalog {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Whether another catalog is in force than the one of this server.
+    /// Returns `true` if another catalog is in force than the one of this server.
     pub fn is_outdated(&self) -> bool {
         self.outdated.load(Ordering::Relaxed)
     }
 
-    /// Whether organizations had another currency than this server when the catalog was last read: nothing is rated then.
+    /// Returns `true` if organizations had another currency than this server when the catalog was last read: nothing is rated then.
     pub fn has_wrong_currency(&self) -> bool {
         self.wrong_currency.load(Ordering::Relaxed)
     }

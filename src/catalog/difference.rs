@@ -27,7 +27,7 @@ impl Difference {
 }
 
 impl Catalog {
-    /// What this catalog changes when it takes the place of `old`.
+    /// The changes that this catalog makes when it takes the place of `old`.
     pub fn differs_from(&self, old: &Self) -> Difference {
         let mut difference = Difference {
             removed: ids(old.models_even_retired().filter(|m| self.get_even_retired(&m.id).is_none())),

@@ -260,7 +260,7 @@ fn a_difference_says_what_became_of_each_model() {
     assert_eq!(difference, Difference { rest: true, ..Difference::default() });
 }
 
-/// What a catalog adds to what `old` has put in force, by instant; or the problems.
+/// The versions that a catalog adds to those of `old`, by instant; or the problems.
 fn added(
     new: &Catalog,
     old: &Catalog,

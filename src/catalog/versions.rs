@@ -7,27 +7,27 @@ use crate::clock::{MINUTE_MS, Time};
 /// How long before its instant a version can still become another, in milliseconds: by then every replica has heard of it.
 pub const FIXED_MS: i64 = MINUTE_MS;
 
-/// What the database says when a catalog is to come in force.
+/// The state of the database when a catalog is to come in force.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The versions that it has.
     pub book: &'a PriceBook,
     /// When this is.
     pub now: Time,
-    /// Whether anything was ever used: until then no version has cost anybody anything.
+    /// `true` if anything was ever used: until then no version has cost anybody anything.
     pub is_used: bool,
     /// The end of the last month that is closed for somebody.
     pub closed_before: Option<Time>,
 }
 
-/// What a catalog adds.
+/// The versions that a catalog adds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NewVersions {
     /// Model, instant and price; without a price the version is taken back.
     pub prices: Vec<(String, Time, Option<Price>)>,
     /// Instant and tiers; without any the version is taken back.
     pub discounts: Vec<(Time, Option<Vec<VolumeDiscount>>)>,
-    /// What is allowed and may still be a mistake.
+    /// Sentences on what is allowed and may still be a mistake.
     pub warnings: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ impl Facts<'_> {
 }
 
 impl Catalog {
-    /// What this catalog adds to the versions of the database.
+    /// The versions of this catalog that the database lacks.
     ///
     /// # Errors
     /// It has another amount for a version that is in force or past, or a new version from within a closed month.

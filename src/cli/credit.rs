@@ -19,7 +19,7 @@ pub enum Command {
     Add(AddCredit),
     /// List the credits of an organization, the oldest first
     List {
-        /// Whose
+        /// The organization
         #[arg(long, value_name = "ID", value_parser = organization)]
         organization: OrganizationId,
         /// Those too of which nothing is left

@@ -117,7 +117,7 @@ impl Postgres {
         Ok(client)
     }
 
-    /// Whether the server writes commits to disk at all.
+    /// Returns `true` if the server writes commits to disk at all.
     pub(super) async fn syncs_to_disk(&self) -> Result<bool, Error> {
         let client = self.connect().await?;
         durability::syncs_to_disk(&client).await.map_err(|error| map_error(&error))

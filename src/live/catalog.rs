@@ -36,14 +36,14 @@ impl From<db::Error> for Problem {
     }
 }
 
-/// What came of a catalog.
+/// The outcome of putting a catalog in force.
 struct Entered {
     book: PriceBook,
     standing: Standing,
     warnings: Vec<String>,
 }
 
-/// What is to be done with a catalog.
+/// The decision about a catalog.
 enum Verdict {
     /// It is in force already.
     InForce,

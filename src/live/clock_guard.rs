@@ -25,7 +25,7 @@ const MOST_ROUND_TRIP_MS: i64 = 2 * SECOND_MS;
 /// How often it is noted that the service runs, in milliseconds.
 const NOTE_EVERY_MS: i64 = MINUTE_MS;
 
-/// What the clock is held against, as of the last look.
+/// The other clocks, as of the last look.
 #[derive(Default)]
 pub struct ClockGuard(Mutex<State>);
 
@@ -35,7 +35,7 @@ struct State {
     stored: Option<ServiceClock>,
     /// By the steady clock.
     noted_at_ms: Option<i64>,
-    /// Whether the log says that it isn't trusted.
+    /// `true` if the log says that it isn't trusted.
     is_told: bool,
 }
 
@@ -52,7 +52,7 @@ impl ClockGuard {
     /// The time, if it can be trusted.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// The reason not to trust it.
     pub fn now(&self, clock: &Clock) -> Result<Time, Distrust> {
         let now = clock.now();
         if clock.is_fixed() {
@@ -61,7 +61,7 @@ impl ClockGuard {
         self.state().witnesses.judge(now, clock.steady_ms()).map_or(Ok(now), Err)
     }
 
-    /// Whether the time can be trusted.
+    /// Returns `true` if the time can be trusted.
     pub fn is_trusted(&self, clock: &Clock) -> bool {
         self.now(clock).is_ok()
     }
@@ -83,7 +83,7 @@ impl ClockGuard {
         self.state().witnesses.shared_now(now, clock.steady_ms())
     }
 
-    /// Whether the service has been up for long enough to close months and to forget.
+    /// Checks that the service has been up for long enough to close months and to forget.
     ///
     /// # Errors
     /// How long to wait.

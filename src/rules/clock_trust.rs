@@ -26,13 +26,13 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// What time it must be by now, as time has passed.
+    /// The time that it must be by now, as time has passed.
     pub fn now(self, steady_ms: i64) -> Time {
         self.at.plus_ms(steady_ms.saturating_sub(self.steady_ms))
     }
 }
 
-/// What a clock is held against.
+/// The other clocks that a clock is held against.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Witnesses {
     /// The clock itself, when it was trusted.
@@ -95,7 +95,7 @@ impl fmt::Display for Distrust {
 }
 
 impl Witnesses {
-    /// What speaks against this time; none: it is trusted.
+    /// The reason not to trust this time; none where it is trusted.
     pub fn judge(&self, now: Time, steady_ms: i64) -> Option<Distrust> {
         let far = |other: Time| now.unix_ms().abs_diff(other.unix_ms()) > FAR_MS.unsigned_abs();
         if let Some(database) = self.database.map(|mark| mark.now(steady_ms)).filter(|time| far(*time)) {
@@ -147,7 +147,7 @@ impl Witnesses {
 }
 
 impl Mark {
-    /// What it must be by now, moved toward what it is as far as clocks are set right in so much time.
+    /// The time that it must be by now, moved toward what it is as far as clocks are set right in so much time.
     fn slewed(self, now: Self) -> Self {
         let expected = self.now(now.steady_ms);
         let most_ms = now.steady_ms.saturating_sub(self.steady_ms).max(0) / SLEW;
@@ -177,7 +177,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Whether the service has been up for long enough.
+/// Checks that the service has been up for long enough.
 pub fn check_up(last_seen_at: Time, up_since_at: Time, now: Time) -> Result<(), Wait> {
     let until = up_since_at.plus_ms(UP_FOR_MS);
     if last_seen_at.plus_ms(GAP_MS) < now {

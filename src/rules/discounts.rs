@@ -82,7 +82,7 @@ fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
     Some(sum)
 }
 
-/// What is credited of a discount: whole nanos in the customer's favour, but never more than was charged. A discount that is taken back
+/// The whole nanos that are credited of a discount, in the customer's favour, but never more than was charged. A discount that is taken back
 /// is negative.
 pub fn credited(discount: Pico, charged: Nano) -> Nano {
     discount.ceil_nano().min(charged.max(Nano::ZERO))

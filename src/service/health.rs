@@ -15,7 +15,7 @@ use crate::store;
 /// How long the database may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What to do where the catalog file is an old one.
+/// The way out where the catalog file is an old one.
 const OUTDATED: &str = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again \
                         with `tollkeeper catalog reload`.";
 
@@ -125,7 +125,7 @@ async fn checks(app: &App) -> Vec<Check> {
     checks
 }
 
-/// Whether every organization has the currency of this server; none when the database doesn't say in time.
+/// The check that every organization has the currency of this server; none when the database doesn't say in time.
 async fn currency(app: &App) -> Option<Check> {
     let own = &app.config.billing.currency;
     let found = tokio::time::timeout(PATIENCE, async {

@@ -3,7 +3,7 @@
 use crate::clock::Time;
 use crate::db::{self, Tx, sql};
 
-/// Whether another holder's lease still holds.
+/// Returns `true` if another holder's lease still holds.
 pub async fn is_anothers(
     tx: &mut Tx,
     job: &str,

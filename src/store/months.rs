@@ -123,7 +123,7 @@ pub async fn used_before(
     Ok(used)
 }
 
-/// What was used on the days from `$2` to before `$3` and billed before the month `$4`.
+/// Selects what was used on the days from `$2` to before `$3` and billed before the month `$4`.
 const USED_BEFORE: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
@@ -179,7 +179,7 @@ pub async fn add_credited(
     .await
 }
 
-/// What an organization was charged for a month from this one on, at list price, and how much of it credits paid.
+/// The charges of a month at list price, less what credits paid of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Charged {
     /// The month in which it is billed.
@@ -194,7 +194,7 @@ impl FromRow for Charged {
     }
 }
 
-/// What is charged for the months from this one on that aren't billed yet, the oldest first.
+/// The charges of the months from this one on, which aren't billed yet, the oldest first.
 pub async fn charged_from(
     tx: &mut Tx,
     organization_id: OrganizationId,

@@ -24,7 +24,7 @@ impl FromRow for ServiceClock {
     }
 }
 
-/// What is known; none before the first server.
+/// The stored times; none before the first server.
 pub async fn get(tx: &mut Tx) -> Result<Option<ServiceClock>, db::Error> {
     sql("SELECT last_seen_at, up_since_at, accepted_at FROM service_clock WHERE id = 1").optional(tx).await
 }

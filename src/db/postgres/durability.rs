@@ -27,7 +27,7 @@ pub(super) async fn ensure(client: &ClientWrapper) -> Result<(), tokio_postgres:
     Ok(())
 }
 
-/// Whether the server waits for the disk at all. A session can't change that.
+/// Returns `true` if the server waits for the disk at all. A session can't change that.
 ///
 /// # Errors
 /// The server's.

@@ -12,7 +12,7 @@ use crate::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId, UserId};
 use crate::money::Pico;
 use crate::store::sized::{Sizes, values};
 
-/// Who pays for an event: found by the key, or the project and the person, that it names.
+/// The payer of an event, found by the key, or the project and the person, that it names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Payer {
     /// The tenant.

@@ -130,7 +130,7 @@ pub fn project_text(groups: Groups) -> String {
     )
 }
 
-/// What a project used on each of these days, with the names of its keys and people, at most so many rows, in no order.
+/// The usage of a project on each of these days, with the names of its keys and people, at most so many rows, in no order.
 pub async fn of_project(
     tx: &mut Tx,
     organization_id: OrganizationId,

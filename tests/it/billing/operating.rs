@@ -271,3 +271,42 @@ fn a_credit_note_is_listed_and_printed_with_its_invoice() {
         }
     });
 }
+
+/// Events of earlier versions don't say in which month they are billed: their daily rows and the invoices do.
+#[test]
+fn an_event_of_an_earlier_version_is_credited_on_its_own_invoice() {
+    on_each(JANUARY, async |books| {
+        books.at("2026-01-15T09:00:00Z");
+        books.used("chat-a", 1_000, 0).await;
+        books.at("2026-02-02T00:00:00Z");
+        books.schedule().await;
+        // The same key, model, price and day, after the close.
+        books.at("2026-02-03T00:00:00Z");
+        books.used_at("2026-01-15T09:00:00Z", "chat-a", 2_000, 0).await;
+        let postgres = books.world.app.db.is_postgres();
+        let trigger =
+            if postgres { "usage_events_no_update ON usage_events" } else { "usage_events_no_update" };
+        for text in
+            [format!("DROP TRIGGER {trigger}"), "UPDATE usage_events SET billed_month = NULL".to_owned()]
+        {
+            let mut tx = books.world.app.db.write().await.unwrap();
+            sql(text).execute(&mut tx).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        books.corrects(1, 400, 0).await;
+        books.corrects(2, 500, 0).await;
+        let month = books.invoices().await[0].month;
+        let mut tx = books.world.app.db.read().await.unwrap();
+        let notes =
+            store::credit_notes::between(&mut tx, books.organization_id(), month, month.plus(9)).await;
+        let notes: Vec<_> =
+            notes.unwrap().iter().map(|(note, _)| (note.month, note.amount.to_string())).collect();
+        assert_eq!(notes, [(month, "0.001".to_owned())], "400 x 0.0000025");
+        drop(tx);
+        // 1,500 are left of what came late: it is on the next invoice.
+        books.at("2026-03-02T00:00:00Z");
+        books.schedule().await;
+        assert_eq!(books.invoices().await[1].amount.to_string(), "0.00375");
+        is_clean(books).await;
+    });
+}

@@ -120,7 +120,7 @@ fn a_new_price_holds_from_its_instant_on() {
             listed
         };
         let place = world.place(&ada, "Acme").await;
-        let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let (key_id, _) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
         assert_eq!(report(&world, &key_id, "e", "m").await["status"], "accepted");
         let with = async |prices: &str| {
             let first = "{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"0.001\", completion_tokens = \"0.002\" }";

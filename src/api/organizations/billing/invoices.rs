@@ -69,7 +69,7 @@ pub struct Invoice {
     status: &'static str,
     payment_date: Option<Time>,
     items: Vec<InvoiceItem>,
-    /// What corrections took back of it, the oldest first.
+    /// Its credit notes, the oldest first.
     credit_notes: Vec<CreditNote>,
 }
 

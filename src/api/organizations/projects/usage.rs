@@ -12,7 +12,7 @@ use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::QueryOrBody;
 use crate::store::usage::reports;
 
-/// What a project used, by key and person.
+/// Usage of a project, by key and person.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectUsage {
     project_id: ProjectId,
