@@ -1,6 +1,6 @@
-//! The server is killed again and again while clients report, reserve, capture and release, and credit is added beside it. Clients ask
-//! again, with the same ids, until they are answered. In the end everything that was answered is there exactly once. The same with
-//! three replicas, one of which is dead now and then: clients go to the others.
+//! The server is killed again and again while clients report, correct, reserve, capture and release, credit is added beside it, some of
+//! which ends, and months are closed. Clients ask again, with the same ids, until they are answered. In the end everything that was
+//! answered is there exactly once. The same with three replicas, one of which is dead now and then: clients go to the others.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,9 +10,12 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tollkeeper::access::Trail;
 use tollkeeper::app::App;
-use tollkeeper::clock::{Clock, HOUR_MS};
+use tollkeeper::audit;
+use tollkeeper::clock::{Clock, DAY_MS, HOUR_MS};
 use tollkeeper::db::{Db, sql};
+use tollkeeper::jobs::billing::{closing, credits};
 use tollkeeper::jobs::reservations::expire_due;
 
 use crate::support::chance::{Chance, first_seed, number};
@@ -23,6 +26,8 @@ use crate::support::world::{Folder, runtime};
 
 /// What one token of a prompt and one of an answer are in the test: every event has as many.
 const TOKENS: (i64, i64) = (1_000, 500);
+/// What a correction takes back of them.
+const CORRECTED: (i64, i64) = (100, 50);
 
 /// Only a server that doesn't come back lets a client wait this long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,6 +96,7 @@ impl Target<'_> {
 #[derive(Default)]
 pub struct Answered {
     pub events: Vec<String>,
+    pub corrections: Vec<String>,
     pub captured: Vec<String>,
     pub credits: Vec<String>,
 }
@@ -111,6 +117,18 @@ fn reporter(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
         let events: Vec<_> = ids.iter().map(|id| target.event(id)).collect();
         target.report(&events);
         answered.events.append(&mut ids);
+        // Each event is corrected once at most; its month may be closed by then.
+        let next = answered.corrections.len() * 3;
+        if next < answered.events.len() && chance.below(3) == 0 {
+            let corrected = &answered.events[next];
+            let id = format!("{corrected}-less");
+            let mut event = target.event(&id);
+            event["corrects"] = json!(corrected);
+            event["prompt_tokens"] = json!(-CORRECTED.0);
+            event["completion_tokens"] = json!(-CORRECTED.1);
+            target.report(&[event]);
+            answered.corrections.push(id);
+        }
     }
     answered
 }
@@ -146,6 +164,47 @@ fn caller(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
         }
     }
     answered
+}
+
+/// The months that were closed, and the clock by which they were.
+fn closed_month(months: i64) -> Clock {
+    let month = Clock::System.now().day().month().plus(months);
+    Clock::fixed(month.start().plus_ms(2 * DAY_MS))
+}
+
+/// Closes one month after the other, as if time went on faster for whoever closes: what is reported meanwhile is late, and what is
+/// corrected is billed. Returns how many.
+fn closer(target: &Target<'_>) -> i64 {
+    let mut months = 0;
+    while target.goes_on() {
+        std::thread::sleep(Duration::from_millis(300));
+        let closed = runtime().block_on(async {
+            let app = App::new(target.start.config(), closed_month(months + 1)).unwrap();
+            app.boot().await.ok()?;
+            let closing = closing::close_due(&app, app.clock.now(), &Trail::system(), None).await;
+            closing.ok().filter(|outcome| outcome.failed.is_empty())
+        });
+        months += i64::from(closed.is_some());
+    }
+    months
+}
+
+/// Credit that ends soon, each once.
+fn giver(target: &Target<'_>) -> Answered {
+    for round in 0.. {
+        if !target.goes_on() {
+            break;
+        }
+        let until = Clock::System.now().plus_ms(3_000).to_string();
+        let organization = target.organization.as_str();
+        let reference = format!("grant-{round}");
+        let arguments =
+            ["credit", "add", "--organization", organization, "--amount", "2", "--grant", "--expires-at"];
+        let ended =
+            target.start.command(&[&arguments[..], &[until.as_str(), "--reference", &reference]].concat());
+        assert!(ended.code == Some(0) || ended.code == Some(1), "{}", ended.log);
+    }
+    Answered::default()
 }
 
 /// Credit from the command line, each again until it says that it is there.
@@ -188,7 +247,11 @@ pub fn assert_all_there(target: &Target<'_>, answered: &[Answered]) -> String {
     let all =
         |of: fn(&Answered) -> &Vec<String>| -> BTreeSet<&String> { answered.iter().flat_map(of).collect() };
     let (events, credits) = (all(|one| &one.events), all(|one| &one.credits));
-    let stored = texts(&db, "SELECT event_id FROM usage_events");
+    let corrections = all(|one| &one.corrections);
+    let stored = texts(&db, "SELECT event_id FROM usage_events WHERE corrects IS NOT NULL");
+    assert_eq!(stored.len(), corrections.len(), "each correction once");
+    assert!(stored.iter().collect::<BTreeSet<_>>() == corrections, "the corrections that were answered");
+    let stored = texts(&db, "SELECT event_id FROM usage_events WHERE corrects IS NULL");
     assert_eq!(stored.len(), events.len(), "each event once");
     assert!(stored.iter().collect::<BTreeSet<_>>() == events, "the events that were answered");
     let stored = texts(&db, "SELECT reference FROM credits WHERE kind = 'purchase'");
@@ -198,7 +261,7 @@ pub fn assert_all_there(target: &Target<'_>, answered: &[Answered]) -> String {
     let captured = all(|one| &one.captured);
     assert!(captured.iter().all(|id| !left.contains(*id)), "a captured reservation holds no money");
 
-    let count = i64::try_from(events.len()).unwrap();
+    let [count, corrected] = [&events, &corrections].map(|all| i64::try_from(all.len()).unwrap());
     let sums: (i64, i64, i64) = runtime().block_on(async {
         let mut tx = db.read().await.unwrap();
         sql("SELECT CAST(SUM(requests) AS BIGINT), CAST(SUM(prompt_tokens) AS BIGINT), CAST(SUM(completion_tokens) AS BIGINT)
@@ -207,32 +270,41 @@ pub fn assert_all_there(target: &Target<'_>, answered: &[Answered]) -> String {
         .await
         .unwrap()
     });
-    assert_eq!(sums, (count, count * TOKENS.0, count * TOKENS.1), "nothing counts twice");
+    let tokens = |each, back| count * each - corrected * back;
+    let due = (count, tokens(TOKENS.0, CORRECTED.0), tokens(TOKENS.1, CORRECTED.1));
+    assert_eq!(sums, due, "nothing counts twice");
+    let notes = texts(&db, "SELECT id FROM credit_notes").len();
+    let ended = texts(&db, "SELECT id FROM credits WHERE expired_at IS NOT NULL").len();
     format!(
-        "{count} events, {} captures, {} credits, {} reservations left",
+        "{count} events, {corrected} corrections, {notes} credit notes, {ended} credits ended, {} captures, {} credits, \
+         {} reservations left",
         captured.len(),
         credits.len(),
         left.len()
     )
 }
 
-/// What is set aside for calls that nobody ended is free again when its time is over.
-fn assert_reservations_end(start: &Start) {
-    runtime().block_on(async {
-        let later = Clock::fixed(Clock::System.now().plus_ms(HOUR_MS));
+/// What is set aside for calls that nobody ended is free again when its time is over, and the books are right.
+fn assert_reservations_end(start: &Start, months: i64) {
+    let drifts = runtime().block_on(async {
+        let later = if months == 0 {
+            Clock::fixed(Clock::System.now().plus_ms(HOUR_MS))
+        } else {
+            closed_month(months)
+        };
         let app = App::new(start.config(), later).unwrap();
         app.boot().await.unwrap();
         expire_due(&app).await.unwrap();
+        credits::expire_due(&app, &Trail::system()).await.unwrap();
+        audit::check(&app, None).await.unwrap().drifts
     });
+    assert!(drifts.is_empty(), "{drifts:#?}");
     let db = Db::open(&start.database_settings()).unwrap();
     assert!(texts(&db, "SELECT id FROM reservations").is_empty());
     assert!(texts(&db, "SELECT organization_id FROM wallets WHERE reserved_nano <> 0").is_empty());
-    let audit = start.command(&["audit"]);
-    assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
-    println!("{}", audit.stdout.trim());
 }
 
-/// Three who report, three who call and one who pays, until it is over.
+/// Three who report, three who call, one who pays and one who gives, until it is over.
 pub fn set_to_work<'s>(
     scope: &'s Scope<'s, '_>,
     target: &'s Target<'_>,
@@ -244,6 +316,7 @@ pub fn set_to_work<'s>(
         clients.push(scope.spawn(move || caller(target, &format!("caller{client}"), other)));
     }
     clients.push(scope.spawn(move || payer(target)));
+    clients.push(scope.spawn(move || giver(target)));
     clients
 }
 
@@ -266,9 +339,10 @@ fn play(count: usize, url: Option<&str>, folder: &Folder) {
         place,
     };
     let mut chance = Chance::new(first_seed());
-    let answered: Vec<Answered> = std::thread::scope(|scope| {
+    let (answered, months): (Vec<Answered>, i64) = std::thread::scope(|scope| {
         let target = &target;
         let clients = set_to_work(scope, target);
+        let closer = scope.spawn(move || closer(target));
         for _ in 0..kills {
             std::thread::sleep(Duration::from_millis(chance.below(400) as u64));
             // A client that gave up would leave the others waiting for a server for ever.
@@ -281,13 +355,14 @@ fn play(count: usize, url: Option<&str>, folder: &Folder) {
             *target.services.write().unwrap() = addresses(&fleet);
         }
         target.over.store(true, Ordering::Relaxed);
-        clients.into_iter().map(|client| client.join().unwrap()).collect()
+        let answered = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        (answered, closer.join().unwrap())
     });
     let figures = assert_all_there(&target, &answered);
     let backend = if url.is_some() { "postgres" } else { "sqlite" };
-    println!("{backend}, {count} servers, {kills} kills: {figures}");
+    println!("{backend}, {count} servers, {kills} kills, {months} months closed: {figures}");
     fleet.stop();
-    assert_reservations_end(&replicas.starts[0]);
+    assert_reservations_end(&replicas.starts[0], months);
 }
 
 #[test]
