@@ -10,8 +10,12 @@
 //! `TOLLKEEPER_TEST_HISTORIES` sets how many there are on `SQLite`.
 
 mod books;
+mod contract;
+mod documents;
 mod figures;
 mod history;
+mod lots;
+mod operator;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -169,15 +169,17 @@ impl<'w> History<'w> {
     }
 
     pub async fn step(&mut self) {
-        match self.chance.below(20) {
+        match self.chance.below(24) {
             0..=4 => self.reserve().await,
             5..=9 => self.report().await,
             10 => self.repeat().await,
-            11..=12 => self.correct().await,
-            13 => self.release().await,
-            14 => self.extend().await,
-            15 => self.credit().await,
-            16 => self.change_price(),
+            11..=14 => self.correct().await,
+            15 => self.release().await,
+            16 => self.extend().await,
+            17 => self.credit().await,
+            18 => self.change_price(),
+            19 => self.mark_paid().await,
+            20 => self.void().await,
             _ => self.wait().await,
         }
         self.check_summary().await;
@@ -199,6 +201,7 @@ impl<'w> History<'w> {
                               "estimated_prompt_tokens": prompt as i64, "max_tokens": most as i64});
         let text = self.ask(Method::POST, "/service/v1/authorize", Some(&question)).await.text;
         let answer: Value = serde_json::from_str(&text).unwrap();
+        self.books.end_credits(self.now_ms());
         let price = self.price(model, self.now_ms());
         let pico = prompt * price.prompt + most * price.completion;
         let nano = (pico + 999).div_euclid(1_000);
@@ -246,15 +249,18 @@ impl<'w> History<'w> {
         let report = json!({"id": id, "source": SOURCE, "time": Time::from_unix_ms(at_ms).to_string(),
                             "api_key_id": self.keys[key].0, "model": MODELS[model].0, "kind": MODELS[model].1,
                             "prompt_tokens": prompt as i64, "completion_tokens": completion as i64});
-        let own = day.month().unix_months();
-        if own < self.books.open_month {
+        let month_of_use = day.month().unix_months();
+        let billed = month_of_use.max(self.books.open_month);
+        if billed > month_of_use {
             self.count("late");
         }
         let event = Event {
             key,
             model,
             day: day.unix_days(),
-            month: own.max(self.books.open_month),
+            month_of_use,
+            billed,
+            booked: billed,
             price: self.price(model, at_ms),
             prompt,
             completion,
@@ -266,14 +272,15 @@ impl<'w> History<'w> {
 
     /// One to three events in a request, some of them captures.
     async fn report(&mut self) {
-        let (mut events, mut reports) = (Vec::new(), Vec::new());
+        let (mut events, mut reports, mut captured) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..=self.chance.below(3) {
             let (id, event, mut report) = self.new_event();
-            let held: Vec<String> = self.books.reservations.keys().cloned().collect();
+            let mut held: Vec<String> = self.books.reservations.keys().cloned().collect();
+            held.retain(|id| !captured.contains(id));
             if !held.is_empty() && self.chance.below(3) > 0 {
                 let reservation = held[self.chance.below(held.len())].clone();
                 report["reservation_id"] = json!(reservation);
-                self.books.reservations.remove(&reservation);
+                captured.push(reservation);
                 self.count("captured");
             }
             reports.push(report.clone());
@@ -281,7 +288,7 @@ impl<'w> History<'w> {
         }
         let due = vec!["accepted"; events.len()];
         self.send_events(&reports, &due).await;
-        self.books.use_up(events, self.now_ms());
+        self.books.use_up(events, &captured, self.now_ms());
     }
 
     async fn send_events(&mut self, reports: &[Value], due: &[&str]) {
@@ -345,11 +352,17 @@ impl<'w> History<'w> {
             return;
         }
         self.send_events(std::slice::from_ref(&report), &["accepted"]).await;
-        let own = tollkeeper::clock::Day::from_unix_days(event.day).month().unix_months();
-        let month = own.max(self.books.open_month);
-        let correction =
-            Event { month, prompt, completion, corrects: Some(of), report: report.to_string(), ..event };
-        self.books.use_up(vec![(id, correction)], self.now_ms());
+        let booked = event.billed.max(self.books.open_month);
+        let of_billed = event.billed < booked;
+        let (report, corrects) = (report.to_string(), Some(of));
+        let correction = Event { booked, prompt, completion, corrects, report, ..event };
+        let now_ms = self.now_ms();
+        if of_billed {
+            self.books.take_back(id, correction, &TIERS, now_ms);
+            self.count("credit note");
+        } else {
+            self.books.use_up(vec![(id, correction)], &[], now_ms);
+        }
         self.count("correction");
     }
 
@@ -364,7 +377,13 @@ impl<'w> History<'w> {
     async fn release(&mut self) {
         let id = self.some_reservation();
         let status = self.ask(Method::DELETE, &format!("/service/v1/reservations/{id}"), None).await.status;
-        let due = if self.books.reservations.remove(&id).is_some() { 200 } else { 404 };
+        let now_ms = self.now_ms();
+        let due = if self.books.reservations.contains_key(&id) { 200 } else { 404 };
+        if due == 200 {
+            self.books.end_credits(now_ms);
+            self.books.reservations.remove(&id);
+            self.books.end_credits(now_ms);
+        }
         self.must("the release", &status, &due);
         self.count("released");
     }
@@ -373,7 +392,11 @@ impl<'w> History<'w> {
         let id = self.some_reservation();
         let path = format!("/service/v1/reservations/{id}/extend");
         let status = self.ask(Method::POST, &path, Some(&json!({}))).await.status;
-        let until_ms = self.now_ms() + 10 * MINUTE_MS;
+        let now_ms = self.now_ms();
+        if self.books.reservations.contains_key(&id) {
+            self.books.end_credits(now_ms);
+        }
+        let until_ms = now_ms + 10 * MINUTE_MS;
         let due = self.books.reservations.get_mut(&id).map_or(404, |reservation| {
             reservation.until_ms = until_ms;
             200
@@ -421,7 +444,9 @@ impl<'w> History<'w> {
         };
         self.world.clock.advance_ms(ms);
         self.note(format!("waited {ms} ms"));
-        self.work().await;
+        if self.chance.below(4) > 0 {
+            self.work().await;
+        }
     }
 }
 
