@@ -44,6 +44,8 @@ pub struct Deposit {
 pub struct Refund {
     /// The month in which it was billed.
     pub month: Month,
+    /// The billed months that the rest is of, where it is more than was paid of `month`.
+    pub earlier: Vec<Month>,
     /// The amount that returns to credits; what lowers a debt isn't in it.
     pub amount: Nano,
     /// The kind of credit that it becomes where no credit is known to have paid.
@@ -215,28 +217,17 @@ impl Booking<'_> {
     /// The database's.
     pub async fn refund(&self, tx: &mut Tx, wallet: &mut Wallet, refund: Refund) -> Result<(), db::Error> {
         let organization_id = wallet.organization_id;
-        let mut left = refund.amount.units();
-        if left > 0 {
-            let mut uses = credits::uses(tx, organization_id, refund.month).await?;
-            uses.sort_by(|a, b| books::in_order_of_use(&b.credit, &a.credit));
-            for used in uses {
-                let back = left.min(used.amount.units());
-                if back <= 0 {
-                    break;
-                }
-                left -= back;
-                let back = Nano::from_units(back);
-                let credit = used.credit;
-                credits::lower_use(tx, organization_id, refund.month, credit.id, back).await?;
-                if credit.is_over(self.now) {
-                    let part = Part { credit_id: credit.id, amount: back, remaining: credit.remaining };
-                    self.end(tx, wallet, part).await?;
-                    continue;
-                }
-                let remaining = Nano::from_units(credit.remaining.units() + back.units());
-                credits::set_remaining(tx, credit.id, remaining).await?;
-                wallet.note_expiry(credit.expires_at);
+        let mut left = self.return_paid(tx, wallet, refund.month, refund.amount.units()).await?;
+        for month in refund.earlier {
+            if left > 0
+                && let Some(mut invoice) = store::invoices::of_month(tx, organization_id, month).await?
+                && invoice.status == Status::Open
+            {
+                let lowered = Nano::from_units(left.min(invoice.due.units()));
+                self.lower_due(tx, &mut invoice, lowered).await?;
+                left -= lowered.units();
             }
+            left = self.return_paid(tx, wallet, month, left).await?;
         }
         if left > 0 {
             let amount = Nano::from_units(left);
@@ -252,6 +243,41 @@ impl Booking<'_> {
             credits::insert(tx, organization_id, &credit).await?;
         }
         self.settle(tx, wallet, None).await
+    }
+
+    /// Gives an amount back to the credits that paid for a month, the last used first; what none of them paid.
+    async fn return_paid(
+        &self,
+        tx: &mut Tx,
+        wallet: &mut Wallet,
+        month: Month,
+        amount: i128,
+    ) -> Result<i128, db::Error> {
+        if amount <= 0 {
+            return Ok(amount);
+        }
+        let (organization_id, mut left) = (wallet.organization_id, amount);
+        let mut uses = credits::uses(tx, organization_id, month).await?;
+        uses.sort_by(|a, b| books::in_order_of_use(&b.credit, &a.credit));
+        for used in uses {
+            let back = left.min(used.amount.units());
+            if back <= 0 {
+                break;
+            }
+            left -= back;
+            let back = Nano::from_units(back);
+            let credit = used.credit;
+            credits::lower_use(tx, organization_id, month, credit.id, back).await?;
+            if credit.is_over(self.now) {
+                let part = Part { credit_id: credit.id, amount: back, remaining: credit.remaining };
+                self.end(tx, wallet, part).await?;
+                continue;
+            }
+            let remaining = Nano::from_units(credit.remaining.units() + back.units());
+            credits::set_remaining(tx, credit.id, remaining).await?;
+            wallet.note_expiry(credit.expires_at);
+        }
+        Ok(left)
     }
 
     /// Lets credits pay what the wallet owes: `first`, then the oldest invoices, then what isn't billed yet.

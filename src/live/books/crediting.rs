@@ -105,7 +105,7 @@ async fn give_back(
         return booking.settle(tx, wallet, None).await;
     }
     let reference = format!("correction:{}", CreditNoteId::new(booking.now, &booking.app.random));
-    booking.refund(tx, wallet, Refund { month, amount, source: Source::Correction, reference }).await
+    booking.refund(tx, wallet, Refund { month, earlier: Vec::new(), amount, source: Source::Correction, reference }).await
 }
 
 /// Posts what keeps a correction from giving back what was given back or never paid.
@@ -172,5 +172,5 @@ async fn take_back_unbilled(
     let amount = Nano::from_units((amount.units() - debt.units()).max(0));
     let reference = format!("correction:{}", transfer.id);
     booking.post(tx, wallet, &transfer).await?;
-    booking.refund(tx, wallet, Refund { month, amount, source: Source::Correction, reference }).await
+    booking.refund(tx, wallet, Refund { month, earlier: Vec::new(), amount, source: Source::Correction, reference }).await
 }

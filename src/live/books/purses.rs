@@ -182,5 +182,5 @@ async fn charge(
     let amount = Nano::from_units((to_wallet.units() - debt.units()).max(0));
     let reference = format!("correction:{}", transfer.id);
     booking.post(tx, wallet, &transfer).await?;
-    booking.refund(tx, wallet, Refund { month, amount, source: Source::Correction, reference }).await
+    booking.refund(tx, wallet, Refund { month, earlier: Vec::new(), amount, source: Source::Correction, reference }).await
 }

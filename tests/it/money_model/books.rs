@@ -1,6 +1,6 @@
 //! The books as a person would keep them: lists, and sums made anew whenever one is asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::contract::{self, Owed, Tiers};
 use super::lots::Lot;
@@ -180,17 +180,17 @@ impl Books {
                 self.pay(*month, rise, held, now_ms);
                 self.posted -= rise;
             } else if rise < 0 {
-                self.give_back_unbilled(*month, -rise, now_ms);
+                self.give_back_unbilled(*month, &[], -rise, now_ms);
             }
         }
         self.end_credits(now_ms);
     }
 
     /// What a month that is open is charged less.
-    fn give_back_unbilled(&mut self, month: i64, nano: i128, now_ms: i64) {
+    fn give_back_unbilled(&mut self, month: i64, earlier: &[i64], nano: i128, now_ms: i64) {
         let debt = self.debt_of(month);
         self.posted += nano;
-        self.refund(month, (nano - debt).max(0), now_ms);
+        self.refund(month, earlier, (nano - debt).max(0), now_ms);
     }
 
     /// Takes in the correction of a billed month: a credit note, unless all of that month was given back.
@@ -213,7 +213,7 @@ impl Books {
             self.posted += nano;
             match nano < lowered {
                 true => self.settle(None, now_ms),
-                false => self.refund(month, nano - lowered, now_ms),
+                false => self.refund(month, &[], nano - lowered, now_ms),
             }
         }
         self.end_credits(now_ms);
@@ -227,7 +227,7 @@ impl Books {
         bill.is_void = true;
         let (month, returned) = (bill.month, bill.nano - bill.noted());
         self.posted += returned;
-        self.refund(month, (returned - due).max(0), now_ms);
+        self.refund(month, &[], (returned - due).max(0), now_ms);
     }
 
     /// Ends what has run out.
@@ -251,7 +251,10 @@ impl Books {
             self.pay(month, -credited, 0, now_ms);
             self.posted += credited;
         } else if credited > 0 {
-            self.give_back_unbilled(month, credited, now_ms);
+            let late: BTreeSet<i64> =
+                self.events.values().filter(|event| event.billed == month).map(|event| event.month_of_use).collect();
+            let earlier: Vec<i64> = late.into_iter().filter(|of| *of < month).collect();
+            self.give_back_unbilled(month, &earlier, credited, now_ms);
         }
         let (left, later) = (self.left() - self.posted, month + 1..=self.last_month());
         let later: i128 = later.map(|later| self.unpaid(later).max(0)).sum();

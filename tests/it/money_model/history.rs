@@ -20,8 +20,8 @@ use crate::support::world::{Place, World};
 /// Small thresholds, so that small histories reach them; prices with fractions of a nano.
 pub const CATALOG: &str = r#"
 volume_discounts = [
-  { threshold = 500, discount = "0.05" },
-  { threshold = 2000, discount = "0.125" },
+  { threshold = 150, discount = "0.05" },
+  { threshold = 600, discount = "0.6125" },
 ]
 [[models]]
 id = "talk"
@@ -49,7 +49,7 @@ prices = [
   { effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000000100007" },
 ]
 "#;
-pub const TIERS: [(i128, i128); 2] = [(500, 50_000), (2_000, 125_000)];
+pub const TIERS: [(i128, i128); 2] = [(150, 50_000), (600, 612_500)];
 pub const MODELS: [(&str, &str); 2] = [("talk", "chat"), ("vector", "embeddings")];
 const CONCURRENT: [usize; 2] = [3, 1_000];
 const SOURCE: &str = "engine";
@@ -360,6 +360,9 @@ impl<'w> History<'w> {
         if of_billed {
             self.books.take_back(id, correction, &TIERS, now_ms);
             self.count("credit note");
+            if self.books.bills.iter().any(|bill| bill.notes.iter().any(|note| note.nano < 0)) {
+                self.count("dearer by a correction");
+            }
         } else {
             self.books.use_up(vec![(id, correction)], &[], now_ms);
         }
@@ -411,8 +414,9 @@ impl<'w> History<'w> {
         if self.prices[0].last().is_some_and(|price| price.from_ms >= from.unix_ms()) {
             return;
         }
-        let (prompt, completion) =
-            (self.chance.below(9_000_000) as i128, self.chance.below(9_000_000) as i128);
+        // Sometimes next to nothing, so that what was used before or after is much dearer.
+        let most = self.chance.one_of(&[9_000_000, 9_000_000, 90_000]);
+        let (prompt, completion) = (self.chance.below(most) as i128, self.chance.below(most) as i128);
         self.prices[0].push(Price { from_ms: from.unix_ms(), prompt, completion });
         let mut rows = String::new();
         for price in &self.prices[0] {
@@ -435,11 +439,11 @@ impl<'w> History<'w> {
 
     /// Time goes on, and sometimes the jobs have their turn late.
     async fn wait(&mut self) {
-        let ms = match self.chance.below(6) {
-            0 => 20 * DAY_MS,
-            1 => 3 * DAY_MS,
-            2 => 11 * MINUTE_MS,
-            3 => 25 * HOUR_MS,
+        let ms = match self.chance.below(8) {
+            0..=2 => 20 * DAY_MS,
+            3 => 3 * DAY_MS,
+            4 => 11 * MINUTE_MS,
+            5 => 25 * HOUR_MS,
             _ => MINUTE_MS,
         };
         self.world.clock.advance_ms(ms);

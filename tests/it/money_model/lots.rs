@@ -21,8 +21,9 @@ pub struct Lot {
 }
 
 pub const GRANT: u8 = 0;
-pub const PURCHASE: u8 = 1;
-pub const PAYMENT: u8 = 2;
+pub const DISCOUNT: u8 = 1;
+pub const PURCHASE: u8 = 2;
+pub const PAYMENT: u8 = 3;
 
 impl Lot {
     pub fn is_over(&self, now_ms: i64) -> bool {
@@ -117,8 +118,31 @@ impl Books {
         debts.into_iter().find(|(of, _)| *of == month).map_or(0, |(_, debt)| debt)
     }
 
-    /// Gives back what credits paid of a month, the last used first: what is over stays over, and nothing comes out of nowhere.
-    pub fn refund(&mut self, month: i64, nano: i128, now_ms: i64) {
+    /// Gives back what credits paid of a month, and where that isn't enough of these `earlier` ones: what is due of them first.
+    pub fn refund(&mut self, month: i64, earlier: &[i64], nano: i128, now_ms: i64) {
+        let mut rest = self.return_paid(month, nano, now_ms);
+        for month in earlier {
+            if let Some(bill) = self.bills.iter_mut().find(|bill| bill.month == *month) {
+                let lowered = rest.clamp(0, bill.due);
+                bill.due -= lowered;
+                rest -= lowered;
+            }
+            rest = self.return_paid(*month, rest, now_ms);
+        }
+        if rest > 0 {
+            // Only a void invoice has usage that nobody paid for and that is in no debt.
+            let is_void = |month: &i64| self.bills.iter().any(|bill| bill.month == *month && bill.is_void);
+            let unpaid = earlier.iter().any(|month| is_void(month));
+            assert!(unpaid, "{rest} are given back that no credit paid: {self:#?}");
+            let (id, uses) = Default::default();
+            let lot = Lot { id, amount: rest, left: rest, rank: DISCOUNT, since_ms: now_ms, until_ms: None, ended: 0, uses };
+            self.lots.push(lot);
+        }
+        self.settle(None, now_ms);
+    }
+
+    /// Gives an amount back to the credits that paid for a month, the last used first: what is over stays over. What none of them paid.
+    fn return_paid(&mut self, month: i64, nano: i128, now_ms: i64) -> i128 {
         let mut rest = nano;
         self.lots.sort_by_key(Lot::in_order);
         for lot in self.lots.iter_mut().rev() {
@@ -135,7 +159,6 @@ impl Books {
                 lot.left += back;
             }
         }
-        assert!(rest <= 0, "{rest} are given back that no credit paid: {self:#?}");
-        self.settle(None, now_ms);
+        rest
     }
 }

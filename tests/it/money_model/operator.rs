@@ -2,6 +2,7 @@
 
 use tollkeeper::access::Trail;
 use tollkeeper::clock::{DAY_MS, Month, Time};
+use tollkeeper::db::sql;
 use tollkeeper::ids::{InvoiceId, OrganizationId};
 use tollkeeper::jobs;
 use tollkeeper::jobs::billing::credits::{self, NewCredit};
@@ -35,6 +36,7 @@ impl History<'_> {
         while Month::from_unix_months(self.books.open_month).end().plus_ms(DAY_MS) <= now {
             self.books.close(&TIERS, now.unix_ms());
         }
+        self.name_discounts().await;
         for (what, happened) in [
             ("expired reservation", self.books.reservations.len() < before.0),
             ("expired credit", ended(self) > before.1),
@@ -49,9 +51,30 @@ impl History<'_> {
         self.note("the jobs have their turn".to_owned());
     }
 
+    /// The ids of credits that closing has made.
+    async fn name_discounts(&mut self) {
+        for at in 0..self.books.lots.len() {
+            let Lot { id, amount, .. } = &self.books.lots[at];
+            if !id.is_empty() {
+                continue;
+            }
+            let mut tx = self.world.app.db.read().await.unwrap();
+            let found: Option<(String,)> =
+                sql("SELECT id FROM credits WHERE organization_id = $1 AND kind = 'discount' AND amount_nano = $2")
+                    .bind(self.organization_id())
+                    .bind(i64::try_from(*amount).unwrap())
+                    .optional(&mut tx)
+                    .await
+                    .unwrap();
+            let Some((id,)) = found else { self.fail("no credit of a discount") };
+            self.books.lots[at].id = id;
+            self.count("discount of void usage");
+        }
+    }
+
     /// Credit from the command line.
     pub async fn credit(&mut self) {
-        let nano = i128::from(1 + self.below(10)) * CENT;
+        let nano = i128::from(1 + self.below(3)) * CENT;
         let grant = self.below(2) == 0;
         let until = (self.below(2) == 0).then(|| self.now_ms() + i64::from(1 + self.below(40)) * DAY_MS);
         let new = NewCredit {
