@@ -4,6 +4,8 @@
 //! oldest invoices before others, and is a credit otherwise. Money that is given back goes into the credits that paid. `credit_uses`
 //! remembers which credit paid how much of which billed month.
 
+use std::collections::BTreeMap;
+
 use crate::access::Trail;
 use crate::app::App;
 use crate::clock::{Month, Time};
@@ -306,7 +308,7 @@ impl Booking<'_> {
             }
         }
         let not_billed = Nano::from_units(owed.units() - due);
-        for (month, debt) in debts_of_open_months(tx, wallet, not_billed).await? {
+        for (month, debt) in debts_of_open_months(tx, wallet, not_billed, &BTreeMap::new()).await? {
             self.use_credits(tx, wallet, &mut left, month, debt).await?;
         }
         Ok(())
@@ -346,7 +348,27 @@ impl Booking<'_> {
         store::invoices::set_status(tx, invoice).await
     }
 
-    /// The part of a month's debt that lowering its charge by `amount` takes away, when the month isn't billed yet.
+    /// The debts of the months that aren't billed yet. `falls` are what daily rows were lowered by and isn't posted yet.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn debts(
+        &self,
+        tx: &mut Tx,
+        wallet: &Wallet,
+        falls: &BTreeMap<Month, Nano>,
+    ) -> Result<BTreeMap<Month, Nano>, db::Error> {
+        let left = credits::left(tx, wallet.organization_id).await?;
+        let owed = books::owed(wallet.posted, &left);
+        if owed == Nano::ZERO {
+            return Ok(BTreeMap::new());
+        }
+        let open = store::invoices::open(tx, wallet.organization_id).await?;
+        let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
+        debts_of_open_months(tx, wallet, Nano::from_units(owed.units() - due), falls).await
+    }
+
+    /// The part of a month's debt that lowering its charge takes away, when the month isn't billed yet.
     ///
     /// # Errors
     /// The database's.
@@ -356,15 +378,8 @@ impl Booking<'_> {
         wallet: &Wallet,
         month: Month,
     ) -> Result<Nano, db::Error> {
-        let left = credits::left(tx, wallet.organization_id).await?;
-        let owed = books::owed(wallet.posted, &left);
-        if owed == Nano::ZERO {
-            return Ok(Nano::ZERO);
-        }
-        let open = store::invoices::open(tx, wallet.organization_id).await?;
-        let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
-        let debts = debts_of_open_months(tx, wallet, Nano::from_units(owed.units() - due)).await?;
-        Ok(debts.into_iter().find(|(of, _)| *of == month).map_or(Nano::ZERO, |(_, debt)| debt))
+        let debts = self.debts(tx, wallet, &BTreeMap::new()).await?;
+        Ok(debts.get(&month).copied().unwrap_or(Nano::ZERO))
     }
 
     /// Adds an entry to the audit trail.
@@ -394,31 +409,28 @@ async fn use_up(
     credits::add_use(tx, organization_id, month, part.credit_id, part.amount).await
 }
 
-/// The debts of the months that aren't billed yet, the oldest first: together `not_billed`. What belongs to none of them is the oldest
-/// one's.
+/// The debts of the months that aren't billed yet: together `not_billed`. What belongs to none of them is the oldest one's. `falls` are
+/// what daily rows were lowered by and isn't posted yet.
 async fn debts_of_open_months(
     tx: &mut Tx,
     wallet: &Wallet,
     not_billed: Nano,
-) -> Result<Vec<(Month, Nano)>, db::Error> {
+    falls: &BTreeMap<Month, Nano>,
+) -> Result<BTreeMap<Month, Nano>, db::Error> {
+    let mut debts = BTreeMap::new();
     if not_billed <= Nano::ZERO {
-        return Ok(Vec::new());
+        return Ok(debts);
     }
     let (id, first) = (wallet.organization_id, wallet.open_month);
-    if !store::months::has_later(tx, id, first).await? {
-        return Ok(vec![(first, not_billed)]);
-    }
     let mut rest = not_billed.units();
-    let mut debts = Vec::new();
-    for charged in store::months::charged_from(tx, id, first.plus(1)).await? {
-        let debt = charged.unpaid.units().clamp(0, rest);
-        rest -= debt;
-        if debt > 0 {
-            debts.push((charged.month, Nano::from_units(debt)));
+    if store::months::has_later(tx, id, first).await? {
+        for charged in store::months::charged_from(tx, id, first.plus(1)).await? {
+            let fall = falls.get(&charged.month).copied().unwrap_or(Nano::ZERO);
+            let debt = (charged.unpaid.units() + fall.units()).clamp(0, rest);
+            rest -= debt;
+            debts.insert(charged.month, Nano::from_units(debt));
         }
     }
-    if rest > 0 {
-        debts.insert(0, (first, Nano::from_units(rest)));
-    }
+    debts.insert(first, Nano::from_units(rest));
     Ok(debts)
 }

@@ -127,3 +127,17 @@ fn a_discount_on_what_a_grant_paid_ends_with_it() {
         january_ends(books).await;
     });
 }
+
+#[test]
+fn corrected_before_the_month_before_is_closed() {
+    golden_set(&[PLAIN], "corrected_before_the_month_before_is_closed", JANUARY, async |books| {
+        books.used("chat-m", 2_000_000, 0).await;
+        books.at("2026-02-01T10:00:00Z");
+        books.used("chat-m", 3_000_000, 0).await;
+        books.corrects(2, 2_000_000, 0).await;
+        books.stand().await;
+        january_ends(books).await;
+        books.at("2026-03-02T00:00:00Z");
+        books.schedule().await;
+    });
+}

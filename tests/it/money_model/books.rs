@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::contract::{self, Owed, Tiers};
-use super::lots::Lot;
+use super::lots::{CORRECTION, DISCOUNT, Lot, VOID};
 
 /// Pico in a nano.
 pub const NANO: i128 = 1_000;
@@ -98,6 +98,8 @@ pub struct Books {
     pub noted_in: BTreeMap<i64, i128>,
     /// What corrections of void invoices would have changed; it was given back before.
     pub of_void: Owed,
+    /// What must not happen, and did.
+    pub wrong: Option<String>,
 }
 
 /// A daily row.
@@ -138,7 +140,8 @@ impl Books {
     /// The nanos that usage billed in a month has cost at list price: whole ones of each daily row.
     pub fn charged(&self, month: i64) -> i128 {
         let rows = self.rows();
-        let nanos: i128 = rows.iter().filter(|(row, _)| row.4 == month).map(|(_, pico)| pico.div_euclid(NANO)).sum();
+        let nanos: i128 =
+            rows.iter().filter(|(row, _)| row.4 == month).map(|(_, pico)| pico.div_euclid(NANO)).sum();
         nanos + self.noted_in.get(&month).copied().unwrap_or_default()
     }
 
@@ -172,25 +175,26 @@ impl Books {
         self.end_credits(now_ms);
         let held = captured.iter().filter_map(|id| self.reservations.remove(id)).map(|held| held.nano).sum();
         let months: Vec<i64> = (self.open_month..=self.last_month().max(self.open_month + 2)).collect();
-        let before: Vec<i128> = months.iter().map(|month| self.charged(*month)).collect();
+        let before: Vec<_> =
+            months.iter().map(|month| (self.charged(*month), self.debt_of(*month))).collect();
         self.events.extend(events);
-        for (month, before) in months.iter().zip(before) {
+        for (month, (before, debt)) in months.iter().zip(before) {
             let rise = self.charged(*month) - before;
             if rise > 0 {
                 self.pay(*month, rise, held, now_ms);
                 self.posted -= rise;
             } else if rise < 0 {
-                self.give_back_unbilled(*month, &[], -rise, now_ms);
+                self.give_back_unbilled(*month, &[], (-rise, debt), now_ms);
             }
         }
         self.end_credits(now_ms);
     }
 
-    /// What a month that is open is charged less.
-    fn give_back_unbilled(&mut self, month: i64, earlier: &[i64], nano: i128, now_ms: i64) {
-        let debt = self.debt_of(month);
+    /// What a month that is open is charged less: that much of its debt goes first.
+    fn give_back_unbilled(&mut self, month: i64, earlier: &[i64], (nano, debt): (i128, i128), now_ms: i64) {
         self.posted += nano;
-        self.refund(month, earlier, (nano - debt).max(0), now_ms);
+        let rank = if earlier.is_empty() { CORRECTION } else { DISCOUNT };
+        self.refund(month, earlier, (nano - debt).max(0), rank, now_ms);
     }
 
     /// Takes in the correction of a billed month: a credit note, unless all of that month was given back.
@@ -202,18 +206,20 @@ impl Books {
         let change = self.owed_of(tiers, |billed| billed < open).minus(before.0);
         let given = before.1.div_euclid(NANO) - self.row(row).div_euclid(NANO);
         *self.noted_in.entry(open).or_default() += given;
-        let at = self.bills.iter().position(|bill| bill.month == month).expect("a billed month has an invoice");
+        let at =
+            self.bills.iter().position(|bill| bill.month == month).expect("a billed month has an invoice");
         if self.bills[at].is_void {
             self.of_void += change;
         } else {
             let nano = given + up_to_nano(change.discount);
+            self.pay(month, -nano, 0, now_ms);
             let lowered = nano.clamp(0, self.bills[at].due);
             self.bills[at].due -= lowered;
             self.bills[at].notes.push(Note { nano, exact: -change.net() });
             self.posted += nano;
             match nano < lowered {
                 true => self.settle(None, now_ms),
-                false => self.refund(month, &[], nano - lowered, now_ms),
+                false => self.refund(month, &[], nano - lowered, CORRECTION, now_ms),
             }
         }
         self.end_credits(now_ms);
@@ -227,7 +233,7 @@ impl Books {
         bill.is_void = true;
         let (month, returned) = (bill.month, bill.nano - bill.noted());
         self.posted += returned;
-        self.refund(month, &[], (returned - due).max(0), now_ms);
+        self.refund(month, &[], (returned - due).max(0), VOID, now_ms);
     }
 
     /// Ends what has run out.
@@ -251,10 +257,15 @@ impl Books {
             self.pay(month, -credited, 0, now_ms);
             self.posted += credited;
         } else if credited > 0 {
-            let late: BTreeSet<i64> =
-                self.events.values().filter(|event| event.billed == month).map(|event| event.month_of_use).collect();
+            let late: BTreeSet<i64> = self
+                .events
+                .values()
+                .filter(|event| event.billed == month)
+                .map(|event| event.month_of_use)
+                .collect();
             let earlier: Vec<i64> = late.into_iter().filter(|of| *of < month).collect();
-            self.give_back_unbilled(month, &earlier, credited, now_ms);
+            let debt = self.debt_of(month);
+            self.give_back_unbilled(month, &earlier, (credited, debt), now_ms);
         }
         let (left, later) = (self.left() - self.posted, month + 1..=self.last_month());
         let later: i128 = later.map(|later| self.unpaid(later).max(0)).sum();

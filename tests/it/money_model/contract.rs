@@ -46,7 +46,8 @@ pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> Owed 
     let mut sum = Owed::default();
     for event in events {
         sum.list += event.pico();
-        let kinds = [(false, event.prompt, event.price.prompt), (true, event.completion, event.price.completion)];
+        let kinds =
+            [(false, event.prompt, event.price.prompt), (true, event.completion, event.price.completion)];
         for (is_completion, tokens, price) in kinds {
             let run = streams.entry((event.month_of_use, event.model, is_completion)).or_default();
             run.entry((event.day, event.price.from_ms)).or_insert((0, price)).0 += tokens;

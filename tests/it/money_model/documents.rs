@@ -25,7 +25,9 @@ fn lines(items: &[Item]) -> Lines {
         *match item.kind {
             ItemKind::Rounding => &mut lines.rounding,
             ItemKind::CarriedOver => &mut lines.carried,
-            ItemKind::Usage | ItemKind::LateUsage | ItemKind::Discount | ItemKind::Correction => &mut lines.exact,
+            ItemKind::Usage | ItemKind::LateUsage | ItemKind::Discount | ItemKind::Correction => {
+                &mut lines.exact
+            }
         } += item.amount.units();
     }
     lines
@@ -85,7 +87,8 @@ impl History<'_> {
 
         let wallet = store::wallets::get(&mut tx, id).await.unwrap().unwrap();
         let (deposits, ended): (i64, i64) = sql("SELECT
-                (SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM credits WHERE organization_id = $1),
+                (SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM credits
+                 WHERE organization_id = $1 AND kind IN ('grant', 'purchase', 'payment')),
                 (SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM ledger_entries
                  WHERE organization_id = $2 AND account = 'expired_credits')")
         .bind(id)
@@ -99,7 +102,8 @@ impl History<'_> {
 
         // What is owed stands on invoices, or is of months that aren't billed. What a correction made dearer waits for the next invoice.
         let owed = self.books.left() - wallet.posted.units();
-        let unpaid: i128 = (open..=self.books.last_month()).map(|month| self.books.unpaid(month).max(0)).sum();
+        let unpaid: i128 =
+            (open..=self.books.last_month()).map(|month| self.books.unpaid(month).max(0)).sum();
         let waiting = owed - self.books.due() - unpaid;
         let is_dearer = self.books.bills.iter().any(|bill| bill.notes.iter().any(|note| note.nano < 0));
         if waiting != 0 && !is_dearer {
@@ -107,7 +111,7 @@ impl History<'_> {
         }
     }
 
-    /// Each credit is what is left of it, what it paid and what ended of it; there are none but those that were added.
+    /// Each credit is what is left of it, what it paid and what ended of it; there are hardly any but those that were added.
     pub async fn check_credits(&self) {
         let mut tx = self.world.app.db.read().await.unwrap();
         let stored: Vec<(String, i64, i64, i64)> = sql("SELECT c.id, c.amount_nano, c.remaining_nano,
@@ -117,13 +121,14 @@ impl History<'_> {
         .all(&mut tx)
         .await
         .unwrap();
-        let ends: Vec<(String, i64)> = sql("SELECT t.idempotency_key, e.amount_nano FROM ledger_transactions t
+        let ends: Vec<(String, i64)> =
+            sql("SELECT t.idempotency_key, e.amount_nano FROM ledger_transactions t
              JOIN ledger_entries e ON e.transaction_id = t.id
              WHERE t.organization_id = $1 AND t.kind = 'credit_expiry' AND e.account = 'expired_credits'")
-        .bind(self.organization_id())
-        .all(&mut tx)
-        .await
-        .unwrap();
+            .bind(self.organization_id())
+            .all(&mut tx)
+            .await
+            .unwrap();
         let mut ended: BTreeMap<String, i128> = BTreeMap::new();
         for (key, amount) in ends {
             *ended.entry(key.split(':').nth(1).unwrap().to_owned()).or_default() += i128::from(amount);

@@ -182,6 +182,10 @@ impl<'w> History<'w> {
             20 => self.void().await,
             _ => self.wait().await,
         }
+        if let Some(wrong) = &self.books.wrong {
+            self.fail(wrong);
+        }
+        self.name_returns().await;
         self.check_summary().await;
         // By turns, so that each server remembers what the other one's closing has made old.
         self.steps += 1;

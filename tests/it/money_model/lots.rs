@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::books::Books;
+use super::books::{Bill, Books};
 
 /// Credit, and what became of it.
 #[derive(Clone, Debug)]
@@ -21,9 +21,11 @@ pub struct Lot {
 }
 
 pub const GRANT: u8 = 0;
-pub const DISCOUNT: u8 = 1;
-pub const PURCHASE: u8 = 2;
-pub const PAYMENT: u8 = 3;
+pub const CORRECTION: u8 = 1;
+pub const DISCOUNT: u8 = 2;
+pub const VOID: u8 = 3;
+pub const PURCHASE: u8 = 4;
+pub const PAYMENT: u8 = 5;
 
 impl Lot {
     pub fn is_over(&self, now_ms: i64) -> bool {
@@ -119,7 +121,7 @@ impl Books {
     }
 
     /// Gives back what credits paid of a month, and where that isn't enough of these `earlier` ones: what is due of them first.
-    pub fn refund(&mut self, month: i64, earlier: &[i64], nano: i128, now_ms: i64) {
+    pub fn refund(&mut self, month: i64, earlier: &[i64], nano: i128, rank: u8, now_ms: i64) {
         let mut rest = self.return_paid(month, nano, now_ms);
         for month in earlier {
             if let Some(bill) = self.bills.iter_mut().find(|bill| bill.month == *month) {
@@ -130,12 +132,15 @@ impl Books {
             rest = self.return_paid(*month, rest, now_ms);
         }
         if rest > 0 {
-            // Only a void invoice has usage that nobody paid for and that is in no debt.
-            let is_void = |month: &i64| self.bills.iter().any(|bill| bill.month == *month && bill.is_void);
-            let unpaid = earlier.iter().any(|month| is_void(month));
-            assert!(unpaid, "{rest} are given back that no credit paid: {self:#?}");
+            // Nobody paid for usage of a void invoice; and what a correction made dearer can be paid on a later invoice.
+            let is_free = |bill: &Bill| bill.is_void && earlier.contains(&bill.month);
+            let is_dearer = |bill: &Bill| bill.month == month && bill.notes.iter().any(|note| note.nano < 0);
+            if !self.bills.iter().any(|bill| is_free(bill) || is_dearer(bill)) {
+                self.wrong = Some(format!("{rest} of {month} are given back that no credit paid"));
+            }
             let (id, uses) = Default::default();
-            let lot = Lot { id, amount: rest, left: rest, rank: DISCOUNT, since_ms: now_ms, until_ms: None, ended: 0, uses };
+            let lot =
+                Lot { id, amount: rest, left: rest, rank, since_ms: now_ms, until_ms: None, ended: 0, uses };
             self.lots.push(lot);
         }
         self.settle(None, now_ms);

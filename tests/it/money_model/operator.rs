@@ -36,7 +36,6 @@ impl History<'_> {
         while Month::from_unix_months(self.books.open_month).end().plus_ms(DAY_MS) <= now {
             self.books.close(&TIERS, now.unix_ms());
         }
-        self.name_discounts().await;
         for (what, happened) in [
             ("expired reservation", self.books.reservations.len() < before.0),
             ("expired credit", ended(self) > before.1),
@@ -51,24 +50,24 @@ impl History<'_> {
         self.note("the jobs have their turn".to_owned());
     }
 
-    /// The ids of credits that closing has made.
-    async fn name_discounts(&mut self) {
+    /// The ids of credits that were made of money given back.
+    pub async fn name_returns(&mut self) {
         for at in 0..self.books.lots.len() {
-            let Lot { id, amount, .. } = &self.books.lots[at];
-            if !id.is_empty() {
+            if !self.books.lots[at].id.is_empty() {
                 continue;
             }
             let mut tx = self.world.app.db.read().await.unwrap();
-            let found: Option<(String,)> =
-                sql("SELECT id FROM credits WHERE organization_id = $1 AND kind = 'discount' AND amount_nano = $2")
-                    .bind(self.organization_id())
-                    .bind(i64::try_from(*amount).unwrap())
-                    .optional(&mut tx)
-                    .await
-                    .unwrap();
-            let Some((id,)) = found else { self.fail("no credit of a discount") };
-            self.books.lots[at].id = id;
-            self.count("discount of void usage");
+            let found: Vec<(String,)> = sql("SELECT id FROM credits
+                 WHERE organization_id = $1 AND kind IN ('correction', 'discount', 'void') AND amount_nano = $2 ORDER BY id")
+                .bind(self.organization_id())
+                .bind(i64::try_from(self.books.lots[at].amount).unwrap())
+                .all(&mut tx)
+                .await
+                .unwrap();
+            let is_new = |id: &String| self.books.lots.iter().all(|lot| lot.id != *id);
+            let found = found.into_iter().map(|(id,)| id).find(is_new);
+            self.books.lots[at].id = found.unwrap_or_else(|| self.fail("no credit of what was given back"));
+            self.count("given back as a new credit");
         }
     }
 
@@ -85,7 +84,8 @@ impl History<'_> {
             expires_at: until.map(Time::from_unix_ms),
         };
         let (app, open) = (self.one_app(), self.open_bills().len());
-        let added = credits::add(&app, &new, &Trail::operator()).await.unwrap_or_else(|error| panic!("{error}"));
+        let added =
+            credits::add(&app, &new, &Trail::operator()).await.unwrap_or_else(|error| panic!("{error}"));
         self.note(format!("credit {nano} nano, grant: {grant}, until {until:?}"));
         let rank = if grant { GRANT } else { PURCHASE };
         self.bring_in(added.credit.id.to_string(), nano, rank, until, None);
