@@ -2,9 +2,10 @@
 //! database, and what every endpoint then says.
 //!
 //! A history is dealt by a seed: reservations, captures, repeated and contradicting reports, late events, corrections,
-//! releases, expiries, credit, changed prices, ends of months, days on which nothing runs. Each answer must be what books
-//! kept as plain lists say ([`books::Books`]); after each history the audit finds nothing, and every figure that the
-//! interface gives is the books' own, to the last digit.
+//! releases, expiries, credit, payments, void invoices, changed prices, ends of months, days on which nothing runs. Each
+//! answer must be what books kept as plain lists say ([`books::Books`]); after each history the audit finds nothing, every
+//! figure that the interface gives is the books' own, to the last digit, and all documents together charge what the contract
+//! says ([`contract`]), whatever the order of things was.
 //!
 //! Where they differ, the test prints the history; `TOLLKEEPER_TEST_SEED` asks for the same again, before the others.
 //! `TOLLKEEPER_TEST_HISTORIES` sets how many there are on `SQLite`.
