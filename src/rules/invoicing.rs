@@ -290,8 +290,9 @@ fn finish(form: Document, mut items: Vec<Item>, used: &[Used], exact: Pico, less
     let posted = nano_sum(used.iter().map(|row| row.posted))?;
     let charged = nano_sum(used.iter().map(|row| row.posted).filter(|posted| *posted > Nano::ZERO))?;
     let credited = match form {
-        Document::Invoice(_) => discounts::credited(less, charged),
-        Document::CreditNote => less.ceil_nano(),
+        // Late usage can make dearer usage of its month cheaper by more than it costs itself.
+        Document::Invoice(_) if exact >= Pico::ZERO => discounts::credited(less, charged),
+        Document::Invoice(_) | Document::CreditNote => less.ceil_nano(),
     };
     let amount = posted.checked_sub(credited)?;
     let rounding = amount.to_pico()?.checked_sub(exact)?;

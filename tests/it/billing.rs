@@ -7,6 +7,8 @@ mod edges;
 mod endings;
 mod golden;
 mod golden_edges;
+mod golden_months_of_use;
+mod golden_returns;
 mod history;
 mod jobs;
 mod money_page;

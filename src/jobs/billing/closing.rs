@@ -124,7 +124,8 @@ pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Walle
     let (organization_id, month) = (wallet.organization_id, wallet.open_month);
     let used = store::months::used(tx, organization_id, month).await?;
     let mut bill = bill(tx, organization_id, month, &used).await?;
-    let debt = discount(booking, tx, wallet, &bill).await?;
+    let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of < month).collect();
+    let debt = discount(booking, tx, wallet, &bill, late).await?;
     wallet.open_month = month.plus(1);
     store::wallets::write(tx, wallet).await?;
     if debt.carried_over > Nano::ZERO {
@@ -212,6 +213,7 @@ async fn discount(
     tx: &mut Tx,
     wallet: &mut Wallet,
     bill: &Bill,
+    late: BTreeSet<Month>,
 ) -> Result<Debt, Error> {
     let (id, month, credited) = (wallet.organization_id, wallet.open_month, bill.credited);
     let transfer = Transfer {
@@ -226,6 +228,7 @@ async fn discount(
         booking.post(tx, wallet, &transfer).await?;
         let refund = Refund {
             month,
+            earlier: late.into_iter().collect(),
             amount: Nano::from_units(credited.units() - lowered.units()),
             source: Source::Discount,
             reference: format!("discount:{month}"),

@@ -116,6 +116,7 @@ pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Re
         booking.post(&mut tx, &mut wallet, &transfer).await?;
         let refund = Refund {
             month: invoice.month,
+            earlier: Vec::new(),
             amount: Nano::from_units((returned.units() - due.units()).max(0)),
             source: Source::Void,
             reference: format!("void:{id}"),

@@ -4,6 +4,8 @@
 //! oldest invoices before others, and is a credit otherwise. Money that is given back goes into the credits that paid. `credit_uses`
 //! remembers which credit paid how much of which billed month.
 
+use std::collections::BTreeMap;
+
 use crate::access::Trail;
 use crate::app::App;
 use crate::clock::{Month, Time};
@@ -44,6 +46,8 @@ pub struct Deposit {
 pub struct Refund {
     /// The month in which it was billed.
     pub month: Month,
+    /// The billed months that the rest is of, where it is more than was paid of `month`.
+    pub earlier: Vec<Month>,
     /// The amount that returns to credits; what lowers a debt isn't in it.
     pub amount: Nano,
     /// The kind of credit that it becomes where no credit is known to have paid.
@@ -220,28 +224,17 @@ impl Booking<'_> {
     /// The database's.
     pub async fn refund(&self, tx: &mut Tx, wallet: &mut Wallet, refund: Refund) -> Result<(), db::Error> {
         let organization_id = wallet.organization_id;
-        let mut left = refund.amount.units();
-        if left > 0 {
-            let mut uses = credits::uses(tx, organization_id, refund.month).await?;
-            uses.sort_by(|a, b| books::in_order_of_use(&b.credit, &a.credit));
-            for used in uses {
-                let back = left.min(used.amount.units());
-                if back <= 0 {
-                    break;
-                }
-                left -= back;
-                let back = Nano::from_units(back);
-                let credit = used.credit;
-                credits::lower_use(tx, organization_id, refund.month, credit.id, back).await?;
-                if credit.is_over(self.app.shared_now()) {
-                    let part = Part { credit_id: credit.id, amount: back, remaining: credit.remaining };
-                    self.end(tx, wallet, part).await?;
-                    continue;
-                }
-                let remaining = Nano::from_units(credit.remaining.units() + back.units());
-                credits::set_remaining(tx, credit.id, remaining).await?;
-                wallet.note_expiry(credit.expires_at);
+        let mut left = self.return_paid(tx, wallet, refund.month, refund.amount.units()).await?;
+        for month in refund.earlier {
+            if left > 0
+                && let Some(mut invoice) = store::invoices::of_month(tx, organization_id, month).await?
+                && invoice.status == Status::Open
+            {
+                let lowered = Nano::from_units(left.min(invoice.due.units()));
+                self.lower_due(tx, &mut invoice, lowered).await?;
+                left -= lowered.units();
             }
+            left = self.return_paid(tx, wallet, month, left).await?;
         }
         if left > 0 {
             let amount = Nano::from_units(left);
@@ -257,6 +250,41 @@ impl Booking<'_> {
             credits::insert(tx, organization_id, &credit).await?;
         }
         self.settle(tx, wallet, None).await
+    }
+
+    /// Gives an amount back to the credits that paid for a month, the last used first; what none of them paid.
+    async fn return_paid(
+        &self,
+        tx: &mut Tx,
+        wallet: &mut Wallet,
+        month: Month,
+        amount: i128,
+    ) -> Result<i128, db::Error> {
+        if amount <= 0 {
+            return Ok(amount);
+        }
+        let (organization_id, mut left) = (wallet.organization_id, amount);
+        let mut uses = credits::uses(tx, organization_id, month).await?;
+        uses.sort_by(|a, b| books::in_order_of_use(&b.credit, &a.credit));
+        for used in uses {
+            let back = left.min(used.amount.units());
+            if back <= 0 {
+                break;
+            }
+            left -= back;
+            let back = Nano::from_units(back);
+            let credit = used.credit;
+            credits::lower_use(tx, organization_id, month, credit.id, back).await?;
+            if credit.is_over(self.app.shared_now()) {
+                let part = Part { credit_id: credit.id, amount: back, remaining: credit.remaining };
+                self.end(tx, wallet, part).await?;
+                continue;
+            }
+            let remaining = Nano::from_units(credit.remaining.units() + back.units());
+            credits::set_remaining(tx, credit.id, remaining).await?;
+            wallet.note_expiry(credit.expires_at);
+        }
+        Ok(left)
     }
 
     /// Lets credits pay what the wallet owes: `first`, then the oldest invoices, then what isn't billed yet.
@@ -285,7 +313,7 @@ impl Booking<'_> {
             }
         }
         let not_billed = Nano::from_units(owed.units() - due);
-        for (month, debt) in debts_of_open_months(tx, wallet, not_billed).await? {
+        for (month, debt) in debts_of_open_months(tx, wallet, not_billed, &BTreeMap::new()).await? {
             self.use_credits(tx, wallet, &mut left, month, debt).await?;
         }
         Ok(())
@@ -325,7 +353,27 @@ impl Booking<'_> {
         store::invoices::set_status(tx, invoice).await
     }
 
-    /// The part of a month's debt that lowering its charge by `amount` takes away, when the month isn't billed yet.
+    /// The debts of the months that aren't billed yet. `falls` are what daily rows were lowered by and isn't posted yet.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn debts(
+        &self,
+        tx: &mut Tx,
+        wallet: &Wallet,
+        falls: &BTreeMap<Month, Nano>,
+    ) -> Result<BTreeMap<Month, Nano>, db::Error> {
+        let left = credits::left(tx, wallet.organization_id).await?;
+        let owed = books::owed(wallet.posted, &left);
+        if owed == Nano::ZERO {
+            return Ok(BTreeMap::new());
+        }
+        let open = store::invoices::open(tx, wallet.organization_id).await?;
+        let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
+        debts_of_open_months(tx, wallet, Nano::from_units(owed.units() - due), falls).await
+    }
+
+    /// The part of a month's debt that lowering its charge takes away, when the month isn't billed yet.
     ///
     /// # Errors
     /// The database's.
@@ -335,15 +383,8 @@ impl Booking<'_> {
         wallet: &Wallet,
         month: Month,
     ) -> Result<Nano, db::Error> {
-        let left = credits::left(tx, wallet.organization_id).await?;
-        let owed = books::owed(wallet.posted, &left);
-        if owed == Nano::ZERO {
-            return Ok(Nano::ZERO);
-        }
-        let open = store::invoices::open(tx, wallet.organization_id).await?;
-        let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
-        let debts = debts_of_open_months(tx, wallet, Nano::from_units(owed.units() - due)).await?;
-        Ok(debts.into_iter().find(|(of, _)| *of == month).map_or(Nano::ZERO, |(_, debt)| debt))
+        let debts = self.debts(tx, wallet, &BTreeMap::new()).await?;
+        Ok(debts.get(&month).copied().unwrap_or(Nano::ZERO))
     }
 
     /// Adds an entry to the audit trail.
@@ -373,31 +414,28 @@ async fn use_up(
     credits::add_use(tx, organization_id, month, part.credit_id, part.amount).await
 }
 
-/// The debts of the months that aren't billed yet, the oldest first: together `not_billed`. What belongs to none of them is the oldest
-/// one's.
+/// The debts of the months that aren't billed yet: together `not_billed`. What belongs to none of them is the oldest one's. `falls` are
+/// what daily rows were lowered by and isn't posted yet.
 async fn debts_of_open_months(
     tx: &mut Tx,
     wallet: &Wallet,
     not_billed: Nano,
-) -> Result<Vec<(Month, Nano)>, db::Error> {
+    falls: &BTreeMap<Month, Nano>,
+) -> Result<BTreeMap<Month, Nano>, db::Error> {
+    let mut debts = BTreeMap::new();
     if not_billed <= Nano::ZERO {
-        return Ok(Vec::new());
+        return Ok(debts);
     }
     let (id, first) = (wallet.organization_id, wallet.open_month);
-    if !store::months::has_later(tx, id, first).await? {
-        return Ok(vec![(first, not_billed)]);
-    }
     let mut rest = not_billed.units();
-    let mut debts = Vec::new();
-    for charged in store::months::charged_from(tx, id, first.plus(1)).await? {
-        let debt = charged.unpaid.units().clamp(0, rest);
-        rest -= debt;
-        if debt > 0 {
-            debts.push((charged.month, Nano::from_units(debt)));
+    if store::months::has_later(tx, id, first).await? {
+        for charged in store::months::charged_from(tx, id, first.plus(1)).await? {
+            let fall = falls.get(&charged.month).copied().unwrap_or(Nano::ZERO);
+            let debt = (charged.unpaid.units() + fall.units()).clamp(0, rest);
+            rest -= debt;
+            debts.insert(charged.month, Nano::from_units(debt));
         }
     }
-    if rest > 0 {
-        debts.insert(0, (first, Nano::from_units(rest)));
-    }
+    debts.insert(first, Nano::from_units(rest));
     Ok(debts)
 }

@@ -37,6 +37,11 @@ pub(super) async fn take_back(
         let credited = CreditedUsage { month, used: used.clone() };
         store::months::add_credited(tx, id, wallet.open_month, &credited).await?;
     }
+    let amount = Nano::from_units(-bill.amount.units());
+    if amount < Nano::ZERO && invoice.status != Status::Void {
+        // Under the month of the invoice, so that voiding it gives this back to the credits that pay it.
+        booking.pay(tx, wallet, month, Nano::from_units(-amount.units()), Nano::ZERO).await?;
+    }
     if given != 0 {
         let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, Nano::from_units(given));
         booking.post(tx, wallet, &transfer).await?;
@@ -45,7 +50,6 @@ pub(super) async fn take_back(
         let transfer = booking.transfer(wallet, Movement::Discount, Account::Discounts, bill.credited);
         booking.post(tx, wallet, &transfer).await?;
     }
-    let amount = Nano::from_units(-bill.amount.units());
     match invoice.status {
         Status::Void => {
             let back = Nano::from_units(-amount.units());
@@ -100,7 +104,13 @@ async fn give_back(
         return booking.settle(tx, wallet, None).await;
     }
     let reference = format!("correction:{}", CreditNoteId::new(booking.now, &booking.app.random));
-    booking.refund(tx, wallet, Refund { month, amount, source: Source::Correction, reference }).await
+    booking
+        .refund(
+            tx,
+            wallet,
+            Refund { month, earlier: Vec::new(), amount, source: Source::Correction, reference },
+        )
+        .await
 }
 
 /// Posts what keeps a correction from giving back what was given back or never paid.
@@ -167,5 +177,11 @@ async fn take_back_unbilled(
     let amount = Nano::from_units((amount.units() - debt.units()).max(0));
     let reference = format!("correction:{}", transfer.id);
     booking.post(tx, wallet, &transfer).await?;
-    booking.refund(tx, wallet, Refund { month, amount, source: Source::Correction, reference }).await
+    booking
+        .refund(
+            tx,
+            wallet,
+            Refund { month, earlier: Vec::new(), amount, source: Source::Correction, reference },
+        )
+        .await
 }

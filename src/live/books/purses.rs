@@ -98,12 +98,21 @@ impl<'a> Purses<'a> {
         charges: &Charges,
         captured: &BTreeMap<OrganizationId, i128>,
     ) -> Result<(), db::Error> {
+        let mut falls: BTreeMap<OrganizationId, BTreeMap<Month, Nano>> = BTreeMap::new();
         for ((id, month), rise) in charges.rises.iter().filter(|(_, rise)| **rise != 0) {
             let held = Nano::from_units(captured.get(id).copied().unwrap_or_default());
             let purse = self.purses.get_mut(id).ok_or_else(|| missing(*id))?;
+            purse.changed = true;
+            if *rise < 0 {
+                falls.entry(*id).or_default().insert(*month, Nano::from_units(-rise));
+                continue;
+            }
             let rise = Nano::from_units(*rise);
             charge(&self.booking, tx, &mut purse.wallet, *month, rise, held).await?;
-            purse.changed = true;
+        }
+        for (id, falls) in falls {
+            let purse = self.purses.get_mut(&id).ok_or_else(|| missing(id))?;
+            lower(&self.booking, tx, &mut purse.wallet, &falls).await?;
         }
         for ((id, month), credited) in &charges.credited {
             let purse = self.purses.get_mut(id).ok_or_else(|| missing(*id))?;
@@ -242,7 +251,7 @@ impl Purse {
     }
 }
 
-/// Takes a rise of what is posted of a month from a wallet, credits first; a fall goes back into the credits that paid.
+/// Takes a rise of what is posted of a month from a wallet, credits first.
 async fn charge(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -251,15 +260,37 @@ async fn charge(
     rise: Nano,
     held: Nano,
 ) -> Result<(), db::Error> {
+    booking.pay(tx, wallet, month, rise, held).await?;
     let to_wallet = Nano::from_units(-rise.units());
     let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, to_wallet);
-    if rise > Nano::ZERO {
-        booking.pay(tx, wallet, month, rise, held).await?;
-        return booking.post(tx, wallet, &transfer).await;
+    booking.post(tx, wallet, &transfer).await
+}
+
+/// Gives back by how much what is posted of open months fell: it lowers their debts, and goes back into the credits that paid.
+async fn lower(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    falls: &BTreeMap<Month, Nano>,
+) -> Result<(), db::Error> {
+    let debts = booking.debts(tx, wallet, falls).await?;
+    let mut refunds = Vec::new();
+    for (month, fall) in falls {
+        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, *fall);
+        booking.post(tx, wallet, &transfer).await?;
+        let debt = debts.get(month).copied().unwrap_or(Nano::ZERO);
+        let amount = Nano::from_units((fall.units() - debt.units()).max(0));
+        let reference = format!("correction:{}", transfer.id);
+        refunds.push(Refund {
+            month: *month,
+            earlier: Vec::new(),
+            amount,
+            source: Source::Correction,
+            reference,
+        });
     }
-    let debt = booking.debt_of_open_month(tx, wallet, month).await?;
-    let amount = Nano::from_units((to_wallet.units() - debt.units()).max(0));
-    let reference = format!("correction:{}", transfer.id);
-    booking.post(tx, wallet, &transfer).await?;
-    booking.refund(tx, wallet, Refund { month, amount, source: Source::Correction, reference }).await
+    for refund in refunds {
+        booking.refund(tx, wallet, refund).await?;
+    }
+    Ok(())
 }

@@ -22,6 +22,10 @@ pub struct Books<'a> {
     pub ada: Somebody,
     pub place: Place,
     pub keys: [String; 2],
+    /// What calls are authorized with.
+    secret: String,
+    /// The last call that was allowed.
+    reservation: Option<String>,
     pub story: String,
     /// What was reported, in this order; the first is event 1.
     events: Vec<Value>,
@@ -37,8 +41,12 @@ pub fn on_each(start: &str, test: impl AsyncFn(&mut Books)) {
 
 /// The same in another currency. In the end the service's own audit has to agree, too.
 pub fn on_each_with(currency: &str, start: &str, test: impl AsyncFn(&mut Books)) {
-    let settings = [CATALOG, ("TOLLKEEPER_BILLING__CURRENCY", currency)];
-    on_each_database_with(&settings, async |world| {
+    on_each_set(&[CATALOG, ("TOLLKEEPER_BILLING__CURRENCY", currency)], start, test);
+}
+
+/// The same with settings of its own, the catalog among them.
+pub fn on_each_set(settings: &[(&str, &str)], start: &str, test: impl AsyncFn(&mut Books)) {
+    on_each_database_with(settings, async |world| {
         let mut books = Books::open(&world, start).await;
         test(&mut books).await;
         billed::check(&world, &books.place.organization).await;
@@ -50,12 +58,10 @@ impl<'a> Books<'a> {
         set_clock(world, start);
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let mut keys = Vec::new();
-        for name in ["one", "two"] {
-            keys.push(world.old_key(&ada, &place, &json!({ "name": name })).await.0);
-        }
-        let keys = [keys.remove(0), keys.remove(0)];
-        Self { world, ada, place, keys, story: String::new(), events: Vec::new() }
+        let (one, secret) = world.old_key(&ada, &place, &json!({ "name": "one" })).await;
+        let (two, _) = world.old_key(&ada, &place, &json!({ "name": "two" })).await;
+        let (keys, reservation) = ([one, two], None);
+        Self { world, ada, place, keys, secret, reservation, story: String::new(), events: Vec::new() }
     }
 
     pub fn organization_id(&self) -> OrganizationId {
@@ -91,6 +97,30 @@ impl<'a> Books<'a> {
     pub async fn used_at(&mut self, time: &str, model: &str, prompt: i64, completion: i64) {
         self.reported(time, 0, model, [prompt, completion]).await;
         self.tell(&format!("{model} is used at {time}: {prompt} + {completion} tokens"));
+    }
+
+    /// A call asks for so many tokens to be set aside.
+    pub async fn asks(&mut self, model: &str, tokens: i64) {
+        let question = json!({"credential": self.secret, "operation": "embeddings", "model": model,
+            "estimated_prompt_tokens": tokens});
+        let answer = self.world.ask("/service/v1/authorize", &question).bare().await;
+        let answer = if answer["allowed"] == true {
+            self.reservation = answer["reservation"]["id"].as_str().map(str::to_owned);
+            format!("allowed, {} are set aside", answer["reservation"]["amount"])
+        } else {
+            answer["code"].as_str().unwrap_or("nothing").to_owned()
+        };
+        self.tell(&format!("a call of {model} with {tokens} tokens: {answer}"));
+    }
+
+    /// The last call that was allowed used so many tokens.
+    pub async fn captures(&mut self, model: &str, tokens: i64) {
+        let reservation = self.reservation.take().unwrap();
+        let time = self.world.clock.now().to_string();
+        let event = json!({"source": "tests", "time": time, "api_key_id": self.keys[0], "model": model,
+            "kind": "embeddings", "prompt_tokens": tokens, "completion_tokens": 0, "reservation_id": reservation});
+        self.report(event).await;
+        self.tell(&format!("the call of {model} has used {tokens} tokens"));
     }
 
     /// So many tokens of an event are taken back.

@@ -7,7 +7,7 @@
 use tollkeeper::audit;
 use tollkeeper::clock::Day;
 
-use super::books::{Books, on_each_with};
+use super::books::{Books, CATALOG, on_each_set};
 use super::by_hand;
 
 /// What stands between the two parts of a text.
@@ -18,7 +18,12 @@ pub fn golden(name: &str, start: &str, story: impl AsyncFn(&mut Books)) {
 }
 
 pub fn golden_in(currency: &str, name: &str, start: &str, story: impl AsyncFn(&mut Books)) {
-    on_each_with(currency, start, async |books| {
+    golden_set(&[CATALOG, ("TOLLKEEPER_BILLING__CURRENCY", currency)], name, start, story);
+}
+
+/// With settings of its own, the catalog among them.
+pub fn golden_set(settings: &[(&str, &str)], name: &str, start: &str, story: impl AsyncFn(&mut Books)) {
+    on_each_set(settings, start, async |books| {
         story(books).await;
         let told = books.end().await;
         let file = format!("tests/it/billing/golden/{name}.txt");

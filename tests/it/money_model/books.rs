@@ -1,15 +1,12 @@
 //! The books as a person would keep them: lists, and sums made anew whenever one is asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::contract::{self, Owed, Tiers};
+use super::lots::{CORRECTION, DISCOUNT, Lot, VOID};
 
 /// Pico in a nano.
-const NANO: i128 = 1_000;
-
-/// In which order credits of the same time are used up.
-const GRANT: u8 = 0;
-const CORRECTION: u8 = 1;
-const DISCOUNT: u8 = 2;
-const PURCHASE: u8 = 4;
+pub const NANO: i128 = 1_000;
 
 /// A price from an instant on, in pico a token.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +22,11 @@ pub struct Event {
     pub key: usize,
     pub model: usize,
     pub day: i64,
-    pub month: i64,
+    pub month_of_use: i64,
+    /// The month in which it is billed; of a correction, in which what it corrects is.
+    pub billed: i64,
+    /// The month in whose daily row it is counted.
+    pub booked: i64,
     pub price: Price,
     pub prompt: i128,
     pub completion: i128,
@@ -40,16 +41,6 @@ impl Event {
     }
 }
 
-/// Credit, and what is left of it.
-#[derive(Clone, Debug)]
-pub struct Lot {
-    pub left: i128,
-    /// Given before bought.
-    pub rank: u8,
-    pub since_ms: i64,
-    pub until_ms: Option<i64>,
-}
-
 /// Money set aside.
 #[derive(Clone, Copy, Debug)]
 pub struct Reservation {
@@ -58,12 +49,39 @@ pub struct Reservation {
     pub model: usize,
 }
 
+/// A correction of a billed month.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    pub nano: i128,
+    pub exact: i128,
+}
+
 /// A month that was billed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bill {
     pub month: i64,
+    /// With what is carried over.
     pub nano: i128,
+    pub carried: i128,
+    /// List price less discounts.
+    pub exact: i128,
     pub due: i128,
+    pub is_void: bool,
+    pub notes: Vec<Note>,
+}
+
+impl Bill {
+    pub fn status(&self) -> &'static str {
+        match (self.is_void, self.due) {
+            (true, _) => "void",
+            (false, 0) => "paid",
+            (false, _) => "open",
+        }
+    }
+
+    pub fn noted(&self) -> i128 {
+        self.notes.iter().map(|note| note.nano).sum()
+    }
 }
 
 /// Everything about one organization's money.
@@ -76,13 +94,22 @@ pub struct Books {
     pub open_month: i64,
     pub bills: Vec<Bill>,
     pub limit: i128,
+    /// What corrections of closed months took off daily rows while a month was open: it isn't that month's.
+    pub noted_in: BTreeMap<i64, i128>,
+    /// What corrections of void invoices would have changed; it was given back before.
+    pub of_void: Owed,
+    /// What must not happen, and did.
+    pub wrong: Option<String>,
 }
 
-/// Tokens and their price, by day and price version.
-type Run = BTreeMap<(i64, i64), (i128, i128)>;
+/// A daily row.
+type Row = (i64, usize, usize, i64, i64);
 
-/// Tiers: tokens above the first number cost so many millionths less.
-pub type Tiers = [(i128, i128)];
+impl Event {
+    fn row(&self) -> Row {
+        (self.day, self.key, self.model, self.price.from_ms, self.booked)
+    }
+}
 
 impl Books {
     pub fn reserved(&self) -> i128 {
@@ -97,143 +124,176 @@ impl Books {
         self.posted - self.reserved() - nano >= -self.limit
     }
 
-    fn left(&self) -> i128 {
-        self.lots.iter().map(|lot| lot.left).sum()
-    }
-
-    fn owed(&self) -> i128 {
-        (self.left() - self.posted).max(0)
-    }
-
-    /// What the wallet gains, negative when it is charged. What comes in covers what is owed first; payments do so on the
-    /// oldest bills first, while what makes the open month cheaper takes only off bills what nobody owes any more.
-    fn moves(&mut self, nano: i128, rank: u8, now_ms: i64, until_ms: Option<i64>) {
-        if nano > 0 {
-            let owed = self.owed();
-            let left = (nano - owed).max(0);
-            self.lots.push(Lot { left, rank, since_ms: now_ms, until_ms });
-            let due: i128 = self.bills.iter().map(|bill| bill.due).sum();
-            let still_owed = owed - (nano - left);
-            let is_payment = matches!(rank, GRANT | PURCHASE);
-            let mut covers = if is_payment { nano - left } else { (due - still_owed).max(0) };
-            for bill in &mut self.bills {
-                let paid = covers.min(bill.due);
-                bill.due -= paid;
-                covers -= paid;
-            }
-        } else {
-            let mut due = -nano;
-            let mut order: Vec<&mut Lot> =
-                self.lots.iter_mut().filter(|lot| lot.until_ms.is_none_or(|until| until > now_ms)).collect();
-            order.sort_by_key(|lot| (lot.until_ms.unwrap_or(i64::MAX), lot.rank, lot.since_ms));
-            for lot in order {
-                let taken = due.min(lot.left);
-                lot.left -= taken;
-                due -= taken;
-            }
+    /// Daily rows in pico.
+    pub fn rows(&self) -> BTreeMap<Row, i128> {
+        let mut rows: BTreeMap<Row, i128> = BTreeMap::new();
+        for event in self.events.values() {
+            *rows.entry(event.row()).or_default() += event.pico();
         }
-        self.posted += nano;
+        rows
     }
 
-    /// The nanos that usage has cost, by whole ones of each row of a day.
-    fn posted_usage(&self, months: impl Fn(i64) -> bool) -> i128 {
-        self.posted_rows(months).into_iter().sum()
+    fn row(&self, row: Row) -> i128 {
+        self.events.values().filter(|event| event.row() == row).map(Event::pico).sum()
     }
 
-    fn posted_rows(&self, months: impl Fn(i64) -> bool) -> Vec<i128> {
-        let mut rows: BTreeMap<(i64, usize, usize, i64, i64), i128> = BTreeMap::new();
-        for event in self.events.values().filter(|event| months(event.month)) {
-            let row = (event.day, event.key, event.model, event.price.from_ms, event.month);
-            *rows.entry(row).or_default() += event.pico();
-        }
-        rows.values().map(|pico| pico.div_euclid(NANO)).collect()
+    /// The nanos that usage billed in a month has cost at list price: whole ones of each daily row.
+    pub fn charged(&self, month: i64) -> i128 {
+        let rows = self.rows();
+        let nanos: i128 =
+            rows.iter().filter(|(row, _)| row.4 == month).map(|(_, pico)| pico.div_euclid(NANO)).sum();
+        nanos + self.noted_in.get(&month).copied().unwrap_or_default()
     }
 
-    /// Takes in the events of one request.
-    pub fn use_up(&mut self, events: Vec<(String, Event)>, now_ms: i64) {
-        let before = self.posted_usage(|_| true);
+    /// What no credit has paid of an open month.
+    pub fn unpaid(&self, month: i64) -> i128 {
+        self.charged(month) - self.lots.iter().filter_map(|lot| lot.uses.get(&month)).sum::<i128>()
+    }
+
+    /// The last month that something was used in.
+    pub fn last_month(&self) -> i64 {
+        self.events.values().map(|event| event.booked).max().unwrap_or_default().max(self.open_month)
+    }
+
+    /// What is due of invoices.
+    pub fn due(&self) -> i128 {
+        self.bills.iter().map(|bill| bill.due).sum()
+    }
+
+    /// The contract's sum of all usage that is billed in these months.
+    pub fn owed_of(&self, tiers: &Tiers, months: impl Fn(i64) -> bool) -> Owed {
+        contract::owed(self.events.values().filter(|event| months(event.billed)), tiers)
+    }
+
+    /// What a month's invoice is, or would be so far: what the contract's sum rises by.
+    pub fn bill_of(&self, tiers: &Tiers, month: i64) -> Owed {
+        self.owed_of(tiers, |billed| billed <= month).minus(self.owed_of(tiers, |billed| billed < month))
+    }
+
+    /// Takes in the events of one request, none of which corrects a billed month; `captured` is what was set aside for them.
+    pub fn use_up(&mut self, events: Vec<(String, Event)>, captured: &[String], now_ms: i64) {
+        self.end_credits(now_ms);
+        let held = captured.iter().filter_map(|id| self.reservations.remove(id)).map(|held| held.nano).sum();
+        let months: Vec<i64> = (self.open_month..=self.last_month().max(self.open_month + 2)).collect();
+        let before: Vec<_> =
+            months.iter().map(|month| (self.charged(*month), self.debt_of(*month))).collect();
         self.events.extend(events);
-        let cost = self.posted_usage(|_| true) - before;
-        if cost != 0 {
-            self.moves(-cost, CORRECTION, now_ms, None);
+        for (month, (before, debt)) in months.iter().zip(before) {
+            let rise = self.charged(*month) - before;
+            if rise > 0 {
+                self.pay(*month, rise, held, now_ms);
+                self.posted -= rise;
+            } else if rise < 0 {
+                self.give_back_unbilled(*month, &[], (-rise, debt), now_ms);
+            }
         }
+        self.end_credits(now_ms);
     }
 
-    /// Adds credit.
-    pub fn credit(&mut self, nano: i128, grant: bool, now_ms: i64, until_ms: Option<i64>) {
-        self.moves(nano, if grant { GRANT } else { PURCHASE }, now_ms, until_ms);
+    /// What a month that is open is charged less: that much of its debt goes first.
+    fn give_back_unbilled(&mut self, month: i64, earlier: &[i64], (nano, debt): (i128, i128), now_ms: i64) {
+        self.posted += nano;
+        let rank = if earlier.is_empty() { CORRECTION } else { DISCOUNT };
+        self.refund(month, earlier, (nano - debt).max(0), rank, now_ms);
+    }
+
+    /// Takes in the correction of a billed month: a credit note, unless all of that month was given back.
+    pub fn take_back(&mut self, id: String, event: Event, tiers: &Tiers, now_ms: i64) {
+        self.end_credits(now_ms);
+        let (open, month, row) = (self.open_month, event.billed, event.row());
+        let before = (self.owed_of(tiers, |billed| billed < open), self.row(row));
+        self.events.insert(id, event);
+        let change = self.owed_of(tiers, |billed| billed < open).minus(before.0);
+        let given = before.1.div_euclid(NANO) - self.row(row).div_euclid(NANO);
+        *self.noted_in.entry(open).or_default() += given;
+        let at =
+            self.bills.iter().position(|bill| bill.month == month).expect("a billed month has an invoice");
+        if self.bills[at].is_void {
+            self.of_void += change;
+        } else {
+            let nano = given + up_to_nano(change.discount);
+            self.pay(month, -nano, 0, now_ms);
+            let lowered = nano.clamp(0, self.bills[at].due);
+            self.bills[at].due -= lowered;
+            self.bills[at].notes.push(Note { nano, exact: -change.net() });
+            self.posted += nano;
+            match nano < lowered {
+                true => self.settle(None, now_ms),
+                false => self.refund(month, &[], nano - lowered, CORRECTION, now_ms),
+            }
+        }
+        self.end_credits(now_ms);
+    }
+
+    /// Takes an invoice back: what credit notes left of it.
+    pub fn void(&mut self, at: usize, now_ms: i64) {
+        self.end_credits(now_ms);
+        let bill = &mut self.bills[at];
+        let due = std::mem::take(&mut bill.due);
+        bill.is_void = true;
+        let (month, returned) = (bill.month, bill.nano - bill.noted());
+        self.posted += returned;
+        self.refund(month, &[], (returned - due).max(0), VOID, now_ms);
     }
 
     /// Ends what has run out.
     pub fn expire(&mut self, now_ms: i64) {
         self.reservations.retain(|_, reservation| reservation.until_ms > now_ms);
-        for lot in &mut self.lots {
-            if lot.until_ms.is_some_and(|until| until <= now_ms) {
-                self.posted -= lot.left;
-                lot.left = 0;
-            }
-        }
-    }
-
-    /// What the tiers give back of a month so far, in pico: token by token in the order of days and prices, each model and
-    /// kind of token on its own.
-    pub fn discount(&self, month: i64, tiers: &Tiers) -> i128 {
-        let mut runs: BTreeMap<(usize, bool), Run> = BTreeMap::new();
-        for event in self.events.values().filter(|event| event.month == month) {
-            let kinds =
-                [(false, event.prompt, event.price.prompt), (true, event.completion, event.price.completion)];
-            for (completion, tokens, price) in kinds {
-                let run = runs.entry((event.model, completion)).or_default();
-                let at = run.entry((event.day, event.price.from_ms)).or_insert((0, price));
-                at.0 += tokens;
-            }
-        }
-        let ppm_of =
-            |token: i128| tiers.iter().rev().find(|(from, _)| token > *from).map_or(0, |(_, ppm)| *ppm);
-        let mut pico = 0;
-        for run in runs.values() {
-            let (mut token, mut millionths) = (0, 0);
-            for (tokens, price) in run.values() {
-                for _ in 0..*tokens {
-                    token += 1;
-                    millionths += price * ppm_of(token);
-                }
-                for _ in *tokens..0 {
-                    millionths -= price * ppm_of(token);
-                    token -= 1;
-                }
-            }
-            // In the customer's favour.
-            pico += (millionths.max(0) + 999_999) / 1_000_000;
-        }
-        pico
+        self.end_credits(now_ms);
     }
 
     /// Closes the open month.
     pub fn close(&mut self, tiers: &Tiers, now_ms: i64) {
+        self.end_credits(now_ms);
         let month = self.open_month;
+        let bill = self.bill_of(tiers, month);
+        let charged = self.charged(month);
+        // What rounding makes of a part of a nano doesn't give anything back.
+        let mut credited = up_to_nano(bill.discount);
+        if bill.net() >= 0 {
+            credited = credited.min(charged.max(0));
+        }
+        if credited < 0 {
+            self.pay(month, -credited, 0, now_ms);
+            self.posted += credited;
+        } else if credited > 0 {
+            let late: BTreeSet<i64> = self
+                .events
+                .values()
+                .filter(|event| event.billed == month)
+                .map(|event| event.month_of_use)
+                .collect();
+            let earlier: Vec<i64> = late.into_iter().filter(|of| *of < month).collect();
+            let debt = self.debt_of(month);
+            self.give_back_unbilled(month, &earlier, (credited, debt), now_ms);
+        }
+        let (left, later) = (self.left() - self.posted, month + 1..=self.last_month());
+        let later: i128 = later.map(|later| self.unpaid(later).max(0)).sum();
+        let not_on_paper = (left - later - self.due()).max(0);
+        let of_month = not_on_paper.min((self.unpaid(month) - credited).max(0));
+        let carried = not_on_paper - of_month;
+        let nano = charged - credited + carried;
         self.open_month += 1;
-        if !self.events.values().any(|event| event.month == month) {
-            return;
+        if self.has_lines(month) || carried > 0 || (nano, bill.net()) != (0, 0) {
+            let (exact, due) = (bill.net(), of_month + carried);
+            self.bills.push(Bill { month, nano, carried, exact, due, is_void: false, notes: Vec::new() });
         }
-        let charged = self.posted_usage(|other| other == month);
-        // Never more than was charged; what corrections take back of other months doesn't count against it.
-        let rows = self.posted_rows(|other| other == month);
-        let most = rows.into_iter().filter(|nano| *nano > 0).sum();
-        let discount = (self.discount(month, tiers) + NANO - 1).div_euclid(NANO).min(most);
-        if discount > 0 {
-            self.moves(discount, DISCOUNT, now_ms, None);
-        }
-        let nano = charged - discount;
-        let older: i128 = self.bills.iter().map(|bill| bill.due).sum();
-        let later = self.posted_usage(|other| other > month).max(0);
-        let due = (self.owed() - later - older).max(0);
-        self.bills.push(Bill { month, nano, due });
     }
 
-    /// List price of a month so far less its discount, in pico.
-    pub fn running(&self, month: i64, tiers: &Tiers) -> i128 {
-        let list: i128 = self.events.values().filter(|event| event.month == month).map(Event::pico).sum();
-        list - self.discount(month, tiers)
+    /// Tokens of a month of use, model, kind and price are a line.
+    fn has_lines(&self, month: i64) -> bool {
+        let mut tokens: BTreeMap<_, [i128; 2]> = BTreeMap::new();
+        for event in self.events.values().filter(|event| event.billed == month) {
+            let [prompt, completion] =
+                tokens.entry((event.month_of_use, event.model, event.price.from_ms)).or_default();
+            *prompt += event.prompt;
+            *completion += event.completion;
+        }
+        tokens.values().any(|tokens| *tokens != [0, 0])
     }
+}
+
+/// In the customer's favour.
+fn up_to_nano(pico: i128) -> i128 {
+    -(-pico).div_euclid(NANO)
 }

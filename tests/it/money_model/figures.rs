@@ -1,71 +1,14 @@
-//! What the jobs do and what the interface says, beside the books.
+//! What the interface says, beside the books.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
-use tollkeeper::access::Trail;
-use tollkeeper::clock::{DAY_MS, Day, Month, Time};
-use tollkeeper::ids::OrganizationId;
-use tollkeeper::jobs;
-use tollkeeper::jobs::billing::closing;
-use tollkeeper::jobs::billing::credits::{self, NewCredit};
-use tollkeeper::money::Nano;
+use tollkeeper::clock::{Day, Month};
 
 use super::books::Event;
 use super::history::{History, MODELS, TIERS, decimal};
 
 impl History<'_> {
-    /// What the scheduler does, on one of the two servers.
-    pub async fn work(&mut self) {
-        let now = self.world.clock.now();
-        let app = self.one_app();
-        jobs::reservations::expire_due(&app).await.unwrap();
-        let trail = Trail::system();
-        credits::expire_due(&app, &trail).await.unwrap();
-        let closed = closing::close_due(&app, now, &trail, None).await.unwrap();
-        assert!(closed.failed.is_empty(), "{:?}", closed.failed);
-        let before = (self.books.reservations.len(), self.books.posted, self.books.bills.len());
-        self.books.expire(now.unix_ms());
-        let expired = self.books.posted != before.1;
-        while Month::from_unix_months(self.books.open_month).end().plus_ms(DAY_MS) <= now {
-            self.books.close(&TIERS, now.unix_ms());
-        }
-        if self.books.reservations.len() < before.0 {
-            self.count("expired reservation");
-        }
-        if expired {
-            self.count("expired credit");
-        }
-        if self.books.bills.len() > before.2 {
-            self.count("bill");
-        }
-    }
-
-    /// Credit from the command line.
-    pub async fn credit(&mut self) {
-        let nano = i128::from(1 + self.below(10)) * 10_000_000;
-        let grant = self.below(2) == 0;
-        let until = (self.below(2) == 0).then(|| self.now_ms() + i64::from(1 + self.below(40)) * DAY_MS);
-        let reference = self.next_reference();
-        let app = self.one_app();
-        let before = self.books.bills.iter().filter(|bill| bill.due > 0).count();
-        let new = NewCredit {
-            organization_id: OrganizationId::parse(&self.place.organization).unwrap(),
-            amount: Nano::from_units(nano),
-            reference,
-            is_grant: grant,
-            expires_at: until.map(Time::from_unix_ms),
-        };
-        credits::add(&app, &new, &Trail::operator()).await.unwrap_or_else(|error| panic!("{error}"));
-        let now_ms = self.now_ms();
-        self.books.credit(nano, grant, now_ms, until);
-        self.note(format!("credit {nano} nano, grant: {grant}, until {until:?}"));
-        self.count("credit");
-        if self.books.bills.iter().filter(|bill| bill.due > 0).count() < before {
-            self.count("paid by credit");
-        }
-    }
-
     async fn read(&self, path: &str) -> String {
         self.read_at(0, path).await
     }
@@ -87,6 +30,8 @@ impl History<'_> {
         self.check_summary().await;
         self.check_invoices().await;
         self.check_usage().await;
+        self.check_documents().await;
+        self.check_credits().await;
         for server in [0, 1] {
             self.check_totals(server).await;
         }
@@ -100,7 +45,7 @@ impl History<'_> {
         self.must("available", &at(&["data", "balance", "available"]), &decimal(available, 9));
         self.must("reserved", &at(&["data", "balance", "reserved"]), &decimal(self.books.reserved(), 9));
         let month = self.world.clock.now().day().month().unix_months();
-        let running = decimal(self.books.running(month, &TIERS), 12);
+        let running = decimal(self.books.bill_of(&TIERS, month).net(), 12);
         self.must("the running total", &at(&["data", "current_period", "total_amount"]), &running);
     }
 
@@ -117,8 +62,7 @@ impl History<'_> {
             .collect();
         let due = self.books.bills.iter().rev().map(|bill| {
             let start = Month::from_unix_months(bill.month).start();
-            let status = if bill.due == 0 { "paid" } else { "open" };
-            (format!("\"{start}\""), decimal(bill.nano, 9), format!("\"{status}\""))
+            (format!("\"{start}\""), decimal(bill.nano, 9), format!("\"{}\"", bill.status()))
         });
         self.must("the list of invoices", &said, &due.collect());
         for invoice in list {

@@ -21,8 +21,8 @@ use crate::support::world::{Place, World};
 /// Small thresholds, so that small histories reach them; prices with fractions of a nano.
 pub const CATALOG: &str = r#"
 volume_discounts = [
-  { threshold = 500, discount = "0.05" },
-  { threshold = 2000, discount = "0.125" },
+  { threshold = 150, discount = "0.05" },
+  { threshold = 600, discount = "0.6125" },
 ]
 [[models]]
 id = "talk"
@@ -50,7 +50,7 @@ prices = [
   { effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000000100007" },
 ]
 "#;
-pub const TIERS: [(i128, i128); 2] = [(500, 50_000), (2_000, 125_000)];
+pub const TIERS: [(i128, i128); 2] = [(150, 50_000), (600, 612_500)];
 pub const MODELS: [(&str, &str); 2] = [("talk", "chat"), ("vector", "embeddings")];
 const CONCURRENT: [usize; 2] = [3, 1_000];
 const SOURCE: &str = "engine";
@@ -170,17 +170,23 @@ impl<'w> History<'w> {
     }
 
     pub async fn step(&mut self) {
-        match self.chance.below(20) {
+        match self.chance.below(24) {
             0..=4 => self.reserve().await,
             5..=9 => self.report().await,
             10 => self.repeat().await,
-            11..=12 => self.correct().await,
-            13 => self.release().await,
-            14 => self.extend().await,
-            15 => self.credit().await,
-            16 => self.change_price().await,
+            11..=14 => self.correct().await,
+            15 => self.release().await,
+            16 => self.extend().await,
+            17 => self.credit().await,
+            18 => self.change_price().await,
+            19 => self.mark_paid().await,
+            20 => self.void().await,
             _ => self.wait().await,
         }
+        if let Some(wrong) = &self.books.wrong {
+            self.fail(wrong);
+        }
+        self.name_returns().await;
         self.check_summary().await;
         // By turns, so that each server remembers what the other one's closing has made old.
         self.steps += 1;
@@ -200,6 +206,7 @@ impl<'w> History<'w> {
                               "estimated_prompt_tokens": prompt as i64, "max_tokens": most as i64});
         let text = self.ask(Method::POST, "/service/v1/authorize", Some(&question)).await.text;
         let answer: Value = serde_json::from_str(&text).unwrap();
+        self.books.end_credits(self.now_ms());
         let price = self.price(model, self.now_ms());
         let pico = prompt * price.prompt + most * price.completion;
         let nano = (pico + 999).div_euclid(1_000);
@@ -247,15 +254,18 @@ impl<'w> History<'w> {
         let report = json!({"id": id, "source": SOURCE, "time": Time::from_unix_ms(at_ms).to_string(),
                             "api_key_id": self.keys[key].0, "model": MODELS[model].0, "kind": MODELS[model].1,
                             "prompt_tokens": prompt as i64, "completion_tokens": completion as i64});
-        let own = day.month().unix_months();
-        if own < self.books.open_month {
+        let month_of_use = day.month().unix_months();
+        let billed = month_of_use.max(self.books.open_month);
+        if billed > month_of_use {
             self.count("late");
         }
         let event = Event {
             key,
             model,
             day: day.unix_days(),
-            month: own.max(self.books.open_month),
+            month_of_use,
+            billed,
+            booked: billed,
             price: self.price(model, at_ms),
             prompt,
             completion,
@@ -267,14 +277,15 @@ impl<'w> History<'w> {
 
     /// One to three events in a request, some of them captures.
     async fn report(&mut self) {
-        let (mut events, mut reports) = (Vec::new(), Vec::new());
+        let (mut events, mut reports, mut captured) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..=self.chance.below(3) {
             let (id, event, mut report) = self.new_event();
-            let held: Vec<String> = self.books.reservations.keys().cloned().collect();
+            let mut held: Vec<String> = self.books.reservations.keys().cloned().collect();
+            held.retain(|id| !captured.contains(id));
             if !held.is_empty() && self.chance.below(3) > 0 {
                 let reservation = held[self.chance.below(held.len())].clone();
                 report["reservation_id"] = json!(reservation);
-                self.books.reservations.remove(&reservation);
+                captured.push(reservation);
                 self.count("captured");
             }
             reports.push(report.clone());
@@ -282,7 +293,7 @@ impl<'w> History<'w> {
         }
         let due = vec!["accepted"; events.len()];
         self.send_events(&reports, &due).await;
-        self.books.use_up(events, self.now_ms());
+        self.books.use_up(events, &captured, self.now_ms());
     }
 
     async fn send_events(&mut self, reports: &[Value], due: &[&str]) {
@@ -346,11 +357,20 @@ impl<'w> History<'w> {
             return;
         }
         self.send_events(std::slice::from_ref(&report), &["accepted"]).await;
-        let own = tollkeeper::clock::Day::from_unix_days(event.day).month().unix_months();
-        let month = own.max(self.books.open_month);
-        let correction =
-            Event { month, prompt, completion, corrects: Some(of), report: report.to_string(), ..event };
-        self.books.use_up(vec![(id, correction)], self.now_ms());
+        let booked = event.billed.max(self.books.open_month);
+        let of_billed = event.billed < booked;
+        let (report, corrects) = (report.to_string(), Some(of));
+        let correction = Event { booked, prompt, completion, corrects, report, ..event };
+        let now_ms = self.now_ms();
+        if of_billed {
+            self.books.take_back(id, correction, &TIERS, now_ms);
+            self.count("credit note");
+            if self.books.bills.iter().any(|bill| bill.notes.iter().any(|note| note.nano < 0)) {
+                self.count("dearer by a correction");
+            }
+        } else {
+            self.books.use_up(vec![(id, correction)], &[], now_ms);
+        }
         self.count("correction");
     }
 
@@ -365,7 +385,13 @@ impl<'w> History<'w> {
     async fn release(&mut self) {
         let id = self.some_reservation();
         let status = self.ask(Method::DELETE, &format!("/service/v1/reservations/{id}"), None).await.status;
-        let due = if self.books.reservations.remove(&id).is_some() { 200 } else { 404 };
+        let now_ms = self.now_ms();
+        let due = if self.books.reservations.contains_key(&id) { 200 } else { 404 };
+        if due == 200 {
+            self.books.end_credits(now_ms);
+            self.books.reservations.remove(&id);
+            self.books.end_credits(now_ms);
+        }
         self.must("the release", &status, &due);
         self.count("released");
     }
@@ -374,7 +400,11 @@ impl<'w> History<'w> {
         let id = self.some_reservation();
         let path = format!("/service/v1/reservations/{id}/extend");
         let status = self.ask(Method::POST, &path, Some(&json!({}))).await.status;
-        let until_ms = self.now_ms() + 10 * MINUTE_MS;
+        let now_ms = self.now_ms();
+        if self.books.reservations.contains_key(&id) {
+            self.books.end_credits(now_ms);
+        }
+        let until_ms = now_ms + 10 * MINUTE_MS;
         let due = self.books.reservations.get_mut(&id).map_or(404, |reservation| {
             reservation.until_ms = until_ms;
             200
@@ -389,8 +419,9 @@ impl<'w> History<'w> {
         if self.prices[0].last().is_some_and(|price| price.from_ms >= from.unix_ms()) {
             return;
         }
-        let (prompt, completion) =
-            (self.chance.below(9_000_000) as i128, self.chance.below(9_000_000) as i128);
+        // Sometimes next to nothing, so that what was used before or after is much dearer.
+        let most = self.chance.one_of(&[9_000_000, 9_000_000, 90_000]);
+        let (prompt, completion) = (self.chance.below(most) as i128, self.chance.below(most) as i128);
         self.prices[0].push(Price { from_ms: from.unix_ms(), prompt, completion });
         let mut rows = String::new();
         for price in &self.prices[0] {
@@ -413,16 +444,18 @@ impl<'w> History<'w> {
 
     /// Time goes on, and sometimes the jobs have their turn late.
     async fn wait(&mut self) {
-        let ms = match self.chance.below(6) {
-            0 => 20 * DAY_MS,
-            1 => 3 * DAY_MS,
-            2 => 11 * MINUTE_MS,
-            3 => 25 * HOUR_MS,
+        let ms = match self.chance.below(8) {
+            0..=2 => 20 * DAY_MS,
+            3 => 3 * DAY_MS,
+            4 => 11 * MINUTE_MS,
+            5 => 25 * HOUR_MS,
             _ => MINUTE_MS,
         };
         self.world.clock.advance_ms(ms);
         self.note(format!("waited {ms} ms"));
-        self.work().await;
+        if self.chance.below(4) > 0 {
+            self.work().await;
+        }
     }
 }
 

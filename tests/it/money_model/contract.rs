@@ -1,0 +1,71 @@
+//! What a customer has to pay, by the words of the contract: for each month of use its list price less its discount, whatever the order
+//! in which usage, corrections, ends of months, voids and payments came.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use super::books::Event;
+
+/// Tiers: tokens above the first number cost so many millionths less.
+pub type Tiers = [(i128, i128)];
+
+/// A discount is counted in millionths of a pico.
+const PARTS: i128 = 1_000_000;
+
+/// Sums of money in pico.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Owed {
+    pub list: i128,
+    pub discount: i128,
+}
+
+impl Owed {
+    /// What is left to be paid.
+    pub fn net(self) -> i128 {
+        self.list - self.discount
+    }
+
+    pub fn minus(self, other: Self) -> Self {
+        Self { list: self.list - other.list, discount: self.discount - other.discount }
+    }
+}
+
+impl AddAssign for Owed {
+    fn add_assign(&mut self, other: Self) {
+        self.list += other.list;
+        self.discount += other.discount;
+    }
+}
+
+/// Tokens and their price, in the order of day and price version.
+type Run = BTreeMap<(i64, i64), (i128, i128)>;
+
+/// The sum over months of use: list price, and the discounts of each month's net tokens, each model and kind of token on its own.
+pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> Owed {
+    let mut streams: BTreeMap<(i64, usize, bool), Run> = BTreeMap::new();
+    let mut sum = Owed::default();
+    for event in events {
+        sum.list += event.pico();
+        let kinds =
+            [(false, event.prompt, event.price.prompt), (true, event.completion, event.price.completion)];
+        for (is_completion, tokens, price) in kinds {
+            let run = streams.entry((event.month_of_use, event.model, is_completion)).or_default();
+            run.entry((event.day, event.price.from_ms)).or_insert((0, price)).0 += tokens;
+        }
+    }
+    for run in streams.values() {
+        let (mut first, mut parts) = (0, 0);
+        for (tokens, price) in run.values() {
+            assert!(*tokens >= 0, "more is taken back than was used");
+            let end = first + tokens;
+            for (tier, (above, ppm)) in tiers.iter().enumerate() {
+                let up_to = tiers.get(tier + 1).map_or(i128::MAX, |next| next.0);
+                parts += (end.min(up_to) - first.max(*above)).max(0) * price * ppm;
+            }
+            first = end;
+        }
+        // In the customer's favour.
+        sum.discount += (parts + PARTS - 1) / PARTS;
+    }
+    sum
+}

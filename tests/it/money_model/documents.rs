@@ -1,0 +1,151 @@
+//! Documents, credits and the wallet as they are stored, beside the contract and beside each other.
+
+use std::collections::BTreeMap;
+
+use tollkeeper::clock::Month;
+use tollkeeper::db::sql;
+use tollkeeper::rules::invoicing::{Item, ItemKind, Status};
+use tollkeeper::store;
+
+use super::books::NANO;
+use super::history::{History, TIERS};
+
+/// The sums of a document's lines, in pico.
+#[derive(Clone, Copy, Default)]
+struct Lines {
+    /// Usage and discounts.
+    exact: i128,
+    carried: i128,
+    rounding: i128,
+}
+
+fn lines(items: &[Item]) -> Lines {
+    let mut lines = Lines::default();
+    for item in items {
+        *match item.kind {
+            ItemKind::Rounding => &mut lines.rounding,
+            ItemKind::CarriedOver => &mut lines.carried,
+            ItemKind::Usage | ItemKind::LateUsage | ItemKind::Discount | ItemKind::Correction => {
+                &mut lines.exact
+            }
+        } += item.amount.units();
+    }
+    lines
+}
+
+impl History<'_> {
+    /// Every line of every document is the contract's, and no money is made or lost on the way to the wallet.
+    pub async fn check_documents(&self) {
+        let mut tx = self.world.app.db.read().await.unwrap();
+        let id = self.organization_id();
+        let page = store::Page { page: 1, page_size: 100 };
+        let mut invoices = store::invoices::list(&mut tx, id, None, page).await.unwrap();
+        invoices.reverse();
+        let items = store::invoices::items(&mut tx, id, &invoices).await.unwrap();
+        let (first, last) = (Month::from_unix_months(0), Month::from_unix_months(100_000));
+        let notes = store::credit_notes::between(&mut tx, id, first, last).await.unwrap();
+        // In pico: what the documents charge, what rounding makes of it.
+        let (mut charged, mut rounding, mut documents) = (0, 0, 0);
+        // In nano: what the documents take from the wallet.
+        let mut taken = 0;
+        for ((invoice, items), bill) in invoices.iter().zip(items).zip(&self.books.bills) {
+            let lines = lines(&items);
+            let sum = lines.exact + lines.carried + lines.rounding;
+            self.must("an invoice's lines", &sum, &(invoice.amount.units() * NANO));
+            self.must("what an invoice is for", &lines.exact, &bill.exact);
+            self.must("what is carried over", &lines.carried, &(bill.carried * NANO));
+            let figures = (invoice.amount.units(), invoice.due.units(), invoice.status.as_str());
+            self.must("an invoice", &figures, &(bill.nano, bill.due, bill.status()));
+            let mut noted = 0;
+            let theirs = notes.iter().filter(|(note, _)| note.invoice_id == invoice.id);
+            for ((note, items), due) in theirs.clone().zip(&bill.notes) {
+                let lines = self::lines(items);
+                let sum = lines.exact + lines.rounding;
+                self.must("a credit note's lines", &-sum, &(note.amount.units() * NANO));
+                self.must("a credit note", &(note.amount.units(), -lines.exact), &(due.nano, due.exact));
+                charged += lines.exact;
+                rounding += lines.rounding;
+                documents += 1;
+                noted += note.amount.units();
+            }
+            self.must("the number of credit notes", &theirs.count(), &bill.notes.len());
+            charged += lines.exact;
+            rounding += lines.rounding;
+            documents += 1;
+            // A void invoice gave back what its credit notes had left of it, with what was carried over to it.
+            let whole = invoice.amount.units() - noted;
+            let carried = lines.carried / NANO;
+            taken += if invoice.status == Status::Void { -carried } else { whole - carried };
+        }
+        let open = self.books.open_month;
+        let billed = self.books.owed_of(&TIERS, |month| month < open);
+        self.must("what all documents charge", &charged, &(billed.net() - self.books.of_void.net()));
+        let rows = i128::try_from(self.books.rows().len()).unwrap();
+        if rounding.abs() > (rows + documents) * NANO {
+            self.fail(&format!("{rounding} pico are lost to rounding in {rows} rows, {documents} documents"));
+        }
+
+        let wallet = store::wallets::get(&mut tx, id).await.unwrap().unwrap();
+        let (deposits, ended): (i64, i64) = sql("SELECT
+                (SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM credits
+                 WHERE organization_id = $1 AND kind IN ('grant', 'purchase', 'payment')),
+                (SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM ledger_entries
+                 WHERE organization_id = $2 AND account = 'expired_credits')")
+        .bind(id)
+        .bind(id)
+        .one(&mut tx)
+        .await
+        .unwrap();
+        let not_billed: i128 = (open..=self.books.last_month()).map(|month| self.books.charged(month)).sum();
+        let due = i128::from(deposits) - i128::from(ended) - taken - not_billed;
+        self.must("the wallet", &wallet.posted.units(), &due);
+
+        // What is owed stands on invoices, or is of months that aren't billed. What a correction made dearer waits for the next invoice.
+        let owed = self.books.left() - wallet.posted.units();
+        let unpaid: i128 =
+            (open..=self.books.last_month()).map(|month| self.books.unpaid(month).max(0)).sum();
+        let waiting = owed - self.books.due() - unpaid;
+        let is_dearer = self.books.bills.iter().any(|bill| bill.notes.iter().any(|note| note.nano < 0));
+        if waiting != 0 && !is_dearer {
+            self.fail(&format!("{owed} are owed, of which {waiting} stand nowhere"));
+        }
+    }
+
+    /// Each credit is what is left of it, what it paid and what ended of it; there are hardly any but those that were added.
+    pub async fn check_credits(&self) {
+        let mut tx = self.world.app.db.read().await.unwrap();
+        let stored: Vec<(String, i64, i64, i64)> = sql("SELECT c.id, c.amount_nano, c.remaining_nano,
+                (SELECT CAST(COALESCE(SUM(u.amount_nano), 0) AS BIGINT) FROM credit_uses u WHERE u.credit_id = c.id)
+             FROM credits c WHERE c.organization_id = $1")
+        .bind(self.organization_id())
+        .all(&mut tx)
+        .await
+        .unwrap();
+        let ends: Vec<(String, i64)> =
+            sql("SELECT t.idempotency_key, e.amount_nano FROM ledger_transactions t
+             JOIN ledger_entries e ON e.transaction_id = t.id
+             WHERE t.organization_id = $1 AND t.kind = 'credit_expiry' AND e.account = 'expired_credits'")
+            .bind(self.organization_id())
+            .all(&mut tx)
+            .await
+            .unwrap();
+        let mut ended: BTreeMap<String, i128> = BTreeMap::new();
+        for (key, amount) in ends {
+            *ended.entry(key.split(':').nth(1).unwrap().to_owned()).or_default() += i128::from(amount);
+        }
+        let mut said = Vec::new();
+        for (id, amount, left, used) in stored {
+            let [amount, left, used] = [amount, left, used].map(i128::from);
+            let ended = ended.get(&id).copied().unwrap_or_default();
+            self.must("what is left of a credit", &left, &(amount - used - ended));
+            said.push((id, amount, left, used, ended));
+        }
+        let lots = self.books.lots.iter();
+        let mut due: Vec<_> = lots
+            .map(|lot| (lot.id.clone(), lot.amount, lot.left, lot.uses.values().sum::<i128>(), lot.ended))
+            .collect();
+        said.sort();
+        due.sort();
+        self.must("the credits", &said, &due);
+    }
+}

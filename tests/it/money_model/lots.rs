@@ -1,0 +1,169 @@
+//! Credits, what they paid, and what becomes of money that is given back.
+
+use std::collections::BTreeMap;
+
+use super::books::{Bill, Books};
+
+/// Credit, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Lot {
+    pub id: String,
+    pub amount: i128,
+    pub left: i128,
+    /// Given before bought before paid.
+    pub rank: u8,
+    pub since_ms: i64,
+    pub until_ms: Option<i64>,
+    /// How much of it ended with its time.
+    pub ended: i128,
+    /// How much it paid of what was billed in a month, less what was given back.
+    pub uses: BTreeMap<i64, i128>,
+}
+
+pub const GRANT: u8 = 0;
+pub const CORRECTION: u8 = 1;
+pub const DISCOUNT: u8 = 2;
+pub const VOID: u8 = 3;
+pub const PURCHASE: u8 = 4;
+pub const PAYMENT: u8 = 5;
+
+impl Lot {
+    pub fn is_over(&self, now_ms: i64) -> bool {
+        self.until_ms.is_some_and(|until| until <= now_ms)
+    }
+
+    fn in_order(&self) -> (i64, u8, i64, String) {
+        (self.until_ms.unwrap_or(i64::MAX), self.rank, self.since_ms, self.id.clone())
+    }
+}
+
+impl Books {
+    pub fn left(&self) -> i128 {
+        self.lots.iter().map(|lot| lot.left).sum()
+    }
+
+    fn owes(&self) -> i128 {
+        (self.left() - self.posted).max(0)
+    }
+
+    /// Ends what is over, but for what is set aside for calls.
+    pub fn end_credits(&mut self, now_ms: i64) {
+        let mut held = self.reserved();
+        self.lots.sort_by_key(Lot::in_order);
+        for lot in self.lots.iter_mut().filter(|lot| lot.is_over(now_ms)) {
+            let kept = held.min(lot.left);
+            held -= kept;
+            let ended = lot.left - kept;
+            lot.left = kept;
+            lot.ended += ended;
+            self.posted -= ended;
+        }
+    }
+
+    /// Uses credits up for a month; how much of it they pay. Those that are over pay with what was held for the call.
+    pub fn pay(&mut self, month: i64, nano: i128, mut held: i128, now_ms: i64) -> i128 {
+        let mut due = nano;
+        self.lots.sort_by_key(Lot::in_order);
+        for lot in &mut self.lots {
+            let is_over = lot.is_over(now_ms);
+            let taken = due.min(lot.left).min(if is_over { held } else { lot.left });
+            if taken <= 0 {
+                continue;
+            }
+            lot.left -= taken;
+            *lot.uses.entry(month).or_default() += taken;
+            due -= taken;
+            held -= if is_over { taken } else { 0 };
+        }
+        nano - due
+    }
+
+    /// Brings money in; it pays debts first, of `bill` before others.
+    pub fn bring_in(&mut self, lot: Lot, bill: Option<usize>, now_ms: i64) {
+        self.posted += lot.amount;
+        self.lots.push(lot);
+        self.settle(bill, now_ms);
+    }
+
+    /// Lets credits pay debts: those of `first`, of the oldest invoices, of what isn't billed yet.
+    pub fn settle(&mut self, first: Option<usize>, now_ms: i64) {
+        let (owes, due) = (self.owes(), self.due());
+        if owes == 0 {
+            return;
+        }
+        let others = (0..self.bills.len()).filter(|at| Some(*at) != first);
+        for at in first.into_iter().chain(others).collect::<Vec<_>>() {
+            let (month, due) = (self.bills[at].month, self.bills[at].due);
+            self.bills[at].due -= self.pay(month, due, 0, now_ms);
+        }
+        for (month, debt) in self.debts(owes - due) {
+            self.pay(month, debt, 0, now_ms);
+        }
+    }
+
+    /// The debts of the open months, the oldest first: together `not_billed`.
+    fn debts(&self, not_billed: i128) -> Vec<(i64, i128)> {
+        let mut rest = not_billed.max(0);
+        let mut debts = Vec::new();
+        for month in self.open_month + 1..=self.last_month() {
+            let debt = self.unpaid(month).clamp(0, rest);
+            rest -= debt;
+            debts.push((month, debt));
+        }
+        debts.insert(0, (self.open_month, rest));
+        debts
+    }
+
+    /// What an open month owes.
+    pub fn debt_of(&self, month: i64) -> i128 {
+        let debts = self.debts(self.owes() - self.due());
+        debts.into_iter().find(|(of, _)| *of == month).map_or(0, |(_, debt)| debt)
+    }
+
+    /// Gives back what credits paid of a month, and where that isn't enough of these `earlier` ones: what is due of them first.
+    pub fn refund(&mut self, month: i64, earlier: &[i64], nano: i128, rank: u8, now_ms: i64) {
+        let mut rest = self.return_paid(month, nano, now_ms);
+        for month in earlier {
+            if let Some(bill) = self.bills.iter_mut().find(|bill| bill.month == *month) {
+                let lowered = rest.clamp(0, bill.due);
+                bill.due -= lowered;
+                rest -= lowered;
+            }
+            rest = self.return_paid(*month, rest, now_ms);
+        }
+        if rest > 0 {
+            // Nobody paid for usage of a void invoice; and what a correction made dearer can be paid on a later invoice.
+            let is_free = |bill: &Bill| bill.is_void && earlier.contains(&bill.month);
+            let is_dearer = |bill: &Bill| bill.month == month && bill.notes.iter().any(|note| note.nano < 0);
+            if !self.bills.iter().any(|bill| is_free(bill) || is_dearer(bill)) {
+                self.wrong = Some(format!("{rest} of {month} are given back that no credit paid"));
+            }
+            let (id, uses) = Default::default();
+            let lot =
+                Lot { id, amount: rest, left: rest, rank, since_ms: now_ms, until_ms: None, ended: 0, uses };
+            self.lots.push(lot);
+        }
+        self.settle(None, now_ms);
+    }
+
+    /// Gives an amount back to the credits that paid for a month, the last used first: what is over stays over. What none of them paid.
+    fn return_paid(&mut self, month: i64, nano: i128, now_ms: i64) -> i128 {
+        let mut rest = nano;
+        self.lots.sort_by_key(Lot::in_order);
+        for lot in self.lots.iter_mut().rev() {
+            let back = rest.min(lot.uses.get(&month).copied().unwrap_or_default());
+            if back <= 0 {
+                continue;
+            }
+            rest -= back;
+            *lot.uses.entry(month).or_default() -= back;
+            if lot.is_over(now_ms) {
+                lot.ended += back;
+                self.posted -= back;
+            } else {
+                lot.left += back;
+            }
+        }
+        rest
+    }
+}

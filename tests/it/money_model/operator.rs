@@ -1,0 +1,158 @@
+//! What the jobs and an operator do.
+
+use tollkeeper::access::Trail;
+use tollkeeper::clock::{DAY_MS, Month, Time};
+use tollkeeper::db::sql;
+use tollkeeper::ids::{InvoiceId, OrganizationId};
+use tollkeeper::jobs;
+use tollkeeper::jobs::billing::credits::{self, NewCredit};
+use tollkeeper::jobs::billing::{closing, settling};
+use tollkeeper::money::Nano;
+use tollkeeper::store;
+
+use super::history::{History, TIERS};
+use super::lots::{GRANT, Lot, PAYMENT, PURCHASE};
+
+/// The smallest payment.
+const CENT: i128 = 10_000_000;
+
+impl History<'_> {
+    pub fn organization_id(&self) -> OrganizationId {
+        OrganizationId::parse(&self.place.organization).unwrap()
+    }
+
+    /// What the scheduler does, on one of the two servers.
+    pub async fn work(&mut self) {
+        let now = self.world.clock.now();
+        let app = self.one_app();
+        jobs::reservations::expire_due(&app).await.unwrap();
+        let trail = Trail::system();
+        credits::expire_due(&app, &trail).await.unwrap();
+        let closed = closing::close_due(&app, now, &trail, None).await.unwrap();
+        assert!(closed.failed.is_empty(), "{:?}", closed.failed);
+        let ended = |history: &Self| -> i128 { history.books.lots.iter().map(|lot| lot.ended).sum() };
+        let before = (self.books.reservations.len(), ended(self), self.books.bills.len());
+        self.books.expire(now.unix_ms());
+        while Month::from_unix_months(self.books.open_month).end().plus_ms(DAY_MS) <= now {
+            self.books.close(&TIERS, now.unix_ms());
+        }
+        for (what, happened) in [
+            ("expired reservation", self.books.reservations.len() < before.0),
+            ("expired credit", ended(self) > before.1),
+            ("bill", self.books.bills.len() > before.2),
+            ("carried over", self.books.bills[before.2..].iter().any(|bill| bill.carried > 0)),
+            ("less than nothing", self.books.bills[before.2..].iter().any(|bill| bill.exact < 0)),
+        ] {
+            if happened {
+                self.count(what);
+            }
+        }
+        self.note("the jobs have their turn".to_owned());
+    }
+
+    /// The ids of credits that were made of money given back.
+    pub async fn name_returns(&mut self) {
+        for at in 0..self.books.lots.len() {
+            if !self.books.lots[at].id.is_empty() {
+                continue;
+            }
+            let mut tx = self.world.app.db.read().await.unwrap();
+            let found: Vec<(String,)> = sql("SELECT id FROM credits
+                 WHERE organization_id = $1 AND kind IN ('correction', 'discount', 'void') AND amount_nano = $2 ORDER BY id")
+                .bind(self.organization_id())
+                .bind(i64::try_from(self.books.lots[at].amount).unwrap())
+                .all(&mut tx)
+                .await
+                .unwrap();
+            let is_new = |id: &String| self.books.lots.iter().all(|lot| lot.id != *id);
+            let found = found.into_iter().map(|(id,)| id).find(is_new);
+            self.books.lots[at].id = found.unwrap_or_else(|| self.fail("no credit of what was given back"));
+            self.count("given back as a new credit");
+        }
+    }
+
+    /// Credit from the command line.
+    pub async fn credit(&mut self) {
+        let nano = i128::from(1 + self.below(3)) * CENT;
+        let grant = self.below(2) == 0;
+        let until = (self.below(2) == 0).then(|| self.now_ms() + i64::from(1 + self.below(40)) * DAY_MS);
+        let new = NewCredit {
+            organization_id: self.organization_id(),
+            amount: Nano::from_units(nano),
+            reference: self.next_reference(),
+            is_grant: grant,
+            expires_at: until.map(Time::from_unix_ms),
+        };
+        let (app, open) = (self.one_app(), self.open_bills().len());
+        let added =
+            credits::add(&app, &new, &Trail::operator()).await.unwrap_or_else(|error| panic!("{error}"));
+        self.note(format!("credit {nano} nano, grant: {grant}, until {until:?}"));
+        let rank = if grant { GRANT } else { PURCHASE };
+        self.bring_in(added.credit.id.to_string(), nano, rank, until, None);
+        self.count("credit");
+        if self.open_bills().len() < open {
+            self.count("paid by credit");
+        }
+    }
+
+    fn bring_in(&mut self, id: String, nano: i128, rank: u8, until_ms: Option<i64>, bill: Option<usize>) {
+        let since_ms = self.now_ms();
+        let (uses, ended) = Default::default();
+        let lot = Lot { id, amount: nano, left: nano, rank, since_ms, until_ms, ended, uses };
+        self.books.end_credits(since_ms);
+        self.books.bring_in(lot, bill, since_ms);
+    }
+
+    fn open_bills(&self) -> Vec<usize> {
+        let bills = self.books.bills.iter().enumerate();
+        bills.filter(|(_, bill)| bill.due > 0).map(|(at, _)| at).collect()
+    }
+
+    async fn invoice_of(&self, month: i64) -> InvoiceId {
+        let mut tx = self.world.app.db.read().await.unwrap();
+        let month = Month::from_unix_months(month);
+        store::invoices::of_month(&mut tx, self.organization_id(), month).await.unwrap().unwrap().id
+    }
+
+    /// An open invoice is paid from outside.
+    pub async fn mark_paid(&mut self) {
+        let open = self.open_bills();
+        if open.is_empty() {
+            return;
+        }
+        let at = open[usize::from(self.below(u8::try_from(open.len()).unwrap()))];
+        // Credits that are over end first, but no invoice is paid by that.
+        let (month, due) = (self.books.bills[at].month, self.books.bills[at].due);
+        let (id, app) = (self.invoice_of(month).await, self.one_app());
+        let settled = settling::mark_paid(&app, id, None, &Trail::operator()).await;
+        let credit = settled.unwrap_or_else(|error| panic!("{error}")).booked.unwrap();
+        let nano = (due + CENT - 1) / CENT * CENT;
+        self.note(format!("the invoice of {month} is paid with {nano}"));
+        self.must("a payment", &credit.amount.units(), &nano);
+        self.bring_in(credit.id.to_string(), nano, PAYMENT, None, Some(at));
+        self.count("paid from outside");
+    }
+
+    /// An invoice is taken back, or was already.
+    pub async fn void(&mut self) {
+        if self.books.bills.is_empty() {
+            return;
+        }
+        let at = usize::from(self.below(u8::try_from(self.books.bills.len()).unwrap()));
+        let bill = self.books.bills[at].clone();
+        let (id, app) = (self.invoice_of(bill.month).await, self.one_app());
+        let settled = settling::void(&app, id, &Trail::operator()).await;
+        self.note(format!("the invoice of {} is taken back", bill.month));
+        if !bill.is_void && bill.nano < 0 {
+            assert!(settled.is_err(), "an invoice that gives money back is void");
+            return;
+        }
+        let was_so = settled.unwrap_or_else(|error| panic!("{error}")).was_so;
+        self.must("that it was void", &was_so, &bill.is_void);
+        if !bill.is_void {
+            let now_ms = self.now_ms();
+            self.books.void(at, now_ms);
+            self.count("void");
+        }
+    }
+}
