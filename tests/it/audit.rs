@@ -121,7 +121,7 @@ async fn fill(world: &World, organization: &str) {
             .to_owned(),
         "INSERT INTO credits VALUES ('credit_2', $1, 'discount', 'discount:2026-02', 100, 0, 0, NULL, NULL)"
             .to_owned(),
-        "INSERT INTO invoices VALUES ('invoice_1', 1, $1, 'Acme', 673, 'USD', 4900, 0, 'paid', 0, 0, NULL)"
+        "INSERT INTO invoices VALUES ('invoice_1', 1, $1, 'Acme', 673, 'USD', 4900, 0, 'paid', 0, 0, NULL, '', '')"
             .to_owned(),
         "INSERT INTO invoice_items VALUES ('invoice_1', 1, 'usage', 'm', 2, '0.0000025', '0.000005')"
             .to_owned(),
@@ -341,7 +341,7 @@ fn each_broken_rule_is_named() {
                 "UPDATE invoices SET number = 1",
                 &["invoice_number invoices"],
             ),
-            ("UPDATE sequences SET last = 2", "UPDATE sequences SET last = 1", &["invoice_number invoices"]),
+            ("UPDATE sequences SET last = 2 WHERE name = 'invoices'", "UPDATE sequences SET last = 1 WHERE name = 'invoices'", &["invoice_number invoices"]),
             (
                 "UPDATE wallets SET open_month = 675 WHERE organization_id = $1",
                 "UPDATE wallets SET open_month = 674 WHERE organization_id = $1",
