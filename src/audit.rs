@@ -3,13 +3,21 @@
 //! Each organization is read in a snapshot of its own, so that its figures belong together while others go on writing, and no
 //! snapshot is held for long. What must hold is in [`crate::rules::audit`].
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::app::App;
+use crate::catalog::PriceBook;
+use crate::clock::{Month, Time};
 use crate::db::Tx;
 use crate::error::Error;
 use crate::ids::OrganizationId;
-use crate::rules::audit::{self, Drift, LedgerSums, MonthSums, Usage, What};
+use crate::rules::audit::{
+    self, CreditRow, Drift, InvoiceRow, ItemRow, LedgerSums, MonthSums, NoteRow, Overdue, Paid, Running,
+    Since, Usage, WalletRow, What,
+};
+use crate::rules::invoicing::{self, Bill};
 use crate::store;
 
 /// Rows that one statement reads.
@@ -79,24 +87,34 @@ impl Walk {
         Ok(true)
     }
 
-    /// Checks what all have in common: the numbers of invoices.
+    /// Checks what all have in common: the numbers of invoices and credit notes.
     ///
     /// # Errors
     /// The database can't be read.
     pub async fn finish(mut self, app: &App) -> Result<Report, Error> {
-        // One statement, which sees one moment.
-        let numbers = store::audit::numbers(&mut app.db.read().await?).await?;
-        let drifts = audit::numbers(numbers.count, numbers.first, numbers.last, numbers.given);
-        self.report.drifts.extend(drifts);
+        let mut tx = app.db.read().await?;
+        // Each is one statement, which sees one moment.
+        let invoices = (What::InvoiceNumber, store::audit::numbers(&mut tx).await?);
+        let notes = (What::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
+        for (what, numbers) in [invoices, notes] {
+            let drift = audit::numbers(what, numbers.count, numbers.first, numbers.last, numbers.given);
+            self.report.drifts.extend(drift);
+        }
         Ok(self.report)
     }
 }
 
 async fn check_one(app: &App, id: &str, report: &mut Report) -> Result<(), Error> {
     let mut tx = app.db.snapshot().await?;
-    let mut one = Organization { tx: &mut tx, id, checked: &mut report.checked, drifts: Vec::new() };
+    let prices = store::prices::book(&mut tx).await?;
+    let since = Since(store::audit::recorded_since(&mut tx).await?);
+    let clock = store::service_clock::get(&mut tx).await?;
+    let running = clock.map(|clock| Running { since: clock.up_since_at, until: clock.last_seen_at });
+    let now = app.clock.now();
+    let (checked, drifts) = (&mut report.checked, Vec::new());
+    let mut one = Organization { tx: &mut tx, id, prices, since, running, now, checked, drifts };
     let (ledger, usage) = (one.ledger().await?, one.usage().await?);
-    one.wallet(app, &ledger, &usage).await?;
+    one.wallet(&ledger, &usage).await?;
     let drifts = one.drifts;
     tx.commit().await?;
     report.checked.organizations += 1;
@@ -110,6 +128,10 @@ async fn check_one(app: &App, id: &str, report: &mut Report) -> Result<(), Error
 struct Organization<'a> {
     tx: &'a mut Tx,
     id: &'a str,
+    prices: PriceBook,
+    since: Since,
+    running: Option<Running>,
+    now: Time,
     checked: &'a mut Checked,
     drifts: Vec<Drift>,
 }
@@ -146,7 +168,8 @@ impl Organization<'_> {
         while let Some(last) = slice.last().cloned() {
             for event in slice {
                 self.checked.events += 1;
-                usage.event(event);
+                self.drifts.extend(audit::event(&event, &self.prices));
+                self.drifts.extend(usage.event(event));
             }
             slice = store::audit::events(self.tx, self.id, Some(&last), SLICE).await?;
         }
@@ -158,8 +181,8 @@ impl Organization<'_> {
         Ok(usage)
     }
 
-    /// What hangs on the wallet: reservations, credits, invoices.
-    async fn wallet(&mut self, app: &App, ledger: &LedgerSums, usage: &Usage) -> Result<(), Error> {
+    /// What hangs on the wallet: reservations, credits, invoices, credit notes.
+    async fn wallet(&mut self, ledger: &LedgerSums, usage: &Usage) -> Result<(), Error> {
         let wallet = store::audit::wallet(self.tx, self.id).await?;
         let (reservations, reserved) = store::audit::reserved(self.tx, self.id).await?;
         self.checked.reservations += u64::try_from(reservations).unwrap_or(0);
@@ -167,10 +190,9 @@ impl Organization<'_> {
         self.drifts.extend(wallet_drifts);
 
         let credits = store::audit::credits(self.tx, self.id).await?;
+        let uses = store::audit::credit_uses(self.tx, self.id).await?;
         self.checked.credits += u64::try_from(credits.len()).unwrap_or(0);
-        if let Some(wallet) = &wallet {
-            self.drifts.extend(audit::credits(&credits, wallet.posted, app.clock.now()));
-        }
+        self.drifts.extend(audit::rests(&credits, &uses, ledger, self.since));
 
         let mut invoices = store::audit::invoices(self.tx, self.id).await?;
         let items = store::audit::invoice_items(self.tx, self.id).await?;
@@ -181,13 +203,88 @@ impl Organization<'_> {
         for invoice in &invoices {
             self.drifts.extend(audit::invoice(invoice, &items));
         }
-        if let Some(wallet) = &wallet {
-            self.drifts.extend(audit::dues(&invoices, wallet.posted, &credits));
-        }
+        self.recompute(&invoices, &items).await?;
         self.drifts.extend(audit::voids(&invoices, ledger));
-        let open_month = wallet.map(|wallet| wallet.open_month);
+        let open_month = wallet.as_ref().map(|wallet| wallet.open_month);
         let sums = MonthSums { posted: usage.posted(), ledger, open_month };
         self.drifts.extend(audit::months(&invoices, sums));
+
+        let notes = store::audit::credit_notes(self.tx, self.id).await?;
+        let note_items = store::audit::credit_note_items(self.tx, self.id).await?;
+        let credited = store::audit::credited_amounts(self.tx, self.id).await?;
+        self.drifts.extend(audit::notes(&notes, &note_items, &credited, &invoices));
+        if let Some(wallet) = &wallet {
+            let paid = Paid { uses: &uses, notes: &notes, ledger };
+            let exact = |invoice: &&InvoiceRow| {
+                self.since.covers(wallet.created_at) || self.since.covers(invoice.month.start())
+            };
+            self.drifts.extend(invoices.iter().filter(exact).filter_map(|it| audit::paid(it, paid)));
+            self.debts(wallet, &credits, &invoices, &notes).await?;
+            self.ends(wallet, &credits).await?;
+        }
+        Ok(())
+    }
+
+    /// The lines of the invoices that were made by today's rules, from the rows of their months.
+    async fn recompute(&mut self, invoices: &[InvoiceRow], items: &[ItemRow]) -> Result<(), Error> {
+        // Somebody whose id can't be read has no invoices of ours.
+        let Some(id) = OrganizationId::parse(self.id) else { return Ok(()) };
+        let since = self.since;
+        for invoice in invoices.iter().filter(|invoice| since.covers(invoice.finalized_at)) {
+            let bill = self.bill(id, invoice.month).await?;
+            self.drifts.extend(audit::recomputed(invoice, items, bill.as_ref()));
+        }
+        Ok(())
+    }
+
+    /// The bill of a closed month, as it was made; none where its sums leave their bits.
+    async fn bill(&mut self, id: OrganizationId, month: Month) -> Result<Option<Bill>, Error> {
+        let used = store::months::used(self.tx, id, month).await?;
+        let late: BTreeSet<Month> =
+            used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
+        let mut before = Vec::new();
+        for of in late {
+            before.extend(store::months::used_before(self.tx, id, of, month).await?);
+        }
+        Ok(invoicing::bill(month, &used, &before, &self.prices))
+    }
+
+    /// What is owed, and on which invoices.
+    async fn debts(
+        &mut self,
+        wallet: &WalletRow,
+        credits: &[CreditRow],
+        invoices: &[InvoiceRow],
+        notes: &[NoteRow],
+    ) -> Result<(), Error> {
+        self.drifts.extend(audit::credits(credits, wallet.posted, self.now));
+        self.drifts.extend(audit::dues(invoices, wallet.posted, credits));
+        if self.since.covers(wallet.created_at) {
+            let unpaid = store::audit::unpaid_from(self.tx, self.id, wallet.open_month).await?;
+            let owner = (wallet.posted, wallet.open_month);
+            self.drifts.extend(audit::unbilled(owner, invoices, credits, &unpaid, notes));
+        }
+        let of_prices = store::audit::currency(self.tx).await?;
+        self.drifts.extend(audit::currencies(&wallet.currency, of_prices.as_deref(), invoices));
+        Ok(())
+    }
+
+    /// What should be over: reservations, credits, and the open month.
+    async fn ends(&mut self, wallet: &WalletRow, credits: &[CreditRow]) -> Result<(), Error> {
+        let WalletRow { open_month, is_left, .. } = *wallet;
+        self.drifts.extend(audit::open_month(open_month, is_left, self.now, self.running));
+        let Some(running) = self.running else { return Ok(()) };
+        let oldest = store::audit::oldest_reservation(self.tx, self.id).await?;
+        let is_over = |one: &Overdue| audit::overdue(What::ReservationOver, one, running);
+        self.drifts.extend(oldest.as_ref().and_then(is_over));
+        // What is reserved may keep them.
+        if wallet.reserved.units() > 0 {
+            return Ok(());
+        }
+        for credit in credits.iter().filter(|credit| credit.remaining.units() > 0) {
+            let ends = credit.expires_at.map(|at| Overdue { id: credit.id.clone(), at });
+            self.drifts.extend(ends.and_then(|one| audit::overdue(What::CreditOver, &one, running)));
+        }
         Ok(())
     }
 }

@@ -1,16 +1,20 @@
 //! What must hold of the books at all times, as comparisons without input or output (docs/adr/0008-the-books.md).
 
+mod billing;
 mod books;
 mod invoices;
+mod running;
 mod usage;
 
 use std::fmt;
 
 use serde::Serialize;
 
+pub use billing::{CreditUseRow, NoteRow, Paid, Since, notes, paid, recomputed, rests, unbilled};
 pub use books::{CreditRow, LedgerSums, MovementRow, WalletRow, credits, ledger, wallet};
-pub use invoices::{InvoiceRow, ItemRow, MonthSums, dues, invoice, months, numbers, voids};
-pub use usage::{DailyKey, DailyRow, EventRow, Usage, UsageSums};
+pub use invoices::{InvoiceRow, ItemRow, MonthSums, currencies, dues, invoice, months, numbers, voids};
+pub use running::{Overdue, Running, open_month, overdue};
+pub use usage::{DailyKey, DailyRow, EventRow, Usage, UsageSums, event};
 
 /// Something that isn't as it must be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -43,6 +47,14 @@ pub enum What {
     WalletPosted,
     /// What is reserved in a wallet is the sum of its reservations.
     WalletReserved,
+    /// The currency of a wallet is that of the prices.
+    WalletCurrency,
+    /// An event is its tokens at its recorded price.
+    EventAmount,
+    /// The price of an event is recorded.
+    EventPrice,
+    /// An event is in a daily row of the month in which it is billed.
+    EventMonth,
     /// A daily row adds up its events.
     DailyUsage,
     /// What is posted of a daily row is the whole nanos of its amount.
@@ -51,6 +63,12 @@ pub enum What {
     UsagePosted,
     /// What is left of a credit is between nothing and all of it.
     CreditRemaining,
+    /// What is left of a credit is its amount less its uses and what ended of it.
+    CreditRest,
+    /// Nothing is left of a credit that was over for long.
+    CreditOver,
+    /// No reservation outlives its end for long.
+    ReservationOver,
     /// What a wallet has lies in credits.
     CreditsTooSmall,
     /// Nothing is left of credits while money is owed.
@@ -59,18 +77,38 @@ pub enum What {
     InvoiceItems,
     /// An item is its quantity times its price.
     InvoiceItem,
+    /// The items of an invoice are what daily rows and versions of prices and discounts come to.
+    InvoiceRecomputed,
+    /// The currency of an invoice is that of its wallet.
+    InvoiceCurrency,
     /// An invoice is what was posted in its month less the month's discount.
     InvoiceAmount,
-    /// Of an open invoice something is due, and of no other.
+    /// Of an open invoice what credits and credit notes don't cover is due, and of no other anything.
     InvoiceDue,
+    /// Credits and credit notes cover a paid invoice.
+    InvoicePaid,
+    /// What was written off of an invoice that was given up is what nothing covers.
+    InvoiceWriteOff,
     /// No more is due of all invoices than the wallet owes.
     InvoicesDue,
+    /// What a wallet owes is due of an invoice or charged for a month that isn't billed yet.
+    DebtUnbilled,
     /// What came back of a void invoice is its amount, and nothing came back of another.
     InvoiceVoid,
     /// A closed month in which something was billed has one invoice, and no other month has one.
     InvoiceMonth,
+    /// The first open month is no later than this one, and not one that could be closed for long.
+    OpenMonth,
     /// The numbers of invoices have no gaps.
     InvoiceNumber,
+    /// An item of a credit note is its quantity times its price.
+    CreditNoteItem,
+    /// The items of a credit note sum to its amount.
+    CreditNoteItems,
+    /// The items of credit notes are the usage that was taken back.
+    CreditNoteUsage,
+    /// The numbers of credit notes have no gaps.
+    CreditNoteNumber,
 }
 
 impl fmt::Display for What {

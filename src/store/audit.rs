@@ -5,7 +5,8 @@ use crate::clock::{Month, Time};
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::money::{Nano, Pico};
 use crate::rules::audit::{
-    CreditRow, DailyKey, DailyRow, EventRow, InvoiceRow, ItemRow, MovementRow, UsageSums, WalletRow,
+    CreditRow, CreditUseRow, DailyKey, DailyRow, EventRow, InvoiceRow, ItemRow, MovementRow, NoteRow,
+    Overdue, UsageSums, WalletRow,
 };
 use crate::store::usage::days::whole_and_rest;
 
@@ -32,16 +33,21 @@ impl FromRow for WalletRow {
             posted: row.get("posted_nano")?,
             reserved: row.get("reserved_nano")?,
             open_month: row.get("open_month")?,
+            currency: row.get("currency")?,
+            created_at: row.get("created_at")?,
+            is_left: row.get("is_left")?,
         })
     }
 }
 
 /// The wallet.
 pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletRow>, db::Error> {
-    sql("SELECT posted_nano, reserved_nano, open_month FROM wallets WHERE organization_id = $1")
-        .bind(organization_id)
-        .optional(tx)
-        .await
+    sql("SELECT posted_nano, reserved_nano, open_month, currency, created_at,
+                NOT EXISTS (SELECT 1 FROM organizations o WHERE o.id = w.organization_id) AS is_left
+         FROM wallets w WHERE organization_id = $1")
+    .bind(organization_id)
+    .optional(tx)
+    .await
 }
 
 /// How many reservations there are, and what they come to.
@@ -166,6 +172,8 @@ impl FromRow for EventRow {
             // A correction happened when what it corrects did, and is no request of its own.
             key: daily_key(row, occurred_at.day())?,
             sums: sums(row, row.get("requests")?, whole_and_rest(0, row.get("amount_pico")?))?,
+            billed_month: row.get("billed_month")?,
+            rated_month: row.get("rated_month")?,
         })
     }
 }
@@ -174,8 +182,11 @@ impl FromRow for EventRow {
 pub const EVENTS: &str =
     "SELECT source, event_id, project_id, occurred_at, api_key_id, model, price_version, kind,
          CAST(CASE WHEN corrects IS NULL THEN 1 ELSE 0 END AS BIGINT) AS requests,
-         prompt_tokens, completion_tokens, amount_pico
-     FROM usage_events WHERE organization_id = $1 AND (source, event_id) > ($2, $3)
+         prompt_tokens, completion_tokens, amount_pico, billed_month,
+         CASE WHEN corrects IS NULL THEN billed_month
+              ELSE (SELECT o.billed_month FROM usage_events o
+                    WHERE o.organization_id = $1 AND o.source = e.source AND o.event_id = e.corrects) END AS rated_month
+     FROM usage_events e WHERE organization_id = $1 AND (source, event_id) > ($2, $3)
      ORDER BY source, event_id LIMIT $4";
 
 /// Runs [`EVENTS`].
@@ -201,6 +212,7 @@ impl FromRow for CreditRow {
             id: row.get("id")?,
             amount: row.get("amount_nano")?,
             remaining: row.get("remaining_nano")?,
+            created_at: row.get("created_at")?,
             expires_at: row.get("expires_at")?,
         })
     }
@@ -208,7 +220,7 @@ impl FromRow for CreditRow {
 
 /// All credits.
 pub async fn credits(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditRow>, db::Error> {
-    sql("SELECT id, amount_nano, remaining_nano, expires_at FROM credits WHERE organization_id = $1 ORDER BY id")
+    sql("SELECT id, amount_nano, remaining_nano, created_at, expires_at FROM credits WHERE organization_id = $1 ORDER BY id")
         .bind(organization_id)
         .heavy()
         .all(tx)
@@ -225,6 +237,8 @@ impl FromRow for InvoiceRow {
             status: row.get("status")?,
             carried_over: Nano::ZERO,
             credited: row.get("credited_nano")?,
+            currency: row.get("currency")?,
+            finalized_at: row.get("finalized_at")?,
         })
     }
 }
@@ -241,7 +255,7 @@ pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<(Month, 
 
 /// All invoices, by month.
 pub async fn invoices(tx: &mut Tx, organization_id: &str) -> Result<Vec<InvoiceRow>, db::Error> {
-    sql("SELECT id, month, amount_nano, due_nano, status,
+    sql("SELECT id, month, amount_nano, due_nano, status, currency, finalized_at,
                 CAST(COALESCE((SELECT SUM(n.amount_nano) FROM credit_notes n WHERE n.invoice_id = i.id), 0) AS BIGINT)
                     AS credited_nano
          FROM invoices i WHERE organization_id = $1 ORDER BY month, id")
@@ -257,6 +271,7 @@ impl FromRow for ItemRow {
             invoice_id: row.get("invoice_id")?,
             position: row.get("position")?,
             kind: row.get("kind")?,
+            description: row.get("description")?,
             quantity: row.get("quantity")?,
             unit_price: row.get("unit_price")?,
             amount: row.get("amount")?,
@@ -266,8 +281,8 @@ impl FromRow for ItemRow {
 
 /// The lines of all invoices.
 pub async fn invoice_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
-    sql("SELECT i.invoice_id AS invoice_id, i.position AS position, i.kind AS kind, i.quantity AS quantity,
-                i.unit_price AS unit_price, i.amount AS amount
+    sql("SELECT i.invoice_id AS invoice_id, i.position AS position, i.kind AS kind,
+                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price, i.amount AS amount
          FROM invoices v JOIN invoice_items i ON i.invoice_id = v.id
          WHERE v.organization_id = $1 ORDER BY i.invoice_id, i.position")
     .bind(organization_id)
@@ -313,4 +328,132 @@ pub async fn numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
 pub async fn events_gone_before(tx: &mut Tx) -> Result<Time, db::Error> {
     let (before,): (Time,) = sql("SELECT usage_events_before FROM retention").one(tx).await?;
     Ok(before)
+}
+
+impl FromRow for CreditUseRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            month: row.get("month")?,
+            credit_id: row.get("credit_id")?,
+            amount: row.get("amount_nano")?,
+        })
+    }
+}
+
+/// The parts of credits that paid for months.
+pub async fn credit_uses(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditUseRow>, db::Error> {
+    sql("SELECT month, credit_id, amount_nano FROM credit_uses WHERE organization_id = $1")
+        .bind(organization_id)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+impl FromRow for NoteRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            invoice_id: row.get("invoice_id")?,
+            month: row.get("month")?,
+            booked_month: row.get("booked_month")?,
+            amount: row.get("amount_nano")?,
+        })
+    }
+}
+
+/// All credit notes.
+pub async fn credit_notes(tx: &mut Tx, organization_id: &str) -> Result<Vec<NoteRow>, db::Error> {
+    sql("SELECT id, invoice_id, month, booked_month, amount_nano
+         FROM credit_notes WHERE organization_id = $1 ORDER BY number")
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await
+}
+
+/// The lines of all credit notes.
+pub async fn credit_note_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
+    sql("SELECT i.credit_note_id AS invoice_id, i.position AS position, i.kind AS kind,
+                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price, i.amount AS amount
+         FROM credit_notes n JOIN credit_note_items i ON i.credit_note_id = n.id
+         WHERE n.organization_id = $1 ORDER BY i.credit_note_id, i.position")
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await
+}
+
+/// The list price of what credit notes took back, by the month that was billed and the one that was open.
+pub async fn credited_amounts(
+    tx: &mut Tx,
+    organization_id: &str,
+) -> Result<Vec<((Month, Month), Pico)>, db::Error> {
+    let rows: Vec<(Month, Month, i64, i64)> = sql("SELECT month, booked_month,
+                CAST(SUM(credited_usage.amount_whole) AS BIGINT), CAST(SUM(amount_pico) AS BIGINT)
+         FROM credited_usage WHERE organization_id = $1 GROUP BY month, booked_month")
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|(month, booked, whole, rest)| ((month, booked), whole_and_rest(whole, rest)))
+        .collect())
+}
+
+/// What is charged for months from this one on, less what credits paid of them.
+pub async fn unpaid_from(
+    tx: &mut Tx,
+    organization_id: &str,
+    month: i64,
+) -> Result<Vec<(Month, Nano)>, db::Error> {
+    sql("SELECT month, CAST(SUM(nano) AS BIGINT) AS nano FROM (
+             SELECT month, posted_nano AS nano
+             FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month >= $2
+             UNION ALL SELECT booked_month, -posted_nano FROM credited_usage WHERE organization_id = $1 AND booked_month >= $2
+             UNION ALL SELECT month, -amount_nano FROM credit_uses WHERE organization_id = $1 AND month >= $2) charged
+         GROUP BY month ORDER BY month")
+    .bind(organization_id)
+    .bind(month)
+    .heavy()
+    .all(tx)
+    .await
+}
+
+impl FromRow for Overdue {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { id: row.get("id")?, at: row.get("expires_at")? })
+    }
+}
+
+/// The reservation that ends first, of all with money.
+pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Option<Overdue>, db::Error> {
+    sql("SELECT id, expires_at FROM reservations WHERE organization_id = $1 ORDER BY expires_at, id LIMIT 1")
+        .bind(organization_id)
+        .heavy()
+        .optional(tx)
+        .await
+}
+
+/// The time from which on all uses of credits are recorded and bills follow today's rules: that of the first catalog that was put in
+/// force. Versions that know catalogs in force do both. What servers of older versions did beside them isn't told apart.
+pub async fn recorded_since(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
+    let (since,): (Option<Time>,) = sql("SELECT MIN(in_force_at) FROM catalogs").one(tx).await?;
+    Ok(since)
+}
+
+/// The currency of the catalog in force; none before the first.
+pub async fn currency(tx: &mut Tx) -> Result<Option<String>, db::Error> {
+    let newest: Option<(String,)> =
+        sql("SELECT currency FROM catalogs ORDER BY number DESC LIMIT 1").optional(tx).await?;
+    Ok(newest.map(|(currency,)| currency))
+}
+
+/// The numbers of all credit notes.
+pub async fn note_numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
+    sql("SELECT COUNT(*) AS count, MIN(number) AS first, MAX(number) AS last,
+                COALESCE((SELECT last FROM sequences WHERE name = 'credit_notes'), 0) AS given FROM credit_notes")
+    .heavy()
+    .one(tx)
+    .await
 }

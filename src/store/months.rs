@@ -7,7 +7,6 @@ use crate::ids::OrganizationId;
 use crate::money::{Nano, Pico};
 use crate::rules::invoicing::Used;
 use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
-use crate::store::usage::totals::LAST;
 use crate::store::wallets::nano;
 
 /// Posted amounts are summed in two parts, so that a sum past 64 bits stays exact on both databases.
@@ -53,12 +52,19 @@ pub async fn used(
     month: Month,
 ) -> Result<Vec<Used>, db::Error> {
     let used: Vec<Used> = sql(USED).bind(organization_id).bind(month).heavy().all(tx).await?;
-    let credited: Vec<Used> =
-        sql(CREDITED_IN).bind(organization_id).bind(month).bind(month).heavy().all(tx).await?;
+    let credited = credited_in(tx, organization_id, month).await?;
     Ok(without(used, &credited))
 }
 
-/// The parts of daily rows that are in credit notes, by the months that were open when these were made.
+async fn credited_in(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    booked: Month,
+) -> Result<Vec<Used>, db::Error> {
+    sql(CREDITED_IN).bind(organization_id).bind(booked).heavy().all(tx).await
+}
+
+/// The parts of daily rows that are in credit notes which were made while a month was the first open one.
 const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
@@ -66,7 +72,7 @@ const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(amount_pico) AS BIGINT) AS amount_rest_pico,
             CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
             CAST(SUM(posted_nano % 1000000000) AS BIGINT) AS posted_rest_nano
-     FROM credited_usage WHERE organization_id = $1 AND booked_month BETWEEN $2 AND $3
+     FROM credited_usage WHERE organization_id = $1 AND booked_month = $2
      GROUP BY model, kind, price_version, day";
 
 /// Takes off `used` what is in `credited`; both have one entry for each model, kind, price and day.
@@ -87,7 +93,8 @@ fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
     used
 }
 
-/// Usage of the month `of` as it stood before `month` is billed: what was billed in earlier months, less all credit notes.
+/// Usage of the month `of` as it stood when `month` was billed, or stands while it is open: what was billed in earlier months, less the
+/// credit notes that were made until then.
 pub async fn used_before(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -103,8 +110,7 @@ pub async fn used_before(
         .heavy()
         .all(tx)
         .await?;
-    let credited: Vec<Used> =
-        sql(CREDITED_IN).bind(organization_id).bind(month).bind(LAST).heavy().all(tx).await?;
+    let credited = credited_in(tx, organization_id, month).await?;
     for taken in credited.into_iter().filter(|taken| taken.day.month() == of) {
         let same = |entry: &&mut Used| {
             (&entry.model, entry.kind, entry.price_version, entry.day)

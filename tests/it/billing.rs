@@ -3,6 +3,7 @@
 mod books;
 mod by_hand;
 mod commands;
+mod drifts;
 mod edges;
 mod endings;
 mod golden;

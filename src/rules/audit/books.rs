@@ -7,7 +7,7 @@ use crate::clock::{MINUTE_MS, Time};
 use crate::money::Nano;
 
 /// A wallet as it is stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalletRow {
     /// What is posted.
     pub posted: Nano,
@@ -15,6 +15,12 @@ pub struct WalletRow {
     pub reserved: Nano,
     /// The first month that isn't closed, since 1970-01.
     pub open_month: i64,
+    /// The code of its currency.
+    pub currency: String,
+    /// When it was made.
+    pub created_at: Time,
+    /// `true` where its organization was deleted.
+    pub is_left: bool,
 }
 
 /// A movement, and what its entries come to.
@@ -47,6 +53,12 @@ pub struct LedgerSums {
     pub discounts: BTreeMap<String, i128>,
     /// What came back of void invoices, by their ids.
     pub voids: BTreeMap<String, i128>,
+    /// What ended, was taken back or was written off of credits, by their ids.
+    pub ended: BTreeMap<String, i128>,
+    /// What was written off of invoices, by their ids.
+    pub written_off: BTreeMap<String, i128>,
+    /// What was written off of wallets that owed too little to be paid.
+    pub dust: i128,
 }
 
 impl LedgerSums {
@@ -57,6 +69,7 @@ impl LedgerSums {
         if movement.kind == "usage" {
             self.usage = self.usage.saturating_add(to_wallet);
         }
+        self.add_ended(movement);
         let sums = match movement.kind.as_str() {
             "discount" => &mut self.discounts,
             "void" => &mut self.voids,
@@ -67,6 +80,31 @@ impl LedgerSums {
         if let Some((_, whose)) = whose.filter(|(_, whose)| !whose.contains(':')) {
             let sum = sums.entry(whose.to_owned()).or_default();
             *sum = sum.saturating_add(to_wallet);
+        }
+    }
+}
+
+impl LedgerSums {
+    /// Adds what a movement takes away for good. Keys are `credit_expiry:{credit}:…`, `credit:{credit}:…` where it takes something, and
+    /// `write_off:` with a credit, an invoice, or `dust`.
+    fn add_ended(&mut self, movement: &MovementRow) {
+        let nano = movement.to_wallet.units();
+        let mut parts = movement.idempotency_key.split(':');
+        let (kind, Some(whose)) = (parts.next(), parts.next()) else { return };
+        if kind != Some(movement.kind.as_str()) {
+            return;
+        }
+        let add = |sums: &mut BTreeMap<String, i128>, nano: i128| {
+            let sum = sums.entry(whose.to_owned()).or_default();
+            *sum = sum.saturating_add(nano);
+        };
+        match movement.kind.as_str() {
+            "credit_expiry" => add(&mut self.ended, -nano),
+            "credit" if nano < 0 => add(&mut self.ended, -nano),
+            "write_off" if whose == "dust" => self.dust = self.dust.saturating_add(nano),
+            "write_off" if whose.starts_with("credit_") => add(&mut self.ended, -nano),
+            "write_off" => add(&mut self.written_off, nano),
+            _ => {}
         }
     }
 }
@@ -117,6 +155,8 @@ pub struct CreditRow {
     pub amount: Nano,
     /// What is left of it.
     pub remaining: Nano,
+    /// When it was made.
+    pub created_at: Time,
     /// Until when.
     pub expires_at: Option<Time>,
 }
@@ -199,7 +239,14 @@ mod tests {
         strange.add(&movement("discount", "void:invoice_1", 3));
         strange.add(&movement("void", "2026-01", 3));
         assert_eq!((strange.wallet, strange.discounts.len(), strange.voids.len()), (6, 0, 0));
-        let row = WalletRow { posted: nano(73), reserved: nano(7), open_month: 1 };
+        let row = WalletRow {
+            posted: nano(73),
+            reserved: nano(7),
+            open_month: 1,
+            currency: "USD".into(),
+            created_at: Time::from_unix_ms(0),
+            is_left: false,
+        };
         assert_eq!(wallet(Some(&row), &sums, 7, 30), []);
         let expected = [
             "wallet_posted wallet 0.000000073 0.000000074",
@@ -212,12 +259,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_away_is_told_by_its_key() {
+        let mut sums = LedgerSums::default();
+        sums.add(&movement("credit_expiry", "credit_expiry:credit_1:ltx_1", -3));
+        sums.add(&movement("credit_expiry", "credit_expiry:credit_1", -2));
+        sums.add(&movement("credit", "credit:credit_1:ltx_2", -1));
+        sums.add(&movement("credit", "credit:credit_1:ltx_2", 100));
+        sums.add(&movement("write_off", "write_off:credit_2:ltx_3", -4));
+        sums.add(&movement("write_off", "write_off:inv_1", 9));
+        sums.add(&movement("write_off", "write_off:inv_1:ltx_4", -2));
+        sums.add(&movement("write_off", "write_off:dust:2026-01", 1));
+        assert_eq!(sums.ended, BTreeMap::from([("credit_1".to_owned(), 6), ("credit_2".to_owned(), 4)]));
+        assert_eq!((sums.written_off, sums.dust), (BTreeMap::from([("inv_1".to_owned(), 7)]), 1));
+    }
+
+    #[test]
     fn credits_hold_what_a_wallet_has() {
         let now = Time::from_unix_ms(1_000_000);
         let credit = |remaining: i128, expires_at: Option<i64>| CreditRow {
             id: format!("credit_{remaining}"),
             amount: nano(10),
             remaining: nano(remaining),
+            created_at: now,
             expires_at: expires_at.map(|ms| now.plus_ms(ms)),
         };
         let check = |rows: &[CreditRow], posted| words(&credits(rows, nano(posted), now));

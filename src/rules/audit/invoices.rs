@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::usage::shown_month;
 use super::{CreditRow, Drift, LedgerSums, What, compare, shown};
-use crate::clock::Month;
+use crate::clock::{Month, Time};
 use crate::money::{Nano, Pico};
 
 /// An invoice as it is stored.
@@ -24,6 +24,10 @@ pub struct InvoiceRow {
     pub carried_over: Nano,
     /// The sum of its credit notes.
     pub credited: Nano,
+    /// The code of its currency.
+    pub currency: String,
+    /// When it was made.
+    pub finalized_at: Time,
 }
 
 impl InvoiceRow {
@@ -44,6 +48,8 @@ pub struct ItemRow {
     pub position: i64,
     /// What the line is about.
     pub kind: String,
+    /// In words.
+    pub description: String,
     /// How many.
     pub quantity: i64,
     /// What one costs, as a decimal.
@@ -52,21 +58,33 @@ pub struct ItemRow {
     pub amount: String,
 }
 
+/// A line by itself.
+pub(super) fn item(what: What, subject: &str, item: &ItemRow) -> Option<Drift> {
+    let product = Pico::parse(&item.unit_price).and_then(|price| price.checked_mul(item.quantity));
+    let expected = match product {
+        Some(product) => product.to_string(),
+        None => format!("{} × {}", item.quantity, item.unit_price),
+    };
+    // Both may be written with zeros at their end.
+    let found = Pico::parse(&item.amount).map_or_else(|| item.amount.clone(), |amount| amount.to_string());
+    compare(what, subject, expected, found)
+}
+
+/// The currencies of a wallet and its invoices; `of_prices` is that of the catalog in force.
+pub fn currencies(wallet: &str, of_prices: Option<&str>, invoices: &[InvoiceRow]) -> Vec<Drift> {
+    let of_wallet = of_prices.and_then(|code| compare(What::WalletCurrency, "wallet", code, wallet));
+    let of_invoice = |it: &InvoiceRow| compare(What::InvoiceCurrency, &it.id, wallet, &it.currency);
+    of_wallet.into_iter().chain(invoices.iter().filter_map(of_invoice)).collect()
+}
+
 /// An invoice and its lines.
 pub fn invoice(invoice: &InvoiceRow, items: &[ItemRow]) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut sum = Some(Pico::ZERO);
     for item in items.iter().filter(|item| item.invoice_id == invoice.id) {
         let amount = Pico::parse(&item.amount);
-        let product = Pico::parse(&item.unit_price).and_then(|price| price.checked_mul(item.quantity));
         let subject = format!("{} line {}", invoice.id, item.position);
-        let expected = match product {
-            Some(product) => product.to_string(),
-            None => format!("{} × {}", item.quantity, item.unit_price),
-        };
-        // Both may be written with zeros at their end.
-        let found = amount.map_or_else(|| item.amount.clone(), |amount| amount.to_string());
-        drifts.extend(compare(What::InvoiceItem, &subject, expected, found));
+        drifts.extend(self::item(What::InvoiceItem, &subject, item));
         sum = sum.zip(amount).and_then(|(sum, amount)| sum.checked_add(amount));
     }
     let found = shown::<12>(sum.map(Pico::units));
@@ -147,15 +165,16 @@ pub fn months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
     drifts
 }
 
-/// The numbers of all invoices: how many there are, the first and the last, and the last that was given.
-pub fn numbers(count: i64, first: Option<i64>, last: Option<i64>, given: i64) -> Vec<Drift> {
+/// The numbers of all invoices or credit notes: how many there are, the first and the last, and the last that was given.
+pub fn numbers(what: What, count: i64, first: Option<i64>, last: Option<i64>, given: i64) -> Option<Drift> {
     let found = match (first, last) {
         (Some(first), Some(last)) => format!("{count} numbers from {first} to {last}"),
         _ => "no numbers".to_owned(),
     };
     let expected =
         if given == 0 { "no numbers".to_owned() } else { format!("{given} numbers from 1 to {given}") };
-    compare(What::InvoiceNumber, "invoices", expected, found).into_iter().collect()
+    let subject = if what == What::InvoiceNumber { "invoices" } else { "credit notes" };
+    compare(what, subject, expected, found)
 }
 
 #[cfg(test)]
@@ -171,6 +190,8 @@ mod tests {
             status: status.into(),
             carried_over: Nano::ZERO,
             credited: Nano::ZERO,
+            currency: "USD".into(),
+            finalized_at: Time::from_unix_ms(0),
         }
     }
 
@@ -180,6 +201,7 @@ mod tests {
             invoice_id: "invoice_1".into(),
             position,
             kind: "usage".into(),
+            description: "m".into(),
             quantity,
             unit_price,
             amount,
@@ -242,6 +264,7 @@ mod tests {
             id: "credit_1".into(),
             amount: Nano::from_units(10),
             remaining: Nano::from_units(remaining),
+            created_at: Time::from_unix_ms(0),
             expires_at: None,
         };
         let check = |each: &[i128], posted, left| {
@@ -255,6 +278,16 @@ mod tests {
         assert!(check(&[5], -3, 2).is_empty(), "what is left of a credit whose time is over");
         assert_eq!(check(&[4, 2], -5, 0), ["invoices_due invoices 0.000000005 or less 0.000000006"]);
         assert_eq!(check(&[1], 3, 3), ["invoices_due invoices 0 or less 0.000000001"]);
+    }
+
+    #[test]
+    fn all_have_one_currency() {
+        let check = |wallet, of_prices| words(&currencies(wallet, of_prices, &[row("paid", 5, 0)]));
+        assert!(check("USD", Some("USD")).is_empty() && check("USD", None).is_empty());
+        assert_eq!(
+            check("EUR", Some("USD")),
+            ["wallet_currency wallet USD EUR", "invoice_currency invoice_1 EUR USD"]
+        );
     }
 
     #[test]
@@ -289,7 +322,8 @@ mod tests {
 
     #[test]
     fn numbers_have_no_gaps() {
-        assert!(numbers(0, None, None, 0).is_empty() && numbers(3, Some(1), Some(3), 3).is_empty());
+        let numbers = |count, first, last, given| numbers(What::InvoiceNumber, count, first, last, given);
+        assert!(numbers(0, None, None, 0).is_none() && numbers(3, Some(1), Some(3), 3).is_none());
         for (count, first, last, given) in [
             (2, Some(1), Some(3), 3),
             (3, Some(2), Some(4), 3),
@@ -297,7 +331,7 @@ mod tests {
             (0, None, None, 1),
             (1, Some(1), Some(1), 0),
         ] {
-            assert_eq!(numbers(count, first, last, given).len(), 1, "{count} {given}");
+            assert!(numbers(count, first, last, given).is_some(), "{count} {given}");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Drift, What, compare, shown};
+use crate::catalog::PriceBook;
 use crate::clock::{Day, Month, Time};
 use crate::money::{Nano, Pico};
 
@@ -84,13 +85,46 @@ pub struct EventRow {
     pub key: DailyKey,
     /// What it adds; a correction adds less than nothing, and no request.
     pub sums: UsageSums,
+    /// The month in which it is billed; none of versions that didn't record it.
+    pub billed_month: Option<Month>,
+    /// The same of the event whose price it has: its own, or of the one that it corrects.
+    pub rated_month: Option<Month>,
+}
+
+/// An event beside its tokens and its recorded price. Versions that didn't record the month of billing didn't record prices either.
+pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
+    event.rated_month?;
+    let EventRow { source, event_id, key, sums, .. } = event;
+    let subject = || format!("{source}/{event_id}");
+    let Some(price) = prices.price(&key.model, key.price_version) else {
+        let version = Time::from_unix_ms(key.price_version);
+        let expected = format!("a price of {} from {version}", key.model);
+        return compare(What::EventPrice, &subject(), expected, "none");
+    };
+    let cost = |price: Pico, tokens: i128| price.units().checked_mul(tokens);
+    let amount = cost(price.prompt, sums.prompt_tokens)
+        .zip(cost(price.completion, sums.completion_tokens))
+        .and_then(|(prompt, completion)| prompt.checked_add(completion));
+    if amount == Some(sums.amount.units()) {
+        return None;
+    }
+    compare(What::EventAmount, &subject(), shown::<12>(amount), sums.amount)
+}
+
+/// The rows and the events of a key.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    rows: UsageSums,
+    events: UsageSums,
+    /// The months in which rows are billed.
+    months: Vec<Month>,
 }
 
 /// The usage of one organization, row by row.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     /// What rows say and what events say.
-    days: BTreeMap<DailyKey, (UsageSums, UsageSums)>,
+    days: BTreeMap<DailyKey, Sums>,
     /// What was posted, by the month in which it is billed.
     posted: BTreeMap<Month, i128>,
     /// What credit notes posted.
@@ -104,13 +138,19 @@ impl Usage {
         let posted = self.posted.entry(row.month).or_default();
         *posted = posted.saturating_add(row.posted.units());
         let drift = compare(What::DailyPosted, &subject, row.sums.amount.floor_nano(), row.posted);
-        self.days.entry(row.key).or_default().0.add(row.sums);
+        let sums = self.days.entry(row.key).or_default();
+        sums.rows.add(row.sums);
+        sums.months.push(row.month);
         drift
     }
 
-    /// Takes an event in.
-    pub fn event(&mut self, event: EventRow) {
-        self.days.entry(event.key).or_default().1.add(event.sums);
+    /// Takes an event in, after all daily rows.
+    pub fn event(&mut self, event: EventRow) -> Option<Drift> {
+        let sums = self.days.entry(event.key.clone()).or_default();
+        sums.events.add(event.sums);
+        let month = event.billed_month.filter(|month| !sums.months.contains(month))?;
+        let subject = format!("{}/{}", event.source, event.event_id);
+        compare(What::EventMonth, &subject, format!("a row billed in {month}"), "none")
     }
 
     /// Takes credit notes off what is billed in a month: what they posted while it was the first open one.
@@ -128,8 +168,10 @@ impl Usage {
     /// Every day that doesn't add up its events. Days that began before `from` are left out: their events may be gone.
     pub fn finish(&self, from: Time) -> Vec<Drift> {
         let days = self.days.iter().filter(|(key, _)| key.day.start() >= from);
-        days.filter_map(|(key, (rows, events))| compare(What::DailyUsage, &key.to_string(), events, rows))
-            .collect()
+        days.filter_map(|(key, Sums { rows, events, .. })| {
+            compare(What::DailyUsage, &key.to_string(), events, rows)
+        })
+        .collect()
     }
 
     /// What was posted in all.
@@ -170,18 +212,30 @@ mod tests {
             sums,
             posted: Nano::from_units(posted),
         };
-        let event = |sums| EventRow { source: "s".into(), event_id: "e".into(), key: key(day), sums };
+        let billed_month = Some(day.month());
+        let event = |sums| EventRow {
+            source: "s".into(),
+            event_id: "e".into(),
+            key: key(day),
+            sums,
+            billed_month,
+            rated_month: billed_month,
+        };
         let mut usage = Usage::default();
         assert_eq!(usage.daily(row(sums(2, 20, 2_999), 0, 2)), None);
         // A correction after the month was closed: less than nothing, rounded down.
         assert_eq!(usage.daily(row(sums(0, -5, -1), 1, -1)), None);
-        usage.event(event(sums(1, 12, 1_500)));
-        usage.event(event(sums(1, 8, 1_499)));
+        assert_eq!(usage.event(event(sums(1, 12, 1_500))), None);
+        assert_eq!(usage.event(event(sums(1, 8, 1_499))), None);
         assert_eq!(usage.finish(day.start())[0].what, What::DailyUsage, "the correction's event is missing");
-        usage.event(event(sums(0, -5, -1)));
+        assert_eq!(usage.event(event(sums(0, -5, -1))), None);
         assert_eq!(usage.finish(day.start()), []);
         assert_eq!((usage.posted()[&day.month()], usage.posted_in_all()), (2, 1));
         assert_eq!((Usage::default().posted_in_all(), shown_month(1_500_000_000).as_str()), (0, "1.5"));
+
+        let elsewhere = EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };
+        let drift = usage.event(elsewhere).unwrap();
+        assert_eq!((drift.what, drift.expected.as_str()), (What::EventMonth, "a row billed in 2026-12"));
 
         let off = usage.daily(row(sums(0, 0, 1_000), 2, 0)).unwrap();
         assert_eq!(
@@ -193,5 +247,41 @@ mod tests {
         assert_eq!(drift.expected, "2 requests, 15 + 45 tokens, 0.000000002998");
         assert_eq!(drift.found, "2 requests, 15 + 45 tokens, 0.000000003998");
         assert_eq!(usage.finish(day.start().plus_ms(1)), [], "events of that day may be gone");
+    }
+    #[test]
+    fn events_are_their_tokens_at_their_price() {
+        use crate::catalog::Price;
+        let day = Day::parse("2026-03-09").unwrap();
+        let price = Price {
+            effective_at: Time::from_unix_ms(5),
+            prompt: Pico::from_units(2),
+            completion: Pico::from_units(3),
+        };
+        let book = PriceBook::new([("m".to_owned(), price)], []);
+        let check = |version: i64, tokens: i128, pico: i128, months: Option<Month>| {
+            let key = DailyKey {
+                project_id: "p".into(),
+                day,
+                api_key_id: "k".into(),
+                model: "m".into(),
+                price_version: version,
+                kind: "chat".into(),
+            };
+            let sums = UsageSums {
+                requests: 1,
+                prompt_tokens: tokens,
+                completion_tokens: tokens,
+                amount: Pico::from_units(pico),
+            };
+            let (source, event_id) = ("s".into(), "e".into());
+            let row = EventRow { source, event_id, key, sums, billed_month: months, rated_month: months };
+            event(&row, &book).map(|drift| (drift.what, drift.subject, drift.expected))
+        };
+        let month = Some(day.month());
+        assert!(check(5, 7, 35, month).is_none() && check(5, -7, -35, month).is_none());
+        assert!(check(5, 7, 36, None).is_none() && check(6, 7, 35, None).is_none());
+        let off = check(5, 7, 36, month).unwrap();
+        assert_eq!(off, (What::EventAmount, "s/e".into(), "0.000000000035".into()));
+        assert_eq!(check(6, 7, 35, month).unwrap().0, What::EventPrice);
     }
 }

@@ -24,7 +24,11 @@ fn the_books_hold_whatever_happens() {
             for step in 0..STEPS {
                 act(&mut books, &mut chance, step).await;
                 let told = books.story.clone();
-                let checked = check(&world, &books.place.organization);
+                let checked = async {
+                    check(&world, &books.place.organization).await;
+                    let report = tollkeeper::audit::check(&world.app, None).await.unwrap();
+                    assert!(report.is_clean(), "{:#?}", report.drifts);
+                };
                 let held = futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(checked)).await;
                 assert!(held.is_ok(), "seed {seed}:\n{told}");
             }

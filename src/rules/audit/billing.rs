@@ -1,0 +1,363 @@
+//! Bills, recomputed: an invoice from the rows and versions that it is made of, what is due of it from the credits that paid, a credit's
+//! rest from its uses.
+
+use std::collections::BTreeMap;
+
+use super::{CreditRow, Drift, InvoiceRow, ItemRow, LedgerSums, What, compare, shown};
+use crate::clock::{Month, Time};
+use crate::money::{Nano, Pico};
+use crate::rules::invoicing::{Bill, Item};
+
+/// A part of a credit that paid for a month.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreditUseRow {
+    /// The month.
+    pub month: Month,
+    /// The credit.
+    pub credit_id: String,
+    /// The part.
+    pub amount: Nano,
+}
+
+/// A credit note as it is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NoteRow {
+    /// Its id.
+    pub id: String,
+    /// The invoice that it belongs to.
+    pub invoice_id: String,
+    /// The month of that invoice.
+    pub month: Month,
+    /// The first open month when it was made.
+    pub booked_month: Month,
+    /// The amount given back; less than nothing where it is charged.
+    pub amount: Nano,
+}
+
+/// The time from which on every use of a credit is recorded; none before the first catalog.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Since(pub Option<Time>);
+
+impl Since {
+    /// Returns `true` if something that was made at `time` has all of its records.
+    pub fn covers(self, time: Time) -> bool {
+        self.0.is_some_and(|since| time >= since)
+    }
+}
+
+/// The lines of an invoice beside those that its month comes to.
+pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) -> Option<Drift> {
+    let line = |kind: &str, description: &str, quantity: i64, amount: &str| {
+        format!("{kind} {description:?} {quantity} for {amount}")
+    };
+    let mut found: Vec<String> = items
+        .iter()
+        .filter(|item| item.invoice_id == invoice.id && item.kind != "carried_over")
+        .map(|item| {
+            // Both may be written with zeros at their end.
+            let amount = Pico::parse(&item.amount).map_or_else(|| item.amount.clone(), |it| it.to_string());
+            line(&item.kind, &item.description, item.quantity, &amount)
+        })
+        .collect();
+    let computed =
+        |item: &Item| line(item.kind.as_str(), &item.description, item.quantity, &item.amount.to_string());
+    let Some(bill) = bill else {
+        return compare(What::InvoiceRecomputed, &invoice.id, "sums of 128 bits", "larger ones");
+    };
+    let mut expected: Vec<String> = bill.items.iter().map(computed).collect();
+    expected.sort_unstable();
+    found.sort_unstable();
+    if expected == found {
+        return None;
+    }
+    let only = |of: &[String], others: &[String]| {
+        let only = of.iter().filter(|line| !others.contains(line)).cloned().collect::<Vec<_>>().join("; ");
+        if only.is_empty() { "nothing else".to_owned() } else { only }
+    };
+    let (missing, more) = (only(&expected, &found), only(&found, &expected));
+    // A line that is there twice differs in neither direction.
+    let (missing, more) = if missing == more {
+        (format!("{} lines", expected.len()), format!("{} lines", found.len()))
+    } else {
+        (missing, more)
+    };
+    compare(What::InvoiceRecomputed, &invoice.id, missing, more)
+}
+
+/// What paid for invoices.
+#[derive(Clone, Copy, Debug)]
+pub struct Paid<'a> {
+    /// All parts of credits that paid for months.
+    pub uses: &'a [CreditUseRow],
+    /// All credit notes.
+    pub notes: &'a [NoteRow],
+    /// All movements.
+    pub ledger: &'a LedgerSums,
+}
+
+impl Paid<'_> {
+    fn of_month(self, month: Month) -> i128 {
+        self.uses.iter().filter(|used| used.month == month).map(|used| used.amount.units()).sum()
+    }
+
+    /// The credit notes of an invoice that lowered it.
+    fn given(self, invoice: &InvoiceRow) -> i128 {
+        let theirs = self.notes.iter().filter(|note| note.invoice_id == invoice.id);
+        theirs.map(|note| note.amount.units().max(0)).sum()
+    }
+
+    /// What credit notes charged while a month was open: credits that pay that are noted with this month.
+    fn charged_by_notes(self, booked: Month) -> i128 {
+        let theirs = self.notes.iter().filter(|note| note.booked_month == booked);
+        theirs.map(|note| -note.amount.units().min(0)).sum()
+    }
+}
+
+/// What is due of an invoice, recomputed from its credit notes and the credits that paid for its month.
+pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
+    let amount = invoice.amount.units();
+    let rest = amount - paid.given(invoice) - paid.of_month(invoice.month);
+    let nano = |units: i128| shown::<9>(Some(units));
+    let slack = paid.charged_by_notes(invoice.month);
+    match invoice.status.as_str() {
+        "open" => {
+            let due = invoice.due.units();
+            let (least, most) = (rest.max(0), (rest + slack).max(0));
+            if (least..=most).contains(&due) {
+                return None;
+            }
+            let expected =
+                if slack == 0 { nano(least) } else { format!("{} to {}", nano(least), nano(most)) };
+            compare(What::InvoiceDue, &invoice.id, expected, nano(due))
+        }
+        "paid" if rest > paid.ledger.dust => {
+            let unpaid = nano(rest);
+            compare(What::InvoicePaid, &invoice.id, "payments that cover it", format!("{unpaid} unpaid"))
+        }
+        "uncollectible" => {
+            let written_off = paid.ledger.written_off.get(&invoice.id).copied().unwrap_or_default();
+            // Notes that charged before it was given up aren't part of it; those since then are.
+            let theirs = paid.notes.iter().filter(|note| note.invoice_id == invoice.id);
+            let charged: i128 = theirs.map(|note| -note.amount.units().min(0)).sum();
+            if (rest..=rest + charged + slack).contains(&written_off) {
+                return None;
+            }
+            compare(What::InvoiceWriteOff, &invoice.id, nano(rest), nano(written_off))
+        }
+        _ => None,
+    }
+}
+
+/// What is left of each credit beside its amount, its uses and what was ended, taken back or written off of it.
+pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, since: Since) -> Vec<Drift> {
+    let mut used: BTreeMap<&str, i128> = BTreeMap::new();
+    for part in uses {
+        *used.entry(&part.credit_id).or_default() += part.amount.units();
+    }
+    let rest = |credit: &CreditRow| {
+        let used = used.get(credit.id.as_str()).copied().unwrap_or_default();
+        credit.amount.units() - used - ledger.ended.get(&credit.id).copied().unwrap_or_default()
+    };
+    let mut drifts = Vec::new();
+    for credit in credits {
+        let (rest, left) = (rest(credit), credit.remaining.units());
+        let nano = |units: i128| shown::<9>(Some(units));
+        if since.covers(credit.created_at) {
+            drifts.extend(compare(What::CreditRest, &credit.id, nano(rest), nano(left)));
+        } else if left > rest {
+            drifts.extend(compare(
+                What::CreditRest,
+                &credit.id,
+                format!("{} or less", nano(rest)),
+                nano(left),
+            ));
+        }
+    }
+    drifts
+}
+
+/// The credit notes beside their lines, and these beside the usage that was taken back. `credited` is its list price, by the month that
+/// was billed and the one that was open.
+pub fn notes(
+    notes: &[NoteRow],
+    items: &[ItemRow],
+    credited: &[((Month, Month), Pico)],
+    invoices: &[InvoiceRow],
+) -> Vec<Drift> {
+    let mut drifts = Vec::new();
+    let mut listed: BTreeMap<(Month, Month), i128> = BTreeMap::new();
+    for note in notes {
+        let mut sum = Some(0_i128);
+        for item in items.iter().filter(|item| item.invoice_id == note.id) {
+            let amount = Pico::parse(&item.amount).map(Pico::units);
+            let subject = format!("{} line {}", note.id, item.position);
+            drifts.extend(super::invoices::item(What::CreditNoteItem, &subject, item));
+            sum = sum.zip(amount).and_then(|(sum, amount)| sum.checked_add(amount));
+            if item.kind == "correction" {
+                *listed.entry((note.month, note.booked_month)).or_default() += amount.unwrap_or_default();
+            }
+        }
+        let found = shown::<12>(sum.and_then(i128::checked_neg));
+        drifts.extend(compare(What::CreditNoteItems, &note.id, note.amount, found));
+    }
+    let is_void = |month: &Month| invoices.iter().any(|it| it.month == *month && it.status == "void");
+    let mut expected: BTreeMap<(Month, Month), i128> =
+        credited.iter().map(|(months, amount)| (*months, amount.units())).collect();
+    for months in listed.keys() {
+        expected.entry(*months).or_default();
+    }
+    // A correction of a void invoice makes no note.
+    for ((month, booked), amount) in expected.into_iter().filter(|((month, _), _)| !is_void(month)) {
+        let found = listed.get(&(month, booked)).copied().unwrap_or_default();
+        let (expected, found) = (shown::<12>(Some(amount)), shown::<12>(Some(found)));
+        let subject = format!("{month} taken back in {booked}");
+        drifts.extend(compare(What::CreditNoteUsage, &subject, expected, found));
+    }
+    drifts
+}
+
+/// What a wallet owes beyond its invoices: no more than what is charged for months that aren't billed yet. `unpaid` is that by month.
+pub fn unbilled(
+    wallet: (Nano, i64),
+    invoices: &[InvoiceRow],
+    credits: &[CreditRow],
+    unpaid: &[(Month, Nano)],
+    notes: &[NoteRow],
+) -> Option<Drift> {
+    let (posted, open_month) = wallet;
+    let due: i128 = invoices.iter().map(|invoice| invoice.due.units()).sum();
+    let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
+    let beyond = left.saturating_sub(posted.units()).saturating_sub(due);
+    let unpaid: i128 = unpaid.iter().map(|(_, nano)| nano.units().max(0)).sum();
+    let since_then = notes.iter().filter(|note| note.booked_month.unix_months() >= open_month);
+    let charged: i128 = since_then.map(|note| -note.amount.units().min(0)).sum();
+    if beyond <= unpaid + charged {
+        return None;
+    }
+    let expected = format!("{} or less on no invoice", shown::<9>(Some(unpaid + charged)));
+    compare(What::DebtUnbilled, "wallet", expected, shown::<9>(Some(beyond)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::invoicing::ItemKind;
+
+    const MAY: Month = Month::from_unix_months(676);
+
+    fn nano(units: i128) -> Nano {
+        Nano::from_units(units)
+    }
+
+    fn invoice(status: &str, amount: i128, due: i128) -> InvoiceRow {
+        InvoiceRow {
+            id: "invoice_1".into(),
+            month: MAY,
+            amount: nano(amount),
+            due: nano(due),
+            status: status.into(),
+            currency: "USD".into(),
+            finalized_at: Time::from_unix_ms(0),
+            carried_over: Nano::ZERO,
+            credited: Nano::ZERO,
+        }
+    }
+
+    fn words<'a>(drifts: impl IntoIterator<Item = &'a Drift>) -> Vec<String> {
+        drifts.into_iter().map(|d| format!("{} {} {} {}", d.what, d.subject, d.expected, d.found)).collect()
+    }
+
+    #[test]
+    fn what_is_due_is_what_nothing_paid() {
+        let note = |amount| NoteRow {
+            id: "note_1".into(),
+            invoice_id: "invoice_1".into(),
+            month: MAY,
+            booked_month: MAY.plus(1),
+            amount: nano(amount),
+        };
+        let check = |status, due, used: i128, notes: &[NoteRow], ledger: &LedgerSums| {
+            let uses = [CreditUseRow { month: MAY, credit_id: "credit_1".into(), amount: nano(used) }];
+            words(&super::paid(&invoice(status, 10, due), Paid { uses: &uses, notes, ledger })).join("")
+        };
+        let none = LedgerSums::default();
+        assert_eq!(check("open", 6, 4, &[], &none), "");
+        assert_eq!(check("open", 5, 4, &[note(1)], &none), "");
+        assert_eq!(
+            check("open", 6, 4, &[note(-3)], &none),
+            "",
+            "a note that charges goes to the next invoice"
+        );
+        assert_eq!(check("open", 5, 4, &[], &none), "invoice_due invoice_1 0.000000006 0.000000005");
+        assert_eq!(check("paid", 0, 10, &[], &none), "");
+        assert_eq!(
+            check("paid", 0, 9, &[], &none),
+            "invoice_paid invoice_1 payments that cover it 0.000000001 unpaid"
+        );
+        let dust = LedgerSums { dust: 1, ..LedgerSums::default() };
+        assert_eq!(check("paid", 0, 9, &[], &dust), "");
+        let given_up = LedgerSums {
+            written_off: BTreeMap::from([("invoice_1".to_owned(), 6)]),
+            ..LedgerSums::default()
+        };
+        assert_eq!(check("uncollectible", 0, 4, &[], &given_up), "");
+        assert_eq!(
+            check("uncollectible", 0, 3, &[], &given_up),
+            "invoice_write_off invoice_1 0.000000007 0.000000006"
+        );
+    }
+
+    #[test]
+    fn the_rest_of_a_credit_is_what_nothing_used() {
+        let credit = |remaining| CreditRow {
+            id: "credit_1".into(),
+            amount: nano(10),
+            remaining: nano(remaining),
+            created_at: Time::from_unix_ms(5),
+            expires_at: None,
+        };
+        let uses = [CreditUseRow { month: MAY, credit_id: "credit_1".into(), amount: nano(3) }];
+        let ledger =
+            LedgerSums { ended: BTreeMap::from([("credit_1".to_owned(), 2)]), ..LedgerSums::default() };
+        let check = |remaining, since: i64| {
+            words(&rests(&[credit(remaining)], &uses, &ledger, Since(Some(Time::from_unix_ms(since)))))
+        };
+        assert!(check(5, 5).is_empty() && check(4, 6).is_empty(), "older uses weren't recorded");
+        assert_eq!(check(4, 5), ["credit_rest credit_1 0.000000005 0.000000004"]);
+        assert_eq!(check(6, 6), ["credit_rest credit_1 0.000000005 or less 0.000000006"]);
+        assert!(!Since(None).covers(Time::from_unix_ms(5)));
+    }
+
+    #[test]
+    fn lines_are_those_that_the_rows_come_to() {
+        let item = Item::single(ItemKind::Usage, "m".into(), Pico::from_units(5));
+        let bill = |items: &[Item]| Bill {
+            items: items.to_vec(),
+            credited: Nano::ZERO,
+            amount: Nano::ZERO,
+            exact: Pico::ZERO,
+        };
+        let row = |position, kind: &str, description: &str| ItemRow {
+            invoice_id: "invoice_1".into(),
+            position,
+            kind: kind.into(),
+            description: description.into(),
+            quantity: 1,
+            unit_price: "0.000000000005".into(),
+            amount: "0.0000000000050".into(),
+        };
+        let check = |rows: &[ItemRow], items: &[Item]| {
+            words(&recomputed(&invoice("open", 1, 1), rows, Some(&bill(items)))).join("")
+        };
+        let carried = row(2, "carried_over", "debt");
+        assert_eq!(check(&[row(1, "usage", "m"), carried], std::slice::from_ref(&item)), "");
+        assert_eq!(
+            check(&[row(1, "usage", "x")], std::slice::from_ref(&item)),
+            "invoice_recomputed invoice_1 usage \"m\" 1 for 0.000000000005 usage \"x\" 1 for 0.000000000005"
+        );
+        assert_eq!(
+            check(&[row(1, "usage", "m"), row(2, "usage", "m")], &[item]),
+            "invoice_recomputed invoice_1 1 lines 2 lines"
+        );
+    }
+}

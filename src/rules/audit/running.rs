@@ -1,0 +1,95 @@
+//! Things whose time is over, while the service runs.
+
+use super::{Drift, What, compare};
+use crate::clock::{DAY_MS, MINUTE_MS, Month, Time};
+use crate::rules::invoicing::GRACE_MS;
+
+/// The service ends reservations and credits within this time.
+const SOON_MS: i64 = 10 * MINUTE_MS;
+/// The service closes months within this time, of which it waits some hours for usage that comes late.
+const CLOSED_WITHIN_MS: i64 = 2 * DAY_MS;
+
+/// Since when and until when the service is known to have run. What is due while it stands still waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Running {
+    /// The first instant.
+    pub since: Time,
+    /// The last one.
+    pub until: Time,
+}
+
+impl Running {
+    /// Returns `true` if the service has run for longer than this since `time`.
+    fn has_passed(self, time: Time, longer_than_ms: i64) -> bool {
+        self.until > time.max(self.since).plus_ms(longer_than_ms)
+    }
+}
+
+/// Something that ends at a time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Overdue {
+    /// Its id.
+    pub id: String,
+    /// The time.
+    pub at: Time,
+}
+
+/// A reservation or a credit that should have been ended.
+pub fn overdue(what: What, one: &Overdue, running: Running) -> Option<Drift> {
+    let found = format!("there since {}", one.at);
+    if running.has_passed(one.at, SOON_MS) { compare(what, &one.id, "ended", found) } else { None }
+}
+
+/// The first open month: no later than tomorrow's, unless the organization has left, and closed in time.
+pub fn open_month(open_month: i64, has_left: bool, now: Time, running: Option<Running>) -> Option<Drift> {
+    let month = Month::from_unix_months(open_month);
+    let last = now.plus_ms(DAY_MS).day().month();
+    if month > last && !has_left {
+        return compare(What::OpenMonth, "wallet", format!("{last} or earlier"), month);
+    }
+    let closable = month.end().plus_ms(GRACE_MS);
+    let is_late = running.is_some_and(|running| running.has_passed(closable, CLOSED_WITHIN_MS));
+    if is_late { compare(What::OpenMonth, "wallet", format!("{month} closed"), "still open") } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Time {
+        Time::parse(text).unwrap()
+    }
+
+    #[test]
+    fn what_is_over_is_ended_while_the_service_runs() {
+        let one = Overdue { id: "res_1".into(), at: at("2026-05-01T00:00:00Z") };
+        let check = |since: &str, until: &str| {
+            overdue(What::ReservationOver, &one, Running { since: at(since), until: at(until) }).is_some()
+        };
+        assert!(!check("2026-04-01T00:00:00Z", "2026-05-01T00:10:00Z"));
+        assert!(check("2026-04-01T00:00:00Z", "2026-05-01T00:10:01Z"));
+        assert!(!check("2026-05-09T00:00:00Z", "2026-05-09T00:10:00Z"), "it stood still");
+    }
+
+    #[test]
+    fn months_are_closed_in_time() {
+        let may = at("2026-05-01T00:00:00Z").day().month().unix_months();
+        let check = |until: &str, has_left| {
+            let until = at(until);
+            let running = Some(Running { since: at("2026-01-01T00:00:00Z"), until });
+            open_month(may, has_left, until, running).map(|drift| (drift.expected, drift.found))
+        };
+        assert_eq!(check("2026-06-04T00:00:00Z", false), None);
+        assert_eq!(
+            check("2026-06-04T00:00:01Z", false),
+            Some(("2026-05 closed".into(), "still open".into()))
+        );
+        assert_eq!(check("2026-04-30T00:00:00Z", false), None);
+        assert_eq!(
+            check("2026-04-29T23:00:00Z", false),
+            Some(("2026-04 or earlier".into(), "2026-05".into()))
+        );
+        assert_eq!(check("2026-04-29T23:00:00Z", true), None);
+        assert_eq!(open_month(may, false, at("2026-09-01T00:00:00Z"), None), None);
+    }
+}
