@@ -341,7 +341,11 @@ fn each_broken_rule_is_named() {
                 "UPDATE invoices SET number = 1",
                 &["invoice_number invoices"],
             ),
-            ("UPDATE sequences SET last = 2 WHERE name = 'invoices'", "UPDATE sequences SET last = 1 WHERE name = 'invoices'", &["invoice_number invoices"]),
+            (
+                "UPDATE sequences SET last = 2 WHERE name = 'invoices'",
+                "UPDATE sequences SET last = 1 WHERE name = 'invoices'",
+                &["invoice_number invoices"],
+            ),
             (
                 "UPDATE wallets SET open_month = 675 WHERE organization_id = $1",
                 "UPDATE wallets SET open_month = 674 WHERE organization_id = $1",

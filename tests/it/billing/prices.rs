@@ -237,7 +237,10 @@ fn the_command_needs_no_catalog_file() {
         assert_eq!(first["amount"].to_string(), "3", "{}", closed.log);
         // Nor does a file that isn't there matter, or another one.
         let nowhere = shell.clone().set("TOLLKEEPER_CATALOG_FILE", "/nowhere/catalog.toml");
-        assert_eq!(nowhere.command(&["billing", "close", "--skip-wait"]).stdout.trim(), "No month was to be closed.");
+        assert_eq!(
+            nowhere.command(&["billing", "close", "--skip-wait"]).stdout.trim(),
+            "No month was to be closed."
+        );
         let list = nowhere.command(&["invoice", "list", "--organization", organization]);
         assert!(list.stdout.contains("3 USD"), "{}{}", list.stdout, list.log);
         let shown = nowhere.command(&["catalog", "show"]);
