@@ -169,7 +169,7 @@ impl Organization<'_> {
             for event in slice {
                 self.checked.events += 1;
                 self.drifts.extend(audit::event(&event, &self.prices));
-                self.drifts.extend(usage.event(event));
+                self.drifts.extend(usage.event(&event));
             }
             slice = store::audit::events(self.tx, self.id, Some(&last), SLICE).await?;
         }
@@ -213,6 +213,7 @@ impl Organization<'_> {
         let note_items = store::audit::credit_note_items(self.tx, self.id).await?;
         let credited = store::audit::credited_amounts(self.tx, self.id).await?;
         self.drifts.extend(audit::notes(&notes, &note_items, &credited, &invoices));
+        self.drifts.extend(audit::noted(&notes, &credited, &invoices, usage.credited(), ledger));
         if let Some(wallet) = &wallet {
             let paid = Paid { uses: &uses, notes: &notes, ledger };
             let exact = |invoice: &&InvoiceRow| {

@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-pub use billing::{CreditUseRow, NoteRow, Paid, Since, notes, paid, recomputed, rests, unbilled};
+pub use billing::{CreditUseRow, NoteRow, Paid, Since, noted, notes, paid, recomputed, rests, unbilled};
 pub use books::{CreditRow, LedgerSums, MovementRow, WalletRow, credits, ledger, wallet};
 pub use invoices::{InvoiceRow, ItemRow, MonthSums, currencies, dues, invoice, months, numbers, voids};
 pub use running::{Overdue, Running, open_month, overdue};

@@ -216,6 +216,27 @@ pub fn notes(
     drifts
 }
 
+/// All credit notes of an organization beside what was moved for them: the usage that they take back and its discounts. `posted` is what
+/// they posted of usage.
+pub fn noted(
+    notes: &[NoteRow],
+    credited: &[((Month, Month), Pico)],
+    invoices: &[InvoiceRow],
+    posted: i128,
+    ledger: &LedgerSums,
+) -> Option<Drift> {
+    let is_void = |month: Month| invoices.iter().any(|it| it.month == month && it.status == "void");
+    // A correction of a void invoice moves money to and fro, and makes no note.
+    if credited.iter().any(|((month, _), _)| is_void(*month)) {
+        return None;
+    }
+    // Those of months have the month in their keys, those of notes the movement's own id.
+    let discounts = ledger.discounts.iter().filter(|(whose, _)| whose.starts_with("ltx_"));
+    let moved = discounts.map(|(_, nano)| nano).sum::<i128>().checked_sub(posted);
+    let found: i128 = notes.iter().map(|note| note.amount.units()).sum();
+    compare(What::CreditNoteUsage, "credit notes", shown::<9>(moved), shown::<9>(Some(found)))
+}
+
 /// What a wallet owes beyond its invoices: no more than what is charged for months that aren't billed yet. `unpaid` is that by month.
 pub fn unbilled(
     wallet: (Nano, i64),

@@ -145,7 +145,7 @@ impl Usage {
     }
 
     /// Takes an event in, after all daily rows.
-    pub fn event(&mut self, event: EventRow) -> Option<Drift> {
+    pub fn event(&mut self, event: &EventRow) -> Option<Drift> {
         let sums = self.days.entry(event.key.clone()).or_default();
         sums.events.add(event.sums);
         let month = event.billed_month.filter(|month| !sums.months.contains(month))?;
@@ -172,6 +172,11 @@ impl Usage {
             compare(What::DailyUsage, &key.to_string(), events, rows)
         })
         .collect()
+    }
+
+    /// What credit notes posted of usage; less than nothing where they gave back.
+    pub fn credited(&self) -> i128 {
+        self.credited
     }
 
     /// What was posted in all.
@@ -225,16 +230,16 @@ mod tests {
         assert_eq!(usage.daily(row(sums(2, 20, 2_999), 0, 2)), None);
         // A correction after the month was closed: less than nothing, rounded down.
         assert_eq!(usage.daily(row(sums(0, -5, -1), 1, -1)), None);
-        assert_eq!(usage.event(event(sums(1, 12, 1_500))), None);
-        assert_eq!(usage.event(event(sums(1, 8, 1_499))), None);
+        assert_eq!(usage.event(&event(sums(1, 12, 1_500))), None);
+        assert_eq!(usage.event(&event(sums(1, 8, 1_499))), None);
         assert_eq!(usage.finish(day.start())[0].what, What::DailyUsage, "the correction's event is missing");
-        assert_eq!(usage.event(event(sums(0, -5, -1))), None);
+        assert_eq!(usage.event(&event(sums(0, -5, -1))), None);
         assert_eq!(usage.finish(day.start()), []);
         assert_eq!((usage.posted()[&day.month()], usage.posted_in_all()), (2, 1));
         assert_eq!((Usage::default().posted_in_all(), shown_month(1_500_000_000).as_str()), (0, "1.5"));
 
         let elsewhere = EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };
-        let drift = usage.event(elsewhere).unwrap();
+        let drift = usage.event(&elsewhere).unwrap();
         assert_eq!((drift.what, drift.expected.as_str()), (What::EventMonth, "a row billed in 2026-12"));
 
         let off = usage.daily(row(sums(0, 0, 1_000), 2, 0)).unwrap();

@@ -213,7 +213,7 @@ const PLANTS: &[Plant] = &[
            WHERE transaction_id = (SELECT id FROM ledger_transactions WHERE kind = 'write_off')"],
     ),
     (
-        &["credit_note_items"],
+        &["credit_note_items", "credit_note_usage"],
         &["UPDATE credit_notes SET amount_nano = amount_nano + 1"],
         &["UPDATE credit_notes SET amount_nano = amount_nano - 1"],
     ),
