@@ -215,7 +215,7 @@ impl Organization<'_> {
         self.drifts.extend(audit::notes(&notes, &note_items, &credited, &invoices));
         self.drifts.extend(audit::noted(&notes, &credited, &invoices, usage.credited(), ledger));
         if let Some(wallet) = &wallet {
-            let paid = Paid { uses: &uses, notes: &notes, ledger };
+            let paid = Paid { uses: &uses, notes: &notes, invoices: &invoices, ledger };
             let exact = |invoice: &&InvoiceRow| {
                 self.since.covers(wallet.created_at) || self.since.covers(invoice.month.start())
             };

@@ -91,11 +91,20 @@ pub struct Paid<'a> {
     pub uses: &'a [CreditUseRow],
     /// All credit notes.
     pub notes: &'a [NoteRow],
+    /// All invoices.
+    pub invoices: &'a [InvoiceRow],
     /// All movements.
     pub ledger: &'a LedgerSums,
 }
 
 impl Paid<'_> {
+    /// The amount that bills after this one gave back: late usage can bring a discount that is worth more than it, and what is more than
+    /// its own bill goes back to the credits that paid for the months before, or lowers what is due of them.
+    fn given_later(self, invoice: &InvoiceRow) -> i128 {
+        let later = self.invoices.iter().filter(|other| other.month > invoice.month);
+        later.map(|other| -other.amount.units().min(0)).sum()
+    }
+
     fn of_month(self, month: Month) -> i128 {
         self.uses.iter().filter(|used| used.month == month).map(|used| used.amount.units()).sum()
     }
@@ -118,19 +127,19 @@ pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
     let amount = invoice.amount.units();
     let rest = amount - paid.given(invoice) - paid.of_month(invoice.month);
     let nano = |units: i128| shown::<9>(Some(units));
-    let slack = paid.charged_by_notes(invoice.month);
+    let (slack, later) = (paid.charged_by_notes(invoice.month), paid.given_later(invoice));
     match invoice.status.as_str() {
         "open" => {
             let due = invoice.due.units();
-            let (least, most) = (rest.max(0), (rest + slack).max(0));
+            let (least, most) = ((rest - later).max(0), (rest + slack).max(0));
             if (least..=most).contains(&due) {
                 return None;
             }
             let expected =
-                if slack == 0 { nano(least) } else { format!("{} to {}", nano(least), nano(most)) };
+                if least == most { nano(least) } else { format!("{} to {}", nano(least), nano(most)) };
             compare(What::InvoiceDue, &invoice.id, expected, nano(due))
         }
-        "paid" if rest > paid.ledger.dust => {
+        "paid" if rest > paid.ledger.dust + later => {
             let unpaid = nano(rest);
             compare(What::InvoicePaid, &invoice.id, "payments that cover it", format!("{unpaid} unpaid"))
         }
@@ -139,7 +148,7 @@ pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
             // Notes that charged before it was given up aren't part of it; those since then are.
             let theirs = paid.notes.iter().filter(|note| note.invoice_id == invoice.id);
             let charged: i128 = theirs.map(|note| -note.amount.units().min(0)).sum();
-            if (rest..=rest + charged + slack).contains(&written_off) {
+            if (rest - later..=rest + charged + slack).contains(&written_off) {
                 return None;
             }
             compare(What::InvoiceWriteOff, &invoice.id, nano(rest), nano(written_off))
@@ -299,7 +308,8 @@ mod tests {
         };
         let check = |status, due, used: i128, notes: &[NoteRow], ledger: &LedgerSums| {
             let uses = [CreditUseRow { month: MAY, credit_id: "credit_1".into(), amount: nano(used) }];
-            words(&super::paid(&invoice(status, 10, due), Paid { uses: &uses, notes, ledger })).join("")
+            words(&super::paid(&invoice(status, 10, due), Paid { uses: &uses, notes, invoices: &[], ledger }))
+                .join("")
         };
         let none = LedgerSums::default();
         assert_eq!(check("open", 6, 4, &[], &none), "");
