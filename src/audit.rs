@@ -181,7 +181,7 @@ impl Organization<'_> {
         Ok(usage)
     }
 
-    /// What hangs on the wallet: reservations, credits, invoices, credit notes.
+    /// The wallet with its reservations, credits, invoices and credit notes.
     async fn wallet(&mut self, ledger: &LedgerSums, usage: &Usage) -> Result<(), Error> {
         let wallet = store::audit::wallet(self.tx, self.id).await?;
         let (reservations, reserved) = store::audit::reserved(self.tx, self.id).await?;
@@ -228,7 +228,7 @@ impl Organization<'_> {
 
     /// The lines of the invoices that were made by today's rules, from the rows of their months.
     async fn recompute(&mut self, invoices: &[InvoiceRow], items: &[ItemRow]) -> Result<(), Error> {
-        // Somebody whose id can't be read has no invoices of ours.
+        // An id that can't be read isn't one of this service's making, so it has no invoices.
         let Some(id) = OrganizationId::parse(self.id) else { return Ok(()) };
         let since = self.since;
         for invoice in invoices.iter().filter(|invoice| since.covers(invoice.finalized_at)) {
@@ -250,7 +250,7 @@ impl Organization<'_> {
         Ok(invoicing::bill(month, &used, &before, &self.prices))
     }
 
-    /// What is owed, and on which invoices.
+    /// The debts, and the invoices on which they stand.
     async fn debts(
         &mut self,
         wallet: &WalletRow,
@@ -261,7 +261,9 @@ impl Organization<'_> {
         self.drifts.extend(audit::credits(credits, wallet.posted, self.now));
         self.drifts.extend(audit::dues(invoices, wallet.posted, credits));
         if self.since.covers(wallet.created_at) {
-            let unpaid = store::audit::unpaid_from(self.tx, self.id, wallet.open_month).await?;
+            let open = Month::from_unix_months(wallet.open_month);
+            let unpaid = store::months::charged_from(self.tx, self.id, open).await?;
+            let unpaid: Vec<_> = unpaid.iter().map(|charged| (charged.month, charged.unpaid)).collect();
             let owner = (wallet.posted, wallet.open_month);
             self.drifts.extend(audit::unbilled(owner, invoices, credits, &unpaid, notes));
         }
@@ -270,7 +272,7 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// What should be over: reservations, credits, and the open month.
+    /// Reservations, credits and the open month, where they should be over.
     async fn ends(&mut self, wallet: &WalletRow, credits: &[CreditRow]) -> Result<(), Error> {
         let WalletRow { open_month, is_left, .. } = *wallet;
         self.drifts.extend(audit::open_month(open_month, is_left, self.now, self.running));
@@ -278,7 +280,7 @@ impl Organization<'_> {
         let oldest = store::audit::oldest_reservation(self.tx, self.id).await?;
         let is_over = |one: &Overdue| audit::overdue(What::ReservationOver, one, running);
         self.drifts.extend(oldest.as_ref().and_then(is_over));
-        // What is reserved may keep them.
+        // Reserved money may keep them.
         if wallet.reserved.units() > 0 {
             return Ok(());
         }

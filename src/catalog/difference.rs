@@ -1,4 +1,4 @@
-//! What a catalog changes of the one before it.
+//! The changes of a catalog against the one before it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a catalog adds to the versions of the database when it comes in force, and what it must not change.
+//! The versions that a catalog adds to those of the database when it comes in force, and the changes that are refused.
 
 use super::book::{DiscountVersion, PriceBook, SINCE_EVER, price_at};
 use super::{Catalog, CatalogError, Price, VolumeDiscount};

@@ -1,4 +1,4 @@
-//! Whether this machine's clock is right: everything that can't be undone asks first.
+//! Holds this machine's clock against others: everything that can't be undone asks here first.
 //!
 //! The wall clock is held against the machine's steady one, against the database's on PostgreSQL, and against the newest time by
 //! which the service ran, which replicas note once a minute. While it isn't trusted, months don't close, nothing is forgotten

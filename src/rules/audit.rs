@@ -63,7 +63,7 @@ pub enum What {
     UsagePosted,
     /// What is left of a credit is between nothing and all of it.
     CreditRemaining,
-    /// What is left of a credit is its amount less its uses and what ended of it.
+    /// The rest of a credit is its amount less its uses and what ended of it.
     CreditRest,
     /// Nothing is left of a credit that was over for long.
     CreditOver,
@@ -87,11 +87,11 @@ pub enum What {
     InvoiceDue,
     /// Credits and credit notes cover a paid invoice.
     InvoicePaid,
-    /// What was written off of an invoice that was given up is what nothing covers.
+    /// The write-off of an invoice that was given up is the part that nothing covers.
     InvoiceWriteOff,
     /// No more is due of all invoices than the wallet owes.
     InvoicesDue,
-    /// What a wallet owes is due of an invoice or charged for a month that isn't billed yet.
+    /// The debt of a wallet is due of an invoice or charged for a month that isn't billed yet.
     DebtUnbilled,
     /// What came back of a void invoice is its amount, and nothing came back of another.
     InvoiceVoid,

@@ -127,7 +127,7 @@ impl Item {
     }
 }
 
-/// What a document comes to.
+/// The lines and sums of a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bill {
     /// The lines; they sum to `amount`.
@@ -192,7 +192,7 @@ struct LineKey<'a> {
     price_version: i64,
 }
 
-/// What has a discount of its own: the tokens of a kind and model that were used in a month.
+/// The unit that has a discount of its own: the tokens of a kind and model that were used in a month.
 type Stream<'a> = (Month, &'a str, TokenKind);
 
 /// The bill of a month. `used` is what is billed in it, `before` what was used in the months of its late usage and billed earlier.

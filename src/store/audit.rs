@@ -243,7 +243,7 @@ impl FromRow for InvoiceRow {
     }
 }
 
-/// What credit notes posted of usage, by the month that was open when they were made.
+/// The usage that credit notes posted, by the month that was open when they were made.
 pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<(Month, Nano)>, db::Error> {
     sql("SELECT booked_month, CAST(SUM(posted_nano) AS BIGINT) AS posted_nano FROM credited_usage
          WHERE organization_id = $1 GROUP BY booked_month")
@@ -399,25 +399,6 @@ pub async fn credited_amounts(
         .into_iter()
         .map(|(month, booked, whole, rest)| ((month, booked), whole_and_rest(whole, rest)))
         .collect())
-}
-
-/// What is charged for months from this one on, less what credits paid of them.
-pub async fn unpaid_from(
-    tx: &mut Tx,
-    organization_id: &str,
-    month: i64,
-) -> Result<Vec<(Month, Nano)>, db::Error> {
-    sql("SELECT month, CAST(SUM(nano) AS BIGINT) AS nano FROM (
-             SELECT month, posted_nano AS nano
-             FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month >= $2
-             UNION ALL SELECT booked_month, -posted_nano FROM credited_usage WHERE organization_id = $1 AND booked_month >= $2
-             UNION ALL SELECT month, -amount_nano FROM credit_uses WHERE organization_id = $1 AND month >= $2) charged
-         GROUP BY month ORDER BY month")
-    .bind(organization_id)
-    .bind(month)
-    .heavy()
-    .all(tx)
-    .await
 }
 
 impl FromRow for Overdue {

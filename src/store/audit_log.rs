@@ -89,7 +89,7 @@ pub enum Action {
     InvoiceGivenUp,
     /// A correction took something back of an invoice.
     CreditNoteCreated,
-    /// What was left of a credit was taken out of a wallet by an operator.
+    /// An operator took the rest of a credit, or a part of it, out of a wallet.
     CreditTakenBack,
 }
 

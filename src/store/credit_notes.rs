@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use crate::clock::{Month, Time};
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{CreditNoteId, InvoiceId, OrganizationId};
-use crate::money::{Nano, Pico};
-use crate::rules::invoicing::{Item, ItemKind};
+use crate::money::Nano;
+use crate::rules::invoicing::Item;
 use crate::store::wallets::nano;
 
 /// A row of `credit_notes`.
@@ -59,20 +59,7 @@ struct ItemRow {
 
 impl FromRow for ItemRow {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let kind: String = row.get("kind")?;
-        let known = ItemKind::ALL.into_iter().find(|known| known.as_str() == kind);
-        let pico = |column: &str| -> Result<Pico, db::Error> {
-            let text: String = row.get(column)?;
-            Pico::parse(&text).ok_or_else(|| db::Error::Internal(format!("{column} is {text:?}")))
-        };
-        let item = Item {
-            kind: known.ok_or_else(|| db::Error::Internal(format!("an item's kind is {kind:?}")))?,
-            description: row.get("description")?,
-            quantity: row.get("quantity")?,
-            unit_price: pico("unit_price")?,
-            amount: pico("amount")?,
-        };
-        Ok(Self { credit_note_id: row.get("credit_note_id")?, item })
+        Ok(Self { credit_note_id: row.get("credit_note_id")?, item: Item::from_row(row)? })
     }
 }
 

@@ -88,7 +88,7 @@ struct ItemRow {
     item: Item,
 }
 
-impl FromRow for ItemRow {
+impl FromRow for Item {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let kind: String = row.get("kind")?;
         let known = ItemKind::ALL.into_iter().find(|known| known.as_str() == kind);
@@ -96,14 +96,19 @@ impl FromRow for ItemRow {
             let text: String = row.get(column)?;
             Pico::parse(&text).ok_or_else(|| db::Error::Internal(format!("{column} is {text:?}")))
         };
-        let item = Item {
+        Ok(Self {
             kind: known.ok_or_else(|| db::Error::Internal(format!("an item's kind is {kind:?}")))?,
             description: row.get("description")?,
             quantity: row.get("quantity")?,
             unit_price: pico("unit_price")?,
             amount: pico("amount")?,
-        };
-        Ok(Self { invoice_id: row.get("invoice_id")?, item })
+        })
+    }
+}
+
+impl FromRow for ItemRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { invoice_id: row.get("invoice_id")?, item: Item::from_row(row)? })
     }
 }
 

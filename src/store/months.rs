@@ -203,7 +203,7 @@ impl FromRow for Charged {
 /// The charges of the months from this one on, which aren't billed yet, the oldest first.
 pub async fn charged_from(
     tx: &mut Tx,
-    organization_id: OrganizationId,
+    organization_id: impl Into<db::Value>,
     month: Month,
 ) -> Result<Vec<Charged>, db::Error> {
     sql("SELECT month, CAST(SUM(nano / 1000000000) AS BIGINT) AS posted_whole,

@@ -239,13 +239,10 @@ async fn discount(
     if owed == Nano::ZERO {
         return Ok(Debt { of_month: Nano::ZERO, carried_over: Nano::ZERO });
     }
-    let (mut unpaid, mut later) = (-credited.units(), 0);
-    for charged in store::months::charged_from(tx, id, month).await? {
-        match charged.month == month {
-            true => unpaid += charged.unpaid.units(),
-            false => later += charged.unpaid.units().max(0),
-        }
-    }
+    let paid: i128 = store::credits::uses(tx, id, month).await?.iter().map(|used| used.amount.units()).sum();
+    let unpaid = bill.amount.units() - paid;
+    let later = store::months::charged_from(tx, id, month.plus(1)).await?;
+    let later = later.iter().map(|charged| charged.unpaid.units().max(0)).sum();
     let open = store::invoices::open(tx, id).await?;
     let on_invoices = open.iter().map(|invoice| invoice.due.units()).sum();
     let [unpaid, later, on_invoices] = [unpaid, later, on_invoices].map(Nano::from_units);

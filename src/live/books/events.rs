@@ -52,7 +52,7 @@ pub(super) enum Verdict<'a> {
     Refused(Refusal),
 }
 
-/// What holds for the events of one transaction.
+/// The circumstances in which the events of one transaction are recorded.
 #[derive(Clone, Copy)]
 pub(super) struct Recording<'a> {
     /// The first open month of each organization.

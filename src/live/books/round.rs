@@ -30,7 +30,7 @@ const ATTEMPTS: usize = 8;
 #[derive(Debug)]
 pub(super) enum Stopped {
     Database(db::Error),
-    /// What was assumed about wallets or events doesn't hold: it may be tried again.
+    /// An assumption about wallets or events doesn't hold: it may be tried again.
     Assumption,
     /// A row or a wallet has no room for all of its events.
     NoRoom,
@@ -157,7 +157,7 @@ fn captured(
     captured
 }
 
-/// What wallets are charged for, and what they get back.
+/// The charges and refunds of wallets.
 #[derive(Default)]
 pub(super) struct Charges {
     /// The rise of what is posted of the days that are billed in a month; corrections of it make it less than nothing.

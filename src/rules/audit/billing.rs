@@ -84,7 +84,7 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
     compare(What::InvoiceRecomputed, &invoice.id, missing, more)
 }
 
-/// What paid for invoices.
+/// The payments of invoices.
 #[derive(Clone, Copy, Debug)]
 pub struct Paid<'a> {
     /// All parts of credits that paid for months.
@@ -115,14 +115,14 @@ impl Paid<'_> {
         theirs.map(|note| note.amount.units().max(0)).sum()
     }
 
-    /// What credit notes charged while a month was open: credits that pay that are noted with this month.
+    /// The charges of credit notes made while a month was open: credits that pay that are noted with this month.
     fn charged_by_notes(self, booked: Month) -> i128 {
         let theirs = self.notes.iter().filter(|note| note.booked_month == booked);
         theirs.map(|note| -note.amount.units().min(0)).sum()
     }
 }
 
-/// What is due of an invoice, recomputed from its credit notes and the credits that paid for its month.
+/// Checks the due of an invoice, recomputed from its credit notes and the credits that paid for its month.
 pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
     let amount = invoice.amount.units();
     let rest = amount - paid.given(invoice) - paid.of_month(invoice.month);
@@ -157,7 +157,7 @@ pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
     }
 }
 
-/// What is left of each credit beside its amount, its uses and what was ended, taken back or written off of it.
+/// Checks the rest of each credit against its amount, its uses and what was ended, taken back or written off of it.
 pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, since: Since) -> Vec<Drift> {
     let mut used: BTreeMap<&str, i128> = BTreeMap::new();
     for part in uses {
@@ -246,7 +246,7 @@ pub fn noted(
     compare(What::CreditNoteUsage, "credit notes", shown::<9>(moved), shown::<9>(Some(found)))
 }
 
-/// What a wallet owes beyond its invoices: no more than what is charged for months that aren't billed yet. `unpaid` is that by month.
+/// Checks the debt beyond invoices: no more than what is charged for months that aren't billed yet. `unpaid` is that by month.
 pub fn unbilled(
     wallet: (Nano, i64),
     invoices: &[InvoiceRow],

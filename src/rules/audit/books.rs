@@ -53,11 +53,11 @@ pub struct LedgerSums {
     pub discounts: BTreeMap<String, i128>,
     /// What came back of void invoices, by their ids.
     pub voids: BTreeMap<String, i128>,
-    /// What ended, was taken back or was written off of credits, by their ids.
+    /// Amounts that ended, were taken back or were written off, by credit id.
     pub ended: BTreeMap<String, i128>,
-    /// What was written off of invoices, by their ids.
+    /// Amounts written off, by invoice id.
     pub written_off: BTreeMap<String, i128>,
-    /// What was written off of wallets that owed too little to be paid.
+    /// The amount written off because it was too little to be paid.
     pub dust: i128,
 }
 

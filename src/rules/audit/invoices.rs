@@ -46,7 +46,7 @@ pub struct ItemRow {
     pub invoice_id: String,
     /// Which line.
     pub position: i64,
-    /// What the line is about.
+    /// The kind of line.
     pub kind: String,
     /// In words.
     pub description: String,

@@ -127,7 +127,7 @@ pub struct Usage {
     days: BTreeMap<DailyKey, Sums>,
     /// What was posted, by the month in which it is billed.
     posted: BTreeMap<Month, i128>,
-    /// What credit notes posted.
+    /// The sum that credit notes posted.
     credited: i128,
 }
 
@@ -174,7 +174,7 @@ impl Usage {
         .collect()
     }
 
-    /// What credit notes posted of usage; less than nothing where they gave back.
+    /// The sum that credit notes posted of usage; less than nothing where they gave back.
     pub fn credited(&self) -> i128 {
         self.credited
     }

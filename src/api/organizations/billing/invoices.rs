@@ -269,7 +269,8 @@ pub async fn read(app: App, scope: InvoiceScope, form: Form) -> Result<Shown, Er
     let items = store::invoices::items(&mut tx, scope.organization_id(), rows).await?;
     let items =
         items.into_iter().next().ok_or_else(|| Error::internal("an invoice was read without its items"))?;
-    let notes = notes(&mut tx, scope.organization_id(), rows).await?.pop().unwrap_or_default();
+    let notes = notes(&mut tx, scope.organization_id(), rows).await?.pop();
+    let notes = notes.ok_or_else(|| Error::internal("an invoice was read without its credit notes"))?;
     Ok(match form {
         Form::Json => Shown::Json(private(Invoice::new(invoice, items, notes))),
         Form::Html => Shown::Html(Sheet { invoice, items: &items, notes: &notes }.html()),
