@@ -49,49 +49,49 @@ pub struct Parts {
     /// The only source of time.
     pub clock: Clock,
     /// Holds that source against others.
-    pub clock_guard: ClockGuard,
+    pub clock_guard: Arc<ClockGuard>,
     /// The only source of chance.
     pub random: Random,
     /// The database.
     pub db: Db,
     /// The models and their prices.
-    pub catalog: CurrentCatalog,
+    pub catalog: Arc<CurrentCatalog>,
     /// Hashes passwords off the async threads.
     pub hasher: Hasher,
     /// Seals secrets under the master key.
-    pub sealer: Sealer,
+    pub sealer: Arc<Sealer>,
     /// Delivers mail.
-    pub mailer: Mailer,
+    pub mailer: Arc<Mailer>,
     /// What links and `iss` start with, without a slash at the end.
     pub public_url: String,
     /// What the service listener asks for.
     pub service_token: Secret,
     /// What has changed of all that is held in memory.
-    pub feed: Feed,
+    pub feed: Arc<Feed>,
     /// API keys in memory.
-    pub keyring: Keyring,
+    pub keyring: Arc<Keyring>,
     /// Uses of keys that aren't written yet.
-    pub last_uses: LastUses,
+    pub last_uses: Arc<LastUses>,
     /// Sessions in memory.
-    pub sessions: Sessions,
+    pub sessions: Arc<Sessions>,
     /// What was used in closed months.
-    pub usage_totals: UsageTotals,
+    pub usage_totals: Arc<UsageTotals>,
     /// Request rates of this replica's own.
-    pub limiter: Limiter,
+    pub limiter: Arc<Limiter>,
     /// The bytes of unfinished request bodies.
     pub body_budget: BodyBudget,
     /// The queue to the books.
-    pub books: Books,
+    pub books: Arc<Books>,
     /// Request rates that all replicas share.
-    pub rates: Rates,
+    pub rates: Arc<Rates>,
     /// Wakes the job that sends mail.
-    pub outbox: Notify,
+    pub outbox: Arc<Notify>,
     /// What is counted.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
     /// Traces requests, if somebody wants that.
     pub tracer: Option<Tracer>,
     /// The keys that sign tokens.
-    pub signing_keys: SigningKeys,
+    pub signing_keys: Arc<SigningKeys>,
     /// The OpenAPI document, made at its first reading.
     pub openapi: OnceLock<Bytes>,
     /// When this process began to be one.
@@ -150,11 +150,11 @@ impl App {
         let catalog = CurrentCatalog::load(config.catalog_file.clone(), &config.billing.currency);
         let db = open_database(&config)?;
         let parts = Parts {
-            rates: Rates::new(db.is_postgres()),
+            rates: Arc::new(Rates::new(db.is_postgres())),
             db,
-            catalog: catalog.map_err(|error| error.to_string())?,
+            catalog: Arc::new(catalog.map_err(|error| error.to_string())?),
             hasher,
-            sealer: match previous_master_key {
+            sealer: Arc::new(match previous_master_key {
                 Some(previous) if previous == master_key => {
                     return Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
                                 into `master_key_file`"
@@ -162,23 +162,23 @@ impl App {
                 }
                 Some(previous) => Sealer::new(master_key).with_previous(previous),
                 None => Sealer::new(master_key),
-            },
-            mailer: Mailer::new(&config.mail, data)?,
+            }),
+            mailer: Arc::new(Mailer::new(&config.mail, data)?),
             public_url: config.public_url(),
             service_token,
-            feed: Feed::new(),
-            keyring: Keyring::new(),
-            last_uses: LastUses::default(),
-            sessions: Sessions::new(),
-            usage_totals: UsageTotals::new(),
-            limiter: Limiter::new(),
+            feed: Arc::new(Feed::new()),
+            keyring: Arc::new(Keyring::new()),
+            last_uses: Arc::new(LastUses::default()),
+            sessions: Arc::new(Sessions::new()),
+            usage_totals: Arc::new(UsageTotals::new()),
+            limiter: Arc::new(Limiter::new()),
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
-            books: Books::new(),
-            clock_guard: ClockGuard::default(),
-            outbox: Notify::new(),
-            metrics: Metrics::default(),
+            books: Arc::new(Books::new()),
+            clock_guard: Arc::new(ClockGuard::default()),
+            outbox: Arc::new(Notify::new()),
+            metrics: Arc::new(Metrics::default()),
             tracer: Tracer::new(&config.telemetry, &random)?,
-            signing_keys: SigningKeys::new(),
+            signing_keys: Arc::new(SigningKeys::new()),
             openapi: OnceLock::new(),
             started_at: clock.now(),
             ready: AtomicBool::new(false),

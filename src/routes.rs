@@ -235,56 +235,61 @@ pub fn error_shape(path: &str) -> ErrorShape {
     }
 }
 
-fn get<A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+fn get<H, A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
 where
+    H: From<App> + Send + 'static,
     A: Access,
     I: Input,
     O: Reply,
-    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    F: Fn(H, A::Scope, I) -> R + Copy + Send + Sync + 'static,
     R: Future<Output = Result<O, Error>> + Send,
 {
     route(Method::GET, path, access, handler)
 }
 
-fn post<A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+fn post<H, A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
 where
+    H: From<App> + Send + 'static,
     A: Access,
     I: Input,
     O: Reply,
-    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    F: Fn(H, A::Scope, I) -> R + Copy + Send + Sync + 'static,
     R: Future<Output = Result<O, Error>> + Send,
 {
     route(Method::POST, path, access, handler)
 }
 
-fn put<A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+fn put<H, A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
 where
+    H: From<App> + Send + 'static,
     A: Access,
     I: Input,
     O: Reply,
-    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    F: Fn(H, A::Scope, I) -> R + Copy + Send + Sync + 'static,
     R: Future<Output = Result<O, Error>> + Send,
 {
     route(Method::PUT, path, access, handler)
 }
 
-fn delete<A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+fn delete<H, A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
 where
+    H: From<App> + Send + 'static,
     A: Access,
     I: Input,
     O: Reply,
-    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    F: Fn(H, A::Scope, I) -> R + Copy + Send + Sync + 'static,
     R: Future<Output = Result<O, Error>> + Send,
 {
     route(Method::DELETE, path, access, handler)
 }
 
-fn route<A, I, O, F, R>(method: Method, path: &'static str, access: A, handler: F) -> Route
+fn route<H, A, I, O, F, R>(method: Method, path: &'static str, access: A, handler: F) -> Route
 where
+    H: From<App> + Send + 'static,
     A: Access,
     I: Input,
     O: Reply,
-    F: Fn(App, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    F: Fn(H, A::Scope, I) -> R + Copy + Send + Sync + 'static,
     R: Future<Output = Result<O, Error>> + Send,
 {
     let doc = access.describe();
@@ -309,17 +314,18 @@ where
     }
 }
 
-async fn run<A, I, O, F, R>(
+async fn run<H, A, I, O, F, R>(
     access: &A,
     handler: F,
     app: App,
     call: &mut Call,
 ) -> Result<Response<Body>, Error>
 where
+    H: From<App>,
     A: Access,
     I: Input,
     O: Reply,
-    F: Fn(App, A::Scope, I) -> R,
+    F: Fn(H, A::Scope, I) -> R,
     R: Future<Output = Result<O, Error>>,
 {
     let scope = access.admit(&app, call).await?;
@@ -327,7 +333,7 @@ where
     if I::WAITS {
         access::check_again(&app, call).await?;
     }
-    handler(app, scope, input).await?.into_response()
+    handler(app.into(), scope, input).await?.into_response()
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Erro
         },
         Stage::Files => {
             if let (Some(before), Mailer::Folder { dir, .. }) =
-                (before(app, retention.mail_files_days).await?, &app.mailer)
+                (before(app, retention.mail_files_days).await?, &*app.mailer)
             {
                 walk.removed.files = remove_files(dir.clone(), before).await?;
             }
