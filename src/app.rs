@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::body::Bytes;
-use tokio::sync::Notify;
 
 use crate::catalog::CurrentCatalog;
 use crate::clock::{Clock, Time};
@@ -21,7 +20,7 @@ use crate::live;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
 use crate::live::clock_guard::ClockGuard;
-use crate::live::feed::{self, Feed};
+use crate::live::feed::{CatalogChange, Feed};
 use crate::live::keyring::Keyring;
 use crate::live::last_uses::LastUses;
 use crate::live::limiter::Limiter;
@@ -30,6 +29,7 @@ use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
 use crate::live::totals::UsageTotals;
 use crate::mail::Mailer;
+use crate::mail::posting::Outbox;
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::secrets::Secret;
@@ -84,8 +84,8 @@ pub struct Parts {
     pub books: Arc<Books>,
     /// Request rates that all replicas share.
     pub rates: Arc<Rates>,
-    /// Wakes the job that sends mail.
-    pub outbox: Arc<Notify>,
+    /// Where mails are put that are to be sent.
+    pub outbox: Arc<Outbox>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Traces requests, if somebody wants that.
@@ -149,10 +149,20 @@ impl App {
         )?;
         let catalog = CurrentCatalog::load(config.catalog_file.clone(), &config.billing.currency);
         let db = open_database(&config)?;
+        let metrics = Arc::new(Metrics::default());
+        let clock_guard = Arc::new(ClockGuard::new(db.clone(), clock.clone()));
+        let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
+        let feed = {
+            let catalog = Arc::clone(&catalog);
+            Feed::new(db.clone(), clock.clone(), move |changed| match changed {
+                CatalogChange::Known => catalog.order_reload(),
+                CatalogChange::Possible => catalog.suggest_reload(),
+            })
+        };
         let parts = Parts {
             rates: Arc::new(Rates::new(db.is_postgres())),
             db,
-            catalog: Arc::new(catalog.map_err(|error| error.to_string())?),
+            catalog,
             hasher,
             sealer: Arc::new(match previous_master_key {
                 Some(previous) if previous == master_key => {
@@ -166,7 +176,7 @@ impl App {
             mailer: Arc::new(Mailer::new(&config.mail, data)?),
             public_url: config.public_url(),
             service_token,
-            feed: Arc::new(Feed::new()),
+            feed: Arc::new(feed),
             keyring: Arc::new(Keyring::new()),
             last_uses: Arc::new(LastUses::default()),
             sessions: Arc::new(Sessions::new()),
@@ -174,9 +184,9 @@ impl App {
             limiter: Arc::new(Limiter::new()),
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
             books: Arc::new(Books::new()),
-            clock_guard: Arc::new(ClockGuard::default()),
-            outbox: Arc::new(Notify::new()),
-            metrics: Arc::new(Metrics::default()),
+            clock_guard,
+            outbox: Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics))),
+            metrics,
             tracer: Tracer::new(&config.telemetry, &random)?,
             signing_keys: Arc::new(SigningKeys::new()),
             openapi: OnceLock::new(),
@@ -215,7 +225,7 @@ impl App {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
         };
-        self.clock_guard.look(self).await.map_err(kept_from)?;
+        self.clock_guard.look().await.map_err(kept_from)?;
         address_folding::fold_all(self).await.map_err(kept_from)?;
         closing::keep_issuers(self).await.map_err(kept_from)?;
         if has_catalog {
@@ -227,7 +237,7 @@ impl App {
             live::catalog::read_book(self).await.map_err(kept_from)?;
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
-        feed::catch_up(self).await.map_err(kept_from)?;
+        self.feed.catch_up().await.map_err(kept_from)?;
         self.signing_keys.ensure(self).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);
         Ok(())
@@ -249,11 +259,6 @@ impl App {
             Err(db::Error::Unavailable(what)) => Err(BootError::Unavailable(what)),
             Err(error) => Err(BootError::Fatal(error.to_string())),
         }
-    }
-
-    /// The time that replicas have in common.
-    pub fn shared_now(&self) -> Time {
-        self.clock_guard.shared_now(&self.clock)
     }
 
     /// Boots, trying again while the database can't be reached.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::live::{catalog, clock_guard, feed, last_uses, rates};
+use crate::live::{catalog, clock_guard, last_uses, rates};
 use crate::metrics::{Job, Stopwatch};
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
@@ -83,7 +83,7 @@ async fn follow_changes(app: &App) {
     loop {
         let again = tokio::time::Instant::now() + FOLLOW_AGAIN;
         if app.is_ready()
-            && let Err(error) = noted(app, Job::Changes, feed::catch_up(app)).await
+            && let Err(error) = noted(app, Job::Changes, app.feed.catch_up()).await
         {
             tracing::debug!("changes: {error}");
         }
@@ -152,7 +152,7 @@ async fn give_leases_back(app: &App) {
 async fn watch_clock(app: &App) {
     loop {
         if app.is_ready()
-            && let Err(error) = app.clock_guard.turn(app).await
+            && let Err(error) = app.clock_guard.turn().await
         {
             tracing::debug!("clock: {error}");
         }
@@ -225,7 +225,7 @@ async fn forget(app: &App) {
         let mut goes_on = false;
         if app.is_ready() {
             let turns = async {
-                if app.clock_guard.check_up(&app.clock).is_err() {
+                if app.clock_guard.check_up().is_err() {
                     return Ok(false);
                 }
                 // What keeps one of them from its work is none of the other's.

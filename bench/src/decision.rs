@@ -47,7 +47,7 @@ pub async fn run(rounds: u32) -> Result<(), String> {
     app.boot_until_ready().await?;
     let mut steps = STEPS.map(|(label, _)| (label, Vec::new()));
     for _ in 0..rounds {
-        feed::catch_up(&app).await.map_err(|error| error.to_string())?;
+        app.feed.catch_up().await.map_err(|error| error.to_string())?;
         for ((_, found), (_, step)) in steps.iter_mut().zip(STEPS) {
             let begin = Instant::now();
             time(step, &app, &secret).await?;

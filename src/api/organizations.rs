@@ -21,7 +21,7 @@ use crate::ids::{OrganizationId, UserId};
 use crate::input::{Body, Nothing, Query};
 use crate::jobs::billing::{closing, settling};
 use crate::live::books::booking::Booking;
-use crate::mail::posting::{Draft, post_all};
+use crate::mail::posting::Draft;
 use crate::money::Nano;
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
@@ -260,7 +260,7 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     let about = About { organization: Some(row.name), by: Some(by), ..About::default() };
     let sender = Sender::person(scope.trail(), scope.user_id());
     let draft = Draft { template: Template::OrganizationDeleted, about };
-    post_all(&app, &mut held, &sender, &draft, others, now).await?;
+    app.outbox.post_all(&mut held, &sender, &draft, others, now).await?;
     store::organizations::remove(&mut held, id).await?;
     let event =
         Event { action: Action::OrganizationDeleted, target: id.to_string(), organization_id: Some(id) };
@@ -280,7 +280,7 @@ async fn settle(app: &App, tx: &mut Tx, scope: &OrgScope, name: &str, now: Time)
     let mut wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
     // Nothing is closed and written off for an organization that can't go anyway.
     if wallet.reserved == Nano::ZERO {
-        app.clock_guard.require(&app.clock)?;
+        app.clock_guard.require()?;
         while wallet.open_month <= now.day().month() {
             closing::close_locked(&booking, tx, &mut wallet).await?;
         }

@@ -70,13 +70,13 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
 
 async fn close(config: Config, as_of: Option<Time>, skip_wait: bool) -> Result<Outcome, String> {
     let app = super::app(config).await?;
-    let now = app.clock_guard.now(&app.clock).map_err(|distrust| format!("nothing is closed: {distrust}"))?;
+    let now = app.clock_guard.now().map_err(|distrust| format!("nothing is closed: {distrust}"))?;
     let as_of = as_of.unwrap_or(now);
     if as_of > now {
         return Err(format!("--as-of must not lie ahead, because usage may still come; it is {now} now"));
     }
     if !skip_wait {
-        let up = app.clock_guard.check_up(&app.clock);
+        let up = app.clock_guard.check_up();
         up.map_err(|wait| format!("nothing is closed: {wait}; `--skip-wait` closes all the same"))?;
     }
     let trail = Trail::operator();

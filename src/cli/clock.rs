@@ -56,8 +56,8 @@ struct Report {
 
 fn show(app: &App, as_json: bool) -> Result<(), String> {
     let (now, guard) = (app.clock.now(), &app.clock_guard);
-    let (distrust, stored) = (guard.now(&app.clock).err(), guard.stored());
-    let database_ms = guard.offsets(&app.clock).database_ms;
+    let (distrust, stored) = (guard.now().err(), guard.stored());
+    let database_ms = guard.offsets().database_ms;
     let report = Report {
         now,
         trusted: distrust.is_none(),
@@ -66,7 +66,7 @@ fn show(app: &App, as_json: bool) -> Result<(), String> {
         last_seen_at: stored.map(|stored| stored.last_seen_at),
         up_since_at: stored.map(|stored| stored.up_since_at),
         accepted_at: stored.and_then(|stored| stored.accepted_at),
-        months_wait: guard.check_up(&app.clock).err().map(|wait| wait.to_string()),
+        months_wait: guard.check_up().err().map(|wait| wait.to_string()),
     };
     super::print(&if as_json {
         serde_json::to_string(&report).map_err(|error| error.to_string())?
@@ -95,10 +95,10 @@ fn text(report: &Report) -> String {
 
 async fn accept(app: &App, as_json: bool) -> Result<(), String> {
     // What an operator says about this machine doesn't set the database's clock right.
-    if let Err(distrust @ Distrust::Database { .. }) = app.clock_guard.now(&app.clock) {
+    if let Err(distrust @ Distrust::Database { .. }) = app.clock_guard.now() {
         return Err(format!("nothing was changed: {distrust}"));
     }
-    let (now, before) = (app.shared_now(), app.clock_guard.stored());
+    let (now, before) = (app.clock_guard.shared_now(), app.clock_guard.stored());
     let accepted = async {
         let mut tx = app.db.write().await?;
         store::service_clock::accept(&mut tx, now).await?;

@@ -20,8 +20,8 @@ pub async fn run_due(app: &App, lease: &Lease) -> Result<(), Error> {
 async fn run(app: &App, lease: &Lease) -> Result<(), Error> {
     let trail = Trail::system();
     credits::expire_due(app, &trail).await?;
-    let Ok(now) = app.clock_guard.now(&app.clock) else { return Ok(()) };
-    if app.clock_guard.check_up(&app.clock).is_err() {
+    let Ok(now) = app.clock_guard.now() else { return Ok(()) };
+    if app.clock_guard.check_up().is_err() {
         return Ok(());
     }
     let outcome = closing::close_due(app, now, &trail, Some(lease)).await?;

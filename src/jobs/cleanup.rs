@@ -69,7 +69,7 @@ pub async fn turn(app: &App, walk: &mut Walk) -> Result<Turn, Error> {
 /// # Errors
 /// The database's or the disk's.
 pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
-    let Ok(now) = app.clock_guard.now(&app.clock) else {
+    let Ok(now) = app.clock_guard.now() else {
         return Ok(Turn { removed: walk.removed, goes_on: false });
     };
     let today = now.day();

@@ -39,7 +39,7 @@ impl Lease {
 
     /// Takes or renews it; whether the job is this replica's now.
     pub async fn take(&self, app: &App) -> Result<bool, Error> {
-        let taken = if app.clock_guard.is_trusted(&app.clock) { self.try_take(app).await } else { Ok(false) };
+        let taken = if app.clock_guard.is_trusted() { self.try_take(app).await } else { Ok(false) };
         let is_held = matches!(taken, Ok(true));
         self.is_held.store(is_held, Ordering::Relaxed);
         if !is_held {
@@ -49,7 +49,7 @@ impl Lease {
     }
 
     async fn try_take(&self, app: &App) -> Result<bool, Error> {
-        let (now, job) = (app.shared_now(), self.job.as_str());
+        let (now, job) = (app.clock_guard.shared_now(), self.job.as_str());
         let (until, never) = (now.plus_ms(LEASE_MS), now.plus_ms(2 * LEASE_MS));
         // Most replicas wait for another, and write nothing meanwhile.
         let mut read = app.db.read().await?;

@@ -20,10 +20,10 @@ const AT_ONCE: i64 = 200;
 pub async fn expire_due(app: &App) -> Result<u64, Error> {
     let mut ended = 0;
     loop {
-        if !app.clock_guard.is_trusted(&app.clock) {
+        if !app.clock_guard.is_trusted() {
             return Ok(ended);
         }
-        let now = app.shared_now();
+        let now = app.clock_guard.shared_now();
         let due = store::reservations::due(&mut app.db.read().await?, now, AT_ONCE).await?;
         if due.is_empty() {
             return Ok(ended);

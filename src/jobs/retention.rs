@@ -43,7 +43,7 @@ pub async fn turn(app: &App, walk: &mut Walk) -> Result<Turn, Error> {
 /// # Errors
 /// The database's.
 pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
-    let Ok(now) = app.clock_guard.now(&app.clock) else { return Ok(Turn { removed: 0, goes_on: false }) };
+    let Ok(now) = app.clock_guard.now() else { return Ok(Turn { removed: 0, goes_on: false }) };
     if walk.after.is_none() && walk.day == Some(now.day()) {
         return Ok(Turn { removed: 0, goes_on: false });
     }

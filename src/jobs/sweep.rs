@@ -27,7 +27,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     app.limiter.sweep(now);
     app.rates.sweep(now);
-    if !app.clock_guard.is_trusted(&app.clock) {
+    if !app.clock_guard.is_trusted() {
         return Ok(());
     }
     let mut tx = app.db.write().await?;
@@ -40,7 +40,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     store::rate_meters::remove_unused_since(&mut tx, now.plus_ms(-RATES_KEPT_MS)).await?;
     store::outbox::recall(&mut tx, now, now.plus_ms(LATEST_MS)).await?;
     let lives_ms = app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS);
-    let shared_now = app.shared_now();
+    let shared_now = app.clock_guard.shared_now();
     let latest = shared_now.plus_ms(lives_ms.saturating_mul(2).saturating_add(CLOCKS_DIFFER_MS));
     store::reservations::shorten(&mut tx, shared_now.plus_ms(lives_ms), latest).await?;
     tx.commit().await?;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::app::App;
 use crate::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
+use crate::db::Db;
 use crate::error::{Code, Error};
 use crate::rules::clock_trust::{self, Distrust, GAP_MS, Mark, Wait, Witnesses};
 use crate::store;
@@ -26,8 +26,11 @@ const MOST_ROUND_TRIP_MS: i64 = 2 * SECOND_MS;
 const NOTE_EVERY_MS: i64 = MINUTE_MS;
 
 /// The other clocks, as of the last look.
-#[derive(Default)]
-pub struct ClockGuard(Mutex<State>);
+pub struct ClockGuard {
+    db: Db,
+    clock: Clock,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
@@ -49,11 +52,17 @@ pub struct Offsets {
 }
 
 impl ClockGuard {
+    /// Guards this clock with the help of this database. Nothing is asked yet.
+    pub fn new(db: Db, clock: Clock) -> Self {
+        Self { db, clock, state: Mutex::default() }
+    }
+
     /// The time, if it can be trusted.
     ///
     /// # Errors
     /// The reason not to trust it.
-    pub fn now(&self, clock: &Clock) -> Result<Time, Distrust> {
+    pub fn now(&self) -> Result<Time, Distrust> {
+        let clock = &self.clock;
         let now = clock.now();
         if clock.is_fixed() {
             return Ok(now);
@@ -62,20 +71,21 @@ impl ClockGuard {
     }
 
     /// Returns `true` if the time can be trusted.
-    pub fn is_trusted(&self, clock: &Clock) -> bool {
-        self.now(clock).is_ok()
+    pub fn is_trusted(&self) -> bool {
+        self.now().is_ok()
     }
 
     /// Refuses what would be decided for good by a wrong time.
     ///
     /// # Errors
     /// 503 `clock_not_trusted`.
-    pub fn require(&self, clock: &Clock) -> Result<(), Error> {
-        self.now(clock).map(|_| ()).map_err(|_| Code::ClockNotTrusted.into())
+    pub fn require(&self) -> Result<(), Error> {
+        self.now().map(|_| ()).map_err(|_| Code::ClockNotTrusted.into())
     }
 
     /// The time that replicas have in common, as close as this one knows it, see [`Witnesses::shared_now`]. It waits for nobody.
-    pub fn shared_now(&self, clock: &Clock) -> Time {
+    pub fn shared_now(&self) -> Time {
+        let clock = &self.clock;
         let now = clock.now();
         if clock.is_fixed() {
             return now;
@@ -87,18 +97,18 @@ impl ClockGuard {
     ///
     /// # Errors
     /// How long to wait.
-    pub fn check_up(&self, clock: &Clock) -> Result<(), Wait> {
-        if clock.is_fixed() {
+    pub fn check_up(&self) -> Result<(), Wait> {
+        if self.clock.is_fixed() {
             return Ok(());
         }
-        let now = self.shared_now(clock);
+        let now = self.shared_now();
         let stored = self.state().stored.ok_or(Wait::Down)?;
         clock_trust::check_up(stored.last_seen_at, stored.up_since_at, now)
     }
 
     /// How far the clock is off.
-    pub fn offsets(&self, clock: &Clock) -> Offsets {
-        let (now, steady_ms) = (clock.now(), clock.steady_ms());
+    pub fn offsets(&self) -> Offsets {
+        let (now, steady_ms) = (self.clock.now(), self.clock.steady_ms());
         let witnesses = self.state().witnesses;
         let off = |mark: Mark| now.unix_ms().saturating_sub(mark.now(steady_ms).unix_ms());
         Offsets { steady_ms: witnesses.anchor.map(off), database_ms: witnesses.database.map(off) }
@@ -114,12 +124,12 @@ impl ClockGuard {
     ///
     /// # Errors
     /// The database's; what was known before still counts.
-    pub async fn look(&self, app: &App) -> Result<(), Error> {
-        let clock = &app.clock;
+    pub async fn look(&self) -> Result<(), Error> {
+        let clock = &self.clock;
         if clock.is_fixed() {
             return Ok(());
         }
-        let asked = timeout(PATIENCE, ask(app)).await;
+        let asked = timeout(PATIENCE, self.ask()).await;
         let asked =
             asked.unwrap_or_else(|_| Err(Error::new(Code::DatabaseUnavailable).message("no answer in time")));
         let (now, steady_ms) = (clock.now(), clock.steady_ms());
@@ -137,18 +147,18 @@ impl ClockGuard {
     ///
     /// # Errors
     /// The database's.
-    pub async fn turn(&self, app: &App) -> Result<(), Error> {
-        let looked = self.look(app).await;
-        let judged = self.now(&app.clock);
+    pub async fn turn(&self) -> Result<(), Error> {
+        let looked = self.look().await;
+        let judged = self.now();
         self.tell(judged.err());
         looked?;
-        let steady_ms = app.clock.steady_ms();
+        let steady_ms = self.clock.steady_ms();
         let is_due = self.state().noted_at_ms.is_none_or(|at_ms| steady_ms - at_ms >= NOTE_EVERY_MS);
-        if app.clock.is_fixed() || judged.is_err() || !is_due {
+        if self.clock.is_fixed() || judged.is_err() || !is_due {
             return Ok(());
         }
-        let now = self.shared_now(&app.clock);
-        let mut tx = app.db.write().await?;
+        let now = self.shared_now();
+        let mut tx = self.db.write().await?;
         store::service_clock::note(&mut tx, now, now.plus_ms(-GAP_MS)).await?;
         let stored = store::service_clock::get(&mut tx).await?;
         tx.commit().await?;
@@ -156,6 +166,26 @@ impl ClockGuard {
         state.stored = stored;
         state.noted_at_ms = Some(steady_ms);
         Ok(())
+    }
+
+    async fn ask(&self) -> Result<Asked, Error> {
+        let began_ms = self.clock.steady_ms();
+        let database = self.db.clock().await?;
+        let ended_ms = self.clock.steady_ms();
+        let took_ms = ended_ms - began_ms;
+        let mark = |at: Time| Mark { at: at.plus_ms(took_ms / 2), steady_ms: ended_ms };
+        let mut tx = self.db.read().await?;
+        let stored = store::service_clock::get(&mut tx).await?;
+        let last_seen_at = match stored {
+            Some(stored) => Some(stored.last_seen_at),
+            // Before the first note, the newest entry of the trail says as much.
+            None => store::audit_log::newest(&mut tx).await?,
+        };
+        Ok(Asked {
+            database: database.filter(|_| took_ms <= MOST_ROUND_TRIP_MS).map(mark),
+            stored,
+            last_seen_at,
+        })
     }
 
     /// Once for each change.
@@ -172,7 +202,7 @@ impl ClockGuard {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of it is whole before anything can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -181,22 +211,6 @@ struct Asked {
     database: Option<Mark>,
     stored: Option<ServiceClock>,
     last_seen_at: Option<Time>,
-}
-
-async fn ask(app: &App) -> Result<Asked, Error> {
-    let began_ms = app.clock.steady_ms();
-    let database = app.db.clock().await?;
-    let ended_ms = app.clock.steady_ms();
-    let took_ms = ended_ms - began_ms;
-    let mark = |at: Time| Mark { at: at.plus_ms(took_ms / 2), steady_ms: ended_ms };
-    let mut tx = app.db.read().await?;
-    let stored = store::service_clock::get(&mut tx).await?;
-    let last_seen_at = match stored {
-        Some(stored) => Some(stored.last_seen_at),
-        // Before the first note, the newest entry of the trail says as much.
-        None => store::audit_log::newest(&mut tx).await?,
-    };
-    Ok(Asked { database: database.filter(|_| took_ms <= MOST_ROUND_TRIP_MS).map(mark), stored, last_seen_at })
 }
 
 impl State {

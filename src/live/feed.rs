@@ -1,7 +1,7 @@
 //! The feed of changes, followed: what any replica commits is let go of here.
 //!
 //! A change of this replica's own is applied by its commit (see `Db::on_commit`), before the answer leaves. Those of others
-//! stand in the table `changes`; [`catch_up`] reads on from the last position and applies each, in its order. Applying
+//! stand in the table `changes`; [`Feed::catch_up`] reads on from the last position and applies each, in its order. Applying
 //! twice does no harm. Where the order has a gap, or nothing is known of the order, everything is let go of.
 
 use std::sync::Arc;
@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::app::App;
-use crate::clock::{HOUR_MS, SECOND_MS, Time};
-use crate::db::{Change, Tx};
+use crate::clock::{Clock, HOUR_MS, SECOND_MS, Time};
+use crate::db::{Change, Db, Tx};
 use crate::error::{Code, Error};
 use crate::live::epochs::Epochs;
 use crate::store;
@@ -28,8 +27,20 @@ const AT_ONCE: i64 = 1_000;
 /// How long one catching up may take: it is tried again sooner than memory loses its trust.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What the feed says of the catalog.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CatalogChange {
+    /// Another one was put in force.
+    Known,
+    /// Another one may have been put in force unnoticed.
+    Possible,
+}
+
 /// How far this replica has followed.
 pub struct Feed {
+    db: Db,
+    clock: Clock,
+    on_catalog: Box<dyn Fn(CatalogChange) + Send + Sync>,
     /// What has changed: asked by everything that is held.
     pub epochs: Arc<Epochs>,
     /// Unix milliseconds at the start of the last good reading; [`NEVER`] before the first.
@@ -53,8 +64,11 @@ struct Follower {
 
 impl Feed {
     /// Knows no position yet, so nothing is trusted.
-    pub fn new() -> Self {
+    pub fn new(db: Db, clock: Clock, on_catalog: impl Fn(CatalogChange) + Send + Sync + 'static) -> Self {
         Self {
+            db,
+            clock,
+            on_catalog: Box::new(on_catalog),
             epochs: Arc::new(Epochs::new()),
             read_at_ms: AtomicI64::new(NEVER),
             follower: Mutex::default(),
@@ -90,103 +104,103 @@ impl Feed {
     pub fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
     }
-}
 
-impl Default for Feed {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Applies what has been committed since the last time. From then on, for [`TRUST_MS`], memory is trusted.
-///
-/// # Errors
-/// The feed can't be read. The log says once when that has gone on for too long, and once when it is over.
-pub async fn catch_up(app: &App) -> Result<(), Error> {
-    let feed = &app.feed;
-    let mut follower = feed.follower.lock().await;
-    let began = app.clock.now();
-    let outcome = match tokio::time::timeout(PATIENCE, read_on(app, &mut follower)).await {
-        Ok(outcome) => outcome,
-        Err(_) => {
-            Err(Error::new(Code::DatabaseUnavailable).message("Reading the feed of changes takes too long."))
-        }
-    };
-    match &outcome {
-        Ok(()) => {
-            feed.read_at_ms.store(began.unix_ms(), Ordering::SeqCst);
-            if std::mem::take(&mut follower.told) {
-                tracing::info!(
-                    position = feed.position(),
-                    "the feed of changes is read again: memory is trusted"
-                );
+    /// Applies what has been committed since the last time. From then on, for [`TRUST_MS`], memory is trusted.
+    ///
+    /// # Errors
+    /// The feed can't be read. The log says once when that has gone on for too long, and once when it is over.
+    pub async fn catch_up(&self) -> Result<(), Error> {
+        let mut follower = self.follower.lock().await;
+        let began = self.clock.now();
+        let outcome =
+            match tokio::time::timeout(PATIENCE, self.read_on(&mut follower)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(Error::new(Code::DatabaseUnavailable)
+                    .message("Reading the feed of changes takes too long.")),
+            };
+        match &outcome {
+            Ok(()) => {
+                self.read_at_ms.store(began.unix_ms(), Ordering::SeqCst);
+                if std::mem::take(&mut follower.told) {
+                    tracing::info!(
+                        position = self.position(),
+                        "the feed of changes is read again: memory is trusted"
+                    );
+                }
+            }
+            Err(error) => {
+                let started = self.read_at_ms.load(Ordering::SeqCst) != NEVER;
+                if started
+                    && !self.is_trusted(self.clock.now())
+                    && !std::mem::replace(&mut follower.told, true)
+                {
+                    tracing::warn!(
+                        "the feed of changes can't be read: sessions and keys are read on each request until it can: {error}"
+                    );
+                }
             }
         }
-        Err(error) => {
-            let started = feed.read_at_ms.load(Ordering::SeqCst) != NEVER;
-            if started && !feed.is_trusted(app.clock.now()) && !std::mem::replace(&mut follower.told, true) {
-                tracing::warn!(
-                    "the feed of changes can't be read: sessions and keys are read on each request until it can: {error}"
-                );
-            }
-        }
+        outcome
     }
-    outcome
-}
 
-async fn read_on(app: &App, follower: &mut Follower) -> Result<(), Error> {
-    let mut tx = app.db.read().await?;
-    let newest = store::changes::newest(&mut tx).await?;
-    let Some(position) = follower.position else {
-        start_at(app, follower, newest);
-        return Ok(());
-    };
-    // A position that lies ahead is of another database than this, such as a restored backup.
-    if position > newest || !read_to(app, &mut tx, follower, position, newest).await? {
-        tracing::warn!(position, newest, "the feed of changes has a gap: everything in memory is read again");
-        app.feed.restarts.fetch_add(1, Ordering::Relaxed);
-        start_at(app, follower, newest);
-    }
-    Ok(())
-}
-
-/// Nothing is known of what came before: what is held is let go of. Loads that are under way come out as old.
-fn start_at(app: &App, follower: &mut Follower, newest: i64) {
-    app.feed.epochs.drop_everything();
-    app.catalog.suggest_reload();
-    follower.position = Some(newest);
-    app.feed.position.store(newest, Ordering::Relaxed);
-}
-
-/// Applies one change after the other; false when one of them is missing, because its row has been removed.
-async fn read_to(
-    app: &App,
-    tx: &mut Tx,
-    follower: &mut Follower,
-    mut position: i64,
-    newest: i64,
-) -> Result<bool, Error> {
-    while position < newest {
-        let page = store::changes::after(tx, position, AT_ONCE).await?;
-        if page.is_empty() {
-            return Ok(false);
+    async fn read_on(&self, follower: &mut Follower) -> Result<(), Error> {
+        let mut tx = self.db.read().await?;
+        let newest = store::changes::newest(&mut tx).await?;
+        let Some(position) = follower.position else {
+            self.start_at(follower, newest);
+            return Ok(());
+        };
+        // A position that lies ahead is of another database than this, such as a restored backup.
+        if position > newest || !self.read_to(&mut tx, follower, position, newest).await? {
+            tracing::warn!(
+                position,
+                newest,
+                "the feed of changes has a gap: everything in memory is read again"
+            );
+            self.restarts.fetch_add(1, Ordering::Relaxed);
+            self.start_at(follower, newest);
         }
-        for recorded in page {
-            if recorded.position != position + 1 {
+        Ok(())
+    }
+
+    /// Nothing is known of what came before: what is held is let go of. Loads that are under way come out as old.
+    fn start_at(&self, follower: &mut Follower, newest: i64) {
+        self.epochs.drop_everything();
+        (self.on_catalog)(CatalogChange::Possible);
+        follower.position = Some(newest);
+        self.position.store(newest, Ordering::Relaxed);
+    }
+
+    /// Applies one change after the other; false when one of them is missing, because its row has been removed.
+    async fn read_to(
+        &self,
+        tx: &mut Tx,
+        follower: &mut Follower,
+        mut position: i64,
+        newest: i64,
+    ) -> Result<bool, Error> {
+        while position < newest {
+            let page = store::changes::after(tx, position, AT_ONCE).await?;
+            if page.is_empty() {
                 return Ok(false);
             }
-            match recorded.change {
-                // The file is on a disk, and may be slow: the feed doesn't wait for it.
-                Some(Change::Catalog) => app.catalog.order_reload(),
-                Some(change) => app.feed.epochs.apply(change),
-                // From a newer version: what it concerns isn't known.
-                None => app.feed.epochs.drop_everything(),
+            for recorded in page {
+                if recorded.position != position + 1 {
+                    return Ok(false);
+                }
+                match recorded.change {
+                    // The file is on a disk, and may be slow: the feed doesn't wait for it.
+                    Some(Change::Catalog) => (self.on_catalog)(CatalogChange::Known),
+                    Some(change) => self.epochs.apply(change),
+                    // From a newer version: what it concerns isn't known.
+                    None => self.epochs.drop_everything(),
+                }
+                position = recorded.position;
+                follower.position = Some(position);
+                self.position.store(position, Ordering::Relaxed);
+                self.applied.fetch_add(1, Ordering::Relaxed);
             }
-            position = recorded.position;
-            follower.position = Some(position);
-            app.feed.position.store(position, Ordering::Relaxed);
-            app.feed.applied.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(true)
     }
-    Ok(true)
 }

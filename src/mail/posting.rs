@@ -3,13 +3,18 @@
 //! Where the mail is what a request asks for, the request is refused with the true wait. A notice of something else that was
 //! done is dropped, and what was done stays done. Whether an address has an account changes nothing about either.
 
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
 use crate::access::Trail;
-use crate::app::App;
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::{Code, Error, RateLimit};
 use crate::ids::UserId;
-use crate::rules::mail_bounds::Counter;
+use crate::metrics::Metrics;
+use crate::random::Random;
+use crate::rules::mail_bounds::{Bounds, Counter};
 use crate::store;
 use crate::store::mail_counters::{Excess, Sender};
 use crate::store::outbox::{About, Template};
@@ -42,57 +47,83 @@ impl Draft {
     }
 }
 
-/// Puts a mail to one recipient into the outbox: it leaves when, and only when, this transaction is committed.
-///
-/// # Errors
-/// 429 with the true wait where the mail is what was asked for and a limit is met.
-pub async fn post(
-    app: &App,
-    tx: &mut Tx,
-    sender: &Sender,
-    draft: &Draft,
-    recipient: &str,
-    now: Time,
-) -> Result<(), Error> {
-    post_all(app, tx, sender, draft, vec![recipient.to_owned()], now).await
+/// The way into the outbox, and the bell that wakes the job which sends its mails.
+pub struct Outbox {
+    random: Random,
+    /// None where limits are off.
+    bounds: Option<Bounds>,
+    metrics: Arc<Metrics>,
+    wake: Notify,
 }
 
-/// The same for many recipients.
-///
-/// # Errors
-/// As of [`post`].
-pub async fn post_all(
-    app: &App,
-    tx: &mut Tx,
-    sender: &Sender,
-    draft: &Draft,
-    recipients: Vec<String>,
-    now: Time,
-) -> Result<(), Error> {
-    let bounds = app.config.limits.mail_bounds();
-    let admission =
-        store::mail_counters::admit(tx, bounds.as_ref(), sender, draft.template, recipients, now).await?;
-    if draft.template.is_notice() {
-        drop_excess(app, draft.template, &admission.excess);
-    } else if let Some(longest) = admission.excess.iter().max_by_key(|excess| excess.retry_after_ms) {
-        return Err(refusal(longest));
+impl Outbox {
+    /// An outbox that admits mails within these bounds.
+    pub fn new(random: Random, bounds: Option<Bounds>, metrics: Arc<Metrics>) -> Self {
+        Self { random, bounds, metrics, wake: Notify::new() }
     }
-    let Draft { template, about } = draft;
-    store::outbox::insert_all(tx, *template, &admission.admitted, about, now, &app.random).await?;
-    Ok(())
-}
 
-fn drop_excess(app: &App, template: Template, excess: &[Excess]) {
-    for Excess { counter, limit, mails, .. } in excess {
-        app.metrics.mails_suppressed.add(*counter, *mails);
-        if *mails > 0 {
-            tracing::warn!(
-                template = template.as_str(),
-                mails,
-                limit,
-                "notices were dropped: `{}` is reached for this hour",
-                counter.key()
-            );
+    /// Wakes the sending job; to be called once the transaction of a mail is committed.
+    pub fn notify_one(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Waits for [`Outbox::notify_one`].
+    pub async fn notified(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Puts a mail to one recipient into the outbox: it is sent when, and only when, this transaction is committed.
+    ///
+    /// # Errors
+    /// 429 with the true wait where the mail is what was asked for and a limit is met.
+    pub async fn post(
+        &self,
+        tx: &mut Tx,
+        sender: &Sender,
+        draft: &Draft,
+        recipient: &str,
+        now: Time,
+    ) -> Result<(), Error> {
+        self.post_all(tx, sender, draft, vec![recipient.to_owned()], now).await
+    }
+
+    /// The same for many recipients.
+    ///
+    /// # Errors
+    /// As of [`Outbox::post`].
+    pub async fn post_all(
+        &self,
+        tx: &mut Tx,
+        sender: &Sender,
+        draft: &Draft,
+        recipients: Vec<String>,
+        now: Time,
+    ) -> Result<(), Error> {
+        let bounds = self.bounds.as_ref();
+        let admission =
+            store::mail_counters::admit(tx, bounds, sender, draft.template, recipients, now).await?;
+        if draft.template.is_notice() {
+            self.drop_excess(draft.template, &admission.excess);
+        } else if let Some(longest) = admission.excess.iter().max_by_key(|excess| excess.retry_after_ms) {
+            return Err(refusal(longest));
+        }
+        let Draft { template, about } = draft;
+        store::outbox::insert_all(tx, *template, &admission.admitted, about, now, &self.random).await?;
+        Ok(())
+    }
+
+    fn drop_excess(&self, template: Template, excess: &[Excess]) {
+        for Excess { counter, limit, mails, .. } in excess {
+            self.metrics.mails_suppressed.add(*counter, *mails);
+            if *mails > 0 {
+                tracing::warn!(
+                    template = template.as_str(),
+                    mails,
+                    limit,
+                    "notices were dropped: `{}` is reached for this hour",
+                    counter.key()
+                );
+            }
         }
     }
 }

@@ -229,7 +229,7 @@ pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refuse
     let now = app.clock.now();
     if question.reserve && kind_of(question.operation).is_some() {
         // By a wrong time keys have expired, prices don't hold yet, and reservations are over.
-        app.clock_guard.require(&app.clock).map_err(|error| Refused { error, calling: None })?;
+        app.clock_guard.require().map_err(|error| Refused { error, calling: None })?;
     }
     let who = calling(app, question.credential, question.organization, question.project, now).await;
     let calling = who.map_err(|error| Refused { error, calling: None })?;

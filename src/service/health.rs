@@ -95,7 +95,7 @@ async fn checks(app: &App) -> Vec<Check> {
     } else {
         failed("feed", Code::NotReady, "What replicas change was not read for a while.")
     };
-    let clock = match app.clock_guard.now(&app.clock) {
+    let clock = match app.clock_guard.now() {
         Ok(_) => passed("clock", "The clock is trusted."),
         Err(distrust) => {
             failed("clock", Code::ClockNotTrusted, format!("The clock is not trusted: {distrust}."))

@@ -24,7 +24,7 @@ pub async fn metrics(app: App, _: ServiceScope, _: Nothing) -> Result<PlainText,
     let mut text = Text::new();
     build(&app, &mut text);
     app.metrics.render(&mut text);
-    app.metrics.jobs.render_leases(app.shared_now(), &mut text);
+    app.metrics.jobs.render_leases(app.clock_guard.shared_now(), &mut text);
     queues(&app, &mut text);
     memory(&app, &mut text);
     connections(&app, &mut text);
@@ -232,9 +232,9 @@ fn clock(app: &App, text: &mut Text) {
     text.gauge(
         "tollkeeper_clock_trusted",
         "1 while this machine's clock is trusted; 0 while nothing is closed, forgotten or ended by it.",
-        u8::from(app.clock_guard.is_trusted(&app.clock)),
+        u8::from(app.clock_guard.is_trusted()),
     );
-    let offsets = app.clock_guard.offsets(&app.clock);
+    let offsets = app.clock_guard.offsets();
     let known = [("steady", offsets.steady_ms), ("database", offsets.database_ms)];
     let rows = known.into_iter().filter_map(|(against, ms)| Some((against, Milliseconds(ms?))));
     let help =

@@ -191,7 +191,7 @@ enum Known {
 /// Records the events.
 pub async fn usage(app: App, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
     // By a wrong time events would be refused for good.
-    app.clock_guard.require(&app.clock)?;
+    app.clock_guard.require()?;
     let (now, catalog) = (app.clock.now(), Arc::clone(&app.catalog.now()));
     let events = batch.read(&app);
     let mut known = Vec::with_capacity(events.len());

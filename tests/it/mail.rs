@@ -11,7 +11,7 @@ use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 use tollkeeper::ids::UserId;
 use tollkeeper::jobs::{self, outbox::send_due};
-use tollkeeper::mail::posting::{Draft, post};
+use tollkeeper::mail::posting::Draft;
 use tollkeeper::routes::Listener;
 use tollkeeper::store;
 use tollkeeper::store::mail_counters::Sender;
@@ -90,7 +90,7 @@ async fn write_to(world: &World, name: &str) {
     let mut tx = world.app.db.write().await.unwrap();
     let address = format!("{name}@example.com");
     let (sender, draft) = (Sender { account: None, address: None }, Draft::plain(Template::PasswordChanged));
-    post(&world.app, &mut tx, &sender, &draft, &address, now).await.unwrap();
+    world.app.outbox.post(&mut tx, &sender, &draft, &address, now).await.unwrap();
     tx.commit().await.unwrap();
 }
 

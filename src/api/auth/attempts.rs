@@ -6,7 +6,7 @@ use crate::clock::{DAY_MS, Time};
 use crate::db::Tx;
 use crate::error::{Code, Error, RateLimit};
 use crate::ids::UserId;
-use crate::mail::posting::{Draft, post};
+use crate::mail::posting::Draft;
 use crate::rules::networks::Network;
 use crate::rules::throttling::{self, FreeAttempts, Wait};
 use crate::secrets::sha256;
@@ -94,7 +94,7 @@ impl Guess {
         if is_new {
             let about = About { address: trail.address.map(|it| it.to_string()), ..About::default() };
             let draft = Draft { template: Template::NewLogin, about };
-            post(app, tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
+            app.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
         }
         store::login_networks::note(tx, user.id, self.network, now).await?;
         Ok(is_new)

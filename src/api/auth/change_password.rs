@@ -11,7 +11,7 @@ use crate::error::{Code, Error};
 use crate::ids::UserId;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
-use crate::mail::posting::{Draft, post};
+use crate::mail::posting::Draft;
 use crate::reply::{Enveloped, private};
 use crate::rules::networks::Network;
 use crate::rules::{password, password_changes};
@@ -97,7 +97,7 @@ pub async fn change_password(
     if user.email_verified_at.is_some() {
         let sender = Sender::person(scope.trail(), user.id);
         let draft = Draft::plain(Template::PasswordChanged);
-        post(&app, &mut tx, &sender, &draft, &user.email, now).await?;
+        app.outbox.post(&mut tx, &sender, &draft, &user.email, now).await?;
     }
     let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;

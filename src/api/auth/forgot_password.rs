@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::error::Error;
 use crate::input::types::Email;
 use crate::input::{Body, Fields, Record};
-use crate::mail::posting::{Draft, post};
+use crate::mail::posting::Draft;
 use crate::reply::{Enveloped, private};
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
@@ -43,7 +43,7 @@ pub async fn forgot_password(
     let now = app.clock.now();
     let mut tx = app.db.write().await?;
     let (sender, draft) = (Sender::visitor(scope.trail()), Draft::plain(Template::ResetPassword));
-    post(&app, &mut tx, &sender, &draft, &body.email.display, now).await?;
+    app.outbox.post(&mut tx, &sender, &draft, &body.email.display, now).await?;
     tx.commit().await?;
     app.outbox.notify_one();
     let message =

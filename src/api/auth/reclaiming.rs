@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::clock::Time;
 use crate::db::{Change, Tx};
 use crate::error::{Detail, Error};
-use crate::mail::posting::{Draft, post};
+use crate::mail::posting::Draft;
 use crate::rules::networks::Network;
 use crate::secrets::password::Place;
 use crate::store;
@@ -73,7 +73,7 @@ pub(super) async fn set_password(
     first_credit::give(app, &mut tx, &verified, now).await?;
     let about = About { belongs_to: belongs_to.clone(), ..About::default() };
     let draft = Draft { template: Template::PasswordChanged, about };
-    post(app, &mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
+    app.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
     let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, trail, &event, now, &app.random).await?;
     for change in changes {

@@ -12,7 +12,7 @@ use crate::db::Tx;
 use crate::error::Error;
 use crate::ids::UserId;
 use crate::live::limiter::{self, Who};
-use crate::mail::posting::{Draft, post};
+use crate::mail::posting::Draft;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::login_guesses::FAILURES_TOLD;
@@ -79,7 +79,7 @@ impl Refusal<'_> {
             // To whom, and whether to anybody, is looked up when the mail leaves.
             let about = About { address: trail.address.map(|it| it.to_string()), ..About::default() };
             let draft = Draft { template: Template::LoginsRefused, about };
-            post(app, &mut tx, &Sender::visitor(trail), &draft, self.email_folded, now).await?;
+            app.outbox.post(&mut tx, &Sender::visitor(trail), &draft, self.email_folded, now).await?;
         }
         if is_entered {
             self.enter(app, &mut tx, trail, now).await?;

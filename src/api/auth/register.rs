@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::ids::UserId;
 use crate::input::types::{Email, FullName, Phone, Text, Username};
 use crate::input::{Body, Fields, Record};
-use crate::mail::posting::{Draft, post};
+use crate::mail::posting::Draft;
 use crate::reply::{Enveloped, ok};
 use crate::rules::networks::Network;
 use crate::rules::password::{self, About};
@@ -98,7 +98,7 @@ pub async fn register(
     let mut tx = app.db.write().await?;
     store::users::insert(&mut tx, &new, now).await?;
     let (sender, draft) = (Sender::visitor(scope.trail()), Draft::plain(Template::VerifyEmail));
-    post(&app, &mut tx, &sender, &draft, &body.email.display, now).await?;
+    app.outbox.post(&mut tx, &sender, &draft, &body.email.display, now).await?;
     let event = Event { action: Action::UserRegistered, target: user_id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
     tx.commit().await?;

@@ -12,7 +12,7 @@ use crate::error::{Code, Error};
 use crate::ids::InvitationId;
 use crate::input::types::{DescriptionText, Email};
 use crate::input::{Body, Fields, Record};
-use crate::mail::posting::{Draft, post};
+use crate::mail::posting::Draft;
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, Kind};
@@ -101,7 +101,7 @@ pub async fn create(
     let about = About { invitation_id: Some(new.id.to_string()), ..About::default() };
     let sender = Sender::person(scope.trail(), scope.user_id());
     let draft = Draft { template: Template::Invitation, about };
-    post(&app, &mut held, &sender, &draft, new.email, now).await?;
+    app.outbox.post(&mut held, &sender, &draft, new.email, now).await?;
     let event = Event {
         action: Action::MemberInvited,
         target: new.id.to_string(),

@@ -16,7 +16,7 @@ use crate::error::{Code, Detail, Error};
 use crate::ids::{OrganizationId, ProjectId};
 use crate::input::types::{DescriptionText, Integer, Name, Temperature, Text};
 use crate::input::{Body, Fields, Nothing, Patch, Query, Record};
-use crate::mail::posting::{Draft, post_all};
+use crate::mail::posting::Draft;
 use crate::money::Ppm;
 use crate::reply::{Enveloped, ok};
 use crate::roles::{ProjectRole, Visibility, effective_project_role};
@@ -364,7 +364,7 @@ pub async fn delete(app: App, scope: ProjectScope, _: Nothing) -> Result<Envelop
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
     let sender = Sender::person(scope.trail(), scope.user_id());
     let draft = Draft { template: Template::ProjectDeleted, about: about(&found, by) };
-    post_all(&app, &mut held, &sender, &draft, others, now).await?;
+    app.outbox.post_all(&mut held, &sender, &draft, others, now).await?;
     store::projects::remove(&mut held, organization_id, id).await?;
     let (action, target) = (Action::ProjectDeleted, id.to_string());
     let event = Event { action, target, organization_id: Some(organization_id) };

@@ -209,10 +209,10 @@ pub async fn take_back(
 pub async fn expire_due(app: &App, trail: &Trail) -> Result<usize, Error> {
     let (mut after, mut ended) = (None, 0);
     loop {
-        if !app.clock_guard.is_trusted(&app.clock) {
+        if !app.clock_guard.is_trusted() {
             return Ok(ended);
         }
-        let now = app.shared_now();
+        let now = app.clock_guard.shared_now();
         let slice = store::credits::expiring(&mut app.db.read().await?, now, after, SLICE).await?;
         let Some(last) = slice.last() else { return Ok(ended) };
         after = Some(last.id);
@@ -233,7 +233,7 @@ async fn expire(app: &App, organization_id: OrganizationId, trail: &Trail) -> Re
     let wallet = store::wallets::lock(&mut tx, organization_id, booking.now).await?;
     let mut wallet = wallet.ok_or_else(|| Error::internal("a credit without a wallet"))?;
     // Credits of servers that don't keep this are looked for all the same.
-    wallet.note_expiry(Some(app.shared_now()));
+    wallet.note_expiry(Some(app.clock_guard.shared_now()));
     let ended = booking.end_credits(&mut tx, &mut wallet).await?;
     store::wallets::write(&mut tx, &wallet).await?;
     tx.commit().await?;

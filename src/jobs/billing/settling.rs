@@ -134,7 +134,7 @@ pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Re
 /// # Errors
 /// A sentence where it isn't open; the database's.
 pub async fn give_up(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
-    app.clock_guard.require(&app.clock)?;
+    app.clock_guard.require()?;
     let booking = Booking { app, trail, now: app.clock.now() };
     let mut tx = app.db.write().await?;
     let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;

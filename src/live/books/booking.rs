@@ -88,11 +88,9 @@ impl Booking<'_> {
     /// # Errors
     /// The database's.
     pub async fn end_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
-        let now = self.app.shared_now();
+        let now = self.app.clock_guard.shared_now();
         // What ends doesn't come back, so a clock that is wrong ends nothing.
-        if wallet.next_expiry_at.is_none_or(|at| at > now)
-            || !self.app.clock_guard.is_trusted(&self.app.clock)
-        {
+        if wallet.next_expiry_at.is_none_or(|at| at > now) || !self.app.clock_guard.is_trusted() {
             return Ok(0);
         }
         let left = credits::left(tx, wallet.organization_id).await?;
@@ -168,7 +166,7 @@ impl Booking<'_> {
         held: Nano,
     ) -> Result<(), db::Error> {
         // What comes in pays debts first, so nothing is left of credits but what is held of one that is over.
-        let now = self.app.shared_now();
+        let now = self.app.clock_guard.shared_now();
         let is_held = held > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
         if wallet.posted <= Nano::ZERO && !is_held {
             return Ok(());
@@ -275,7 +273,7 @@ impl Booking<'_> {
             let back = Nano::from_units(back);
             let credit = used.credit;
             credits::lower_use(tx, organization_id, month, credit.id, back).await?;
-            if credit.is_over(self.app.shared_now()) {
+            if credit.is_over(self.app.clock_guard.shared_now()) {
                 let part = Part { credit_id: credit.id, amount: back, remaining: credit.remaining };
                 self.end(tx, wallet, part).await?;
                 continue;
@@ -300,7 +298,7 @@ impl Booking<'_> {
         let organization_id = wallet.organization_id;
         let mut left = credits::left(tx, organization_id).await?;
         let owed = books::owed(wallet.posted, &left);
-        if owed == Nano::ZERO || left.iter().all(|credit| credit.is_over(self.app.shared_now())) {
+        if owed == Nano::ZERO || left.iter().all(|credit| credit.is_over(self.app.clock_guard.shared_now())) {
             return Ok(());
         }
         let mut open = store::invoices::open(tx, organization_id).await?;
@@ -329,7 +327,7 @@ impl Booking<'_> {
         debt: Nano,
     ) -> Result<Nano, db::Error> {
         let mut paid = 0;
-        for part in books::charge(left, debt, Nano::ZERO, self.app.shared_now()) {
+        for part in books::charge(left, debt, Nano::ZERO, self.app.clock_guard.shared_now()) {
             use_up(tx, wallet.organization_id, month, part).await?;
             paid += part.amount.units();
             if let Some(credit) = left.iter_mut().find(|credit| credit.id == part.credit_id) {

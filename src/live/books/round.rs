@@ -106,8 +106,10 @@ async fn attempt(app: &App, tx: &mut Tx, works: &[&Work], telling: Telling) -> R
     for reserved in ended.values() {
         purses.give_back(reserved)?;
     }
-    let expires_at =
-        app.shared_now().plus_ms(app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS));
+    let expires_at = app
+        .clock_guard
+        .shared_now()
+        .plus_ms(app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS));
     let extended = extend(tx, works, &ended, expires_at).await?;
     let captured = captured(&recorded.counted, &ended);
     purses.charge(tx, &charges, &captured).await?;

@@ -13,7 +13,7 @@ use tollkeeper::jobs::outbox::send_due;
 use tollkeeper::jobs::reservations::expire_due;
 use tollkeeper::jobs::sweep::sweep;
 use tollkeeper::jobs::{billing, retention};
-use tollkeeper::live::{feed, last_uses, rates};
+use tollkeeper::live::{last_uses, rates};
 use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
 use tollkeeper::secrets::jwt::TokenKind;
@@ -56,7 +56,7 @@ impl Replica {
     /// Every job once. None of them may fail for the sake of a clock.
     async fn work(&mut self) {
         let app = &self.app;
-        feed::catch_up(app).await.unwrap();
+        app.feed.catch_up().await.unwrap();
         sweep(app).await.unwrap();
         expire_due(app).await.unwrap();
         send_due(app).await.unwrap();

@@ -11,7 +11,7 @@ use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::{Change, sql};
 use tollkeeper::ids::{ApiKeyId, ProjectId};
 use tollkeeper::jobs;
-use tollkeeper::live::feed::{self, TRUST_MS};
+use tollkeeper::live::feed::TRUST_MS;
 use tollkeeper::store::changes;
 
 use crate::support::http::Call;
@@ -231,16 +231,16 @@ fn a_dead_feed_ends_the_trust_in_memory_after_five_seconds() {
         hide("change_position", "hidden").await;
         let lines = Lines::default();
         let log = lines.capture();
-        feed::catch_up(&replica.app).await.unwrap_err();
+        replica.app.feed.catch_up().await.unwrap_err();
         world.clock.advance_ms(TRUST_MS - 1);
-        feed::catch_up(&replica.app).await.unwrap_err();
+        replica.app.feed.catch_up().await.unwrap_err();
         for bearer in [&key, &ada.access_token] {
             assert_eq!(statements("/v1/models", bearer).await, 0, "still trusted");
         }
         assert_eq!(lines.take(), Vec::<String>::new());
         world.clock.advance_ms(1);
         for _ in 0..3 {
-            feed::catch_up(&replica.app).await.unwrap_err();
+            replica.app.feed.catch_up().await.unwrap_err();
         }
         assert_eq!(
             lines.take(),

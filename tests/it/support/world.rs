@@ -11,7 +11,6 @@ use tollkeeper::config::Config;
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
 use tollkeeper::ids::{InvitationId, SessionId, UserId};
-use tollkeeper::live::feed;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::routes::Listener;
 use tollkeeper::rules::networks::Network;
@@ -114,7 +113,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
 /// look comes soon then.
 pub async fn catch_up(app: &App) {
     for _ in 0..60 {
-        match feed::catch_up(app).await {
+        match app.feed.catch_up().await {
             Ok(()) => return,
             Err(error) if error.code == Code::DatabaseUnavailable => eprintln!("the feed: {error}"),
             Err(error) => panic!("{error}"),

@@ -15,7 +15,7 @@ use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::string;
 use crate::input::{Body, Fields, Nothing, Query, Record};
-use crate::mail::posting::{Draft, post};
+use crate::mail::posting::Draft;
 use crate::reply::{Enveloped, ok};
 use crate::roles::ProjectRole;
 use crate::rules::project_membership::{self, Remover};
@@ -96,7 +96,7 @@ pub async fn create(
         let about = About { role: Some(role.as_str().to_owned()), ..about(&caller.found, by.username) };
         let sender = Sender::person(scope.trail(), scope.user_id());
         let draft = Draft { template: Template::AddedToProject, about };
-        post(&app, &mut held, &sender, &draft, &user.email, now).await?;
+        app.outbox.post(&mut held, &sender, &draft, &user.email, now).await?;
     }
     tx.commit().await?;
     app.outbox.notify_one();
