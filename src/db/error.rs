@@ -1,7 +1,10 @@
 //! What can go wrong in a database, in the few kinds that callers tell apart.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
+
+use kernel::error::Code;
 
 use super::constraint::{Constraint, Reference};
 
@@ -56,3 +59,36 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Error> for kernel::error::Error {
+    fn from(error: Error) -> Self {
+        if let Error::NotReady(message) = error {
+            return Self::new(Code::NotReady).message(message);
+        }
+        let (code, param) = match &error {
+            Error::Unique(constraint) => match constraint {
+                Constraint::UserEmail => (Code::EmailTaken, Some("email")),
+                Constraint::UserUsername => (Code::UsernameTaken, Some("username")),
+                Constraint::OrganizationName | Constraint::ProjectName | Constraint::ApiKeyName => {
+                    (Code::NameTaken, Some("name"))
+                }
+                Constraint::OpenInvitation => (Code::AlreadyInvited, Some("email")),
+                // Whoever writes these looks at the outcome itself.
+                Constraint::LedgerKey | Constraint::CreditReference | Constraint::Other(_) => {
+                    (Code::Internal, None)
+                }
+            },
+            Error::Missing(reference) => match reference {
+                Reference::Organization => (Code::OrganizationNotFound, None),
+                Reference::Project => (Code::ProjectNotFound, None),
+                Reference::Other(_) => (Code::Internal, None),
+            },
+            Error::Unavailable(_) => (Code::DatabaseUnavailable, None),
+            Error::StorageFull(_) => (Code::StorageFull, None),
+            Error::ReadOnly(_) => (Code::StorageReadOnly, None),
+            Error::NotReady(_) => (Code::NotReady, None),
+            Error::Internal(_) => (Code::Internal, None),
+        };
+        Self { param: param.map(Cow::Borrowed), internal: Some(error.to_string()), ..Self::new(code) }
+    }
+}

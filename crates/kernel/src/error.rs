@@ -13,8 +13,6 @@ use serde::Serialize;
 
 pub use codes::Code;
 
-use crate::db;
-
 /// What kind of mistake it is, in the words that the OpenAI SDKs know (decisions, section 1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
@@ -186,39 +184,6 @@ impl std::error::Error for Error {}
 impl From<Code> for Error {
     fn from(code: Code) -> Self {
         Self::new(code)
-    }
-}
-
-impl From<db::Error> for Error {
-    fn from(error: db::Error) -> Self {
-        if let db::Error::NotReady(message) = error {
-            return Self::new(Code::NotReady).message(message);
-        }
-        let (code, param) = match &error {
-            db::Error::Unique(constraint) => match constraint {
-                db::Constraint::UserEmail => (Code::EmailTaken, Some("email")),
-                db::Constraint::UserUsername => (Code::UsernameTaken, Some("username")),
-                db::Constraint::OrganizationName
-                | db::Constraint::ProjectName
-                | db::Constraint::ApiKeyName => (Code::NameTaken, Some("name")),
-                db::Constraint::OpenInvitation => (Code::AlreadyInvited, Some("email")),
-                // Whoever writes these looks at the outcome itself.
-                db::Constraint::LedgerKey | db::Constraint::CreditReference | db::Constraint::Other(_) => {
-                    (Code::Internal, None)
-                }
-            },
-            db::Error::Missing(reference) => match reference {
-                db::Reference::Organization => (Code::OrganizationNotFound, None),
-                db::Reference::Project => (Code::ProjectNotFound, None),
-                db::Reference::Other(_) => (Code::Internal, None),
-            },
-            db::Error::Unavailable(_) => (Code::DatabaseUnavailable, None),
-            db::Error::StorageFull(_) => (Code::StorageFull, None),
-            db::Error::ReadOnly(_) => (Code::StorageReadOnly, None),
-            db::Error::NotReady(_) => (Code::NotReady, None),
-            db::Error::Internal(_) => (Code::Internal, None),
-        };
-        Self { param: param.map(Cow::Borrowed), internal: Some(error.to_string()), ..Self::new(code) }
     }
 }
 

@@ -114,7 +114,7 @@ impl Scripts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::naming::fold;
+    use crate::naming::fold;
 
     fn code(username: &str) -> &'static str {
         check(&fold(username)).map_or_else(|problem| problem.code, |()| "ok")

@@ -14,7 +14,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::random::Random;
-use crate::secrets::{SECRET_BYTES, Secret, api_key};
+use crate::secrets::{SECRET_BYTES, Secret, base62};
 
 /// A secret file is a line; anything near this long isn't one.
 const LONGEST_FILE: u64 = 4_096;
@@ -88,7 +88,7 @@ pub fn load_or_create_service_token(
         return service_token(secret.expose())
             .map_err(|problem| format!("TOLLKEEPER_SERVICE_TOKEN: expected {problem}"));
     }
-    let new = format!("svc_{}\n", api_key::base62(random.bytes()));
+    let new = format!("svc_{}\n", base62::encode(random.bytes()));
     let content = read_or_create(file, "service token", new.as_bytes(), random)?;
     let text = String::from_utf8(content).unwrap_or_default();
     service_token(text.trim())

@@ -16,14 +16,14 @@ pub(super) const SWEEP_FROM: usize = 64;
 
 /// The map.
 #[derive(Debug)]
-pub(in crate::live) struct Shards<T> {
+pub struct Shards<T> {
     shards: Vec<Mutex<Shard<T>>>,
     hasher: RandomState,
 }
 
 /// A part of it, locked.
 #[derive(Debug)]
-pub(in crate::live) struct Shard<T> {
+pub struct Shard<T> {
     /// What is remembered; new entries come by [`Shard::entry`].
     pub entries: HashMap<u128, T>,
     sweep_at_len: usize,

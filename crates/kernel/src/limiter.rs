@@ -13,12 +13,12 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ring::digest;
 
-pub(super) use shards::Shards;
+pub use shards::Shards;
 
 use crate::clock::Time;
 use crate::error::RateLimit;
-pub use crate::rules::rates::Allowed;
-use crate::rules::rates::Meter;
+pub use crate::rates::Allowed;
+use crate::rates::Meter;
 
 /// The meters of this replica.
 #[derive(Debug, Default)]
