@@ -89,7 +89,7 @@ pub struct Parts {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Traces requests, if somebody wants that.
-    pub tracer: Option<Tracer>,
+    pub tracer: Option<Arc<Tracer>>,
     /// The keys that sign tokens.
     pub signing_keys: Arc<SigningKeys>,
     /// The OpenAPI document, made at its first reading.
@@ -187,7 +187,7 @@ impl App {
             clock_guard,
             outbox: Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics))),
             metrics,
-            tracer: Tracer::new(&config.telemetry, &random)?,
+            tracer: Tracer::new(&config.telemetry, &random)?.map(Arc::new),
             signing_keys: Arc::new(SigningKeys::new()),
             openapi: OnceLock::new(),
             started_at: clock.now(),

@@ -16,7 +16,8 @@ use std::time::Duration;
 use crate::app::App;
 use crate::error::Error;
 use crate::live::{catalog, clock_guard, last_uses, rates};
-use crate::metrics::{Job, Stopwatch};
+use crate::metrics::Job;
+use kernel::stopwatch::Stopwatch;
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);

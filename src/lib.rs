@@ -14,6 +14,7 @@
 //! 9. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
 
 pub use kernel::{clock, error, html, ids, money, random};
+pub use telemetry;
 
 pub mod access;
 pub mod api;
@@ -40,4 +41,3 @@ pub mod secrets;
 pub mod server;
 pub mod service;
 pub mod store;
-pub mod telemetry;

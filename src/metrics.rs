@@ -13,7 +13,6 @@ mod text;
 mod usage_events;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use crate::rules::mail_bounds::Counter;
 
@@ -146,25 +145,5 @@ impl Rounds {
             "Transactions of the books that came to nothing.",
             self.failed.load(Ordering::Relaxed),
         );
-    }
-}
-
-/// How long something takes.
-#[derive(Clone, Copy, Debug)]
-pub struct Stopwatch(Instant);
-
-impl Stopwatch {
-    /// From now on.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "how long something took is no business of the injected clock"
-    )]
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Nanoseconds since the start.
-    pub fn elapsed_ns(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }

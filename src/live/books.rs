@@ -32,10 +32,10 @@ use crate::clock::Month;
 use crate::db;
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, ProjectId, UserId};
-use crate::metrics::Stopwatch;
 use crate::rules::events::{self as rules, Refusal};
 use crate::store::usage::recording::{self, Payer};
 use crate::telemetry::{self, Waiting};
+use kernel::stopwatch::Stopwatch;
 
 /// Pieces of work that may wait.
 const CAPACITY: usize = 10_000;

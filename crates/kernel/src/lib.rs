@@ -14,4 +14,6 @@ pub mod networks;
 pub mod random;
 pub mod rates;
 pub mod secrets;
+pub mod stopwatch;
+pub mod urls;
 pub mod usernames;

@@ -13,6 +13,9 @@ pub mod files;
 pub mod sealing;
 pub mod token;
 
+/// The text that is shown in the place of a secret.
+pub const HIDDEN: &str = "***";
+
 /// Bytes of randomness in every secret that we make: 256 bits.
 pub const SECRET_BYTES: usize = 32;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tracing::Level;
 
-use super::logs::LogLine;
-use super::trace::{Attribute, Attributes, Part, Trace};
+use crate::logs::LogLine;
+use crate::trace::{Attribute, Attributes, Part, Trace};
 
 /// The kinds of spans that we have.
 const INTERNAL: u8 = 1;

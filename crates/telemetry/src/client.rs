@@ -15,7 +15,9 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::config::{Header, PublicUrl};
+use kernel::urls::PublicUrl;
+
+use crate::Header;
 
 /// For all of one POST.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST_ANSWER: usize = 16 * 1024;
 
 /// Where traces or log lines go.
-pub(super) struct Target {
+pub(crate) struct Target {
     /// As it may be shown.
     pub shown: String,
     uri: Uri,

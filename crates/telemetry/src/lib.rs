@@ -9,6 +9,7 @@ mod export;
 mod logs;
 mod otlp;
 mod outlet;
+mod settings;
 mod trace;
 
 use std::sync::Arc;
@@ -20,12 +21,12 @@ pub use current::{InRequest, request_id};
 pub use export::run;
 pub use logs::ForCollector;
 pub use outlet::Load;
+pub use settings::{Header, Settings};
 pub use trace::{Ending, Open, Trace, Waiting};
 
-use crate::clock::Time;
-use crate::config;
-use crate::ids::{OrganizationId, RequestId};
-use crate::random::Random;
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, RequestId};
+use kernel::random::Random;
 use logs::LogLine;
 use outlet::Outlet;
 use trace::Parent;
@@ -51,16 +52,16 @@ impl Tracer {
     ///
     /// # Errors
     /// A sentence for the operator: the system's certificates can't be read.
-    pub fn new(config: &config::Telemetry, random: &Random) -> Result<Option<Self>, String> {
-        let Some(endpoint) = &config.endpoint else { return Ok(None) };
-        let ppm = u128::try_from(config.sample_ratio.units()).unwrap_or_default();
+    pub fn new(settings: &Settings, random: &Random) -> Result<Option<Self>, String> {
+        let Some(endpoint) = &settings.endpoint else { return Ok(None) };
+        let ppm = u128::try_from(settings.sample_ratio.units()).unwrap_or_default();
         let tracer = Self {
             below: u64::try_from(u128::from(u64::MAX) * ppm / 1_000_000).unwrap_or(u64::MAX),
             all: ppm >= 1_000_000,
-            traces: Outlet::new("traces", client::Target::new(endpoint, &config.headers, "/v1/traces")?),
-            logs: match config.logs {
+            traces: Outlet::new("traces", client::Target::new(endpoint, &settings.headers, "/v1/traces")?),
+            logs: match settings.logs {
                 true => {
-                    let target = client::Target::new(endpoint, &config.headers, "/v1/logs")?;
+                    let target = client::Target::new(endpoint, &settings.headers, "/v1/logs")?;
                     Some(Outlet::new("log lines", target))
                 }
                 false => None,

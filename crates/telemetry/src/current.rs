@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::trace::Trace;
-use crate::ids::RequestId;
+use crate::trace::Trace;
+use kernel::ids::RequestId;
 
 thread_local! {
     static REQUEST: Cell<Option<RequestId>> = const { Cell::new(None) };
@@ -21,7 +21,7 @@ pub fn request_id() -> Option<RequestId> {
 }
 
 /// Its trace, if it is traced.
-pub(super) fn trace() -> Option<Arc<Trace>> {
+pub(crate) fn trace() -> Option<Arc<Trace>> {
     TRACE.try_with(|trace| trace.try_borrow().ok()?.clone()).unwrap_or_default()
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_request_is_known_inside_and_nowhere_else() {
-        let [one, two] = [1, 2].map(|bits| RequestId::from_parts(crate::clock::Time::from_unix_ms(0), bits));
+        let [one, two] = [1, 2].map(|bits| RequestId::from_parts(kernel::clock::Time::from_unix_ms(0), bits));
         let seen = |id| {
             InRequest::new(
                 Some(id),

@@ -10,24 +10,24 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use super::current;
-use super::outlet::Outlet;
-use super::trace::{Attribute, Attributes};
-use crate::clock::{Clock, Time};
-use crate::ids::RequestId;
+use crate::current;
+use crate::outlet::Outlet;
+use crate::trace::{Attribute, Attributes};
+use kernel::clock::{Clock, Time};
+use kernel::ids::RequestId;
 
 /// Where lines go; nowhere before a server starts that is to tell them. The process has one log.
 static LINES: OnceLock<(mpsc::Sender<LogLine>, Arc<AtomicU64>)> = OnceLock::new();
 
 /// From now on, lines go to this outlet; only the first call of this counts.
-pub(super) fn tell(outlet: &Outlet<LogLine>) {
+pub(crate) fn tell(outlet: &Outlet<LogLine>) {
     // Servers of one process (in tests) share its log.
     drop(LINES.set((outlet.queue.clone(), Arc::clone(&outlet.lost))));
 }
 
 /// One line.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct LogLine {
+pub(crate) struct LogLine {
     pub at: Time,
     pub level: Level,
     /// Which part of the program says it.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::HeaderMap;
 use tokio::sync::mpsc;
 
-use crate::clock::Time;
-use crate::ids::{OrganizationId, RequestId};
-use crate::metrics::Stopwatch;
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, RequestId};
+use kernel::stopwatch::Stopwatch;
 
 /// Parts of one request that are kept; a list of many rows may have more statements than anybody reads.
 const MOST_PARTS: usize = 100;
@@ -16,15 +16,15 @@ const MOST_PARTS: usize = 100;
 /// Where a caller stands in its own trace (W3C Trace Context, level 1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parent {
-    pub(super) trace_id: u128,
-    pub(super) span_id: u64,
+    pub(crate) trace_id: u128,
+    pub(crate) span_id: u64,
     /// Whether the caller keeps its trace.
-    pub(super) sampled: bool,
+    pub(crate) sampled: bool,
 }
 
 impl Parent {
     /// From the header `traceparent`; what isn't one is as good as none, and so are two of them.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all("traceparent").iter();
         let value = values.next()?;
         if values.next().is_some() { None } else { Self::parse(value.to_str().ok()?) }
@@ -53,7 +53,7 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
 }
 
 /// The random half of a request's id, spread over all 64 bits (the finalizer of `SplitMix64`).
-pub(super) fn spread(request_id: RequestId) -> u64 {
+pub(crate) fn spread(request_id: RequestId) -> u64 {
     mixed(low(request_id.as_u128()))
 }
 
@@ -69,18 +69,18 @@ fn mixed(mut bits: u64) -> u64 {
 
 /// What a part says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Attribute {
+pub(crate) enum Attribute {
     Text(String),
     Word(&'static str),
     Number(u64),
 }
 
 /// Attributes by name.
-pub(super) type Attributes = Vec<(&'static str, Attribute)>;
+pub(crate) type Attributes = Vec<(&'static str, Attribute)>;
 
 /// A part that has ended.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     pub id: u64,
     pub parent: u64,
     pub name: &'static str,
@@ -109,7 +109,7 @@ pub struct Ending<'a> {
 
 /// The request itself, once it has ended.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(crate) struct Root {
     pub name: String,
     pub to_ns: u64,
     pub is_error: bool,
@@ -119,11 +119,11 @@ pub(super) struct Root {
 /// One traced request.
 #[derive(Debug)]
 pub struct Trace {
-    pub(super) id: u128,
-    pub(super) root: u64,
+    pub(crate) id: u128,
+    pub(crate) root: u64,
     /// The caller's part that this request belongs to.
-    pub(super) parent: Option<u64>,
-    pub(super) began_at: Time,
+    pub(crate) parent: Option<u64>,
+    pub(crate) began_at: Time,
     request_id: RequestId,
     watch: Stopwatch,
     /// How many parts have begun.
@@ -136,7 +136,7 @@ pub struct Trace {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     pub parts: Vec<Part>,
     pub left_out: u32,
     pub organization: Option<OrganizationId>,
@@ -144,7 +144,7 @@ pub(super) struct Ended {
 }
 
 impl Trace {
-    pub(super) fn new(
+    pub(crate) fn new(
         parent: Option<Parent>,
         request_id: RequestId,
         now: Time,
@@ -181,7 +181,7 @@ impl Trace {
         }
     }
 
-    pub(super) fn note_organization(&self, id: OrganizationId) {
+    pub(crate) fn note_organization(&self, id: OrganizationId) {
         self.ended().organization = Some(id);
     }
 
@@ -217,7 +217,7 @@ impl Trace {
     }
 
     /// What has ended so far.
-    pub(super) fn ended(&self) -> std::sync::MutexGuard<'_, Ended> {
+    pub(crate) fn ended(&self) -> std::sync::MutexGuard<'_, Ended> {
         // Nothing in there is left half done.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -241,7 +241,7 @@ pub struct Open {
 }
 
 impl Open {
-    pub(super) fn begin(trace: Arc<Trace>, name: &'static str) -> Box<Self> {
+    pub(crate) fn begin(trace: Arc<Trace>, name: &'static str) -> Box<Self> {
         let id = trace.next_id();
         let parent = trace.current.swap(id, Ordering::Relaxed);
         let from_ns = trace.watch.elapsed_ns();
@@ -279,7 +279,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn begin(trace: Arc<Trace>) -> Box<Self> {
+    pub(crate) fn begin(trace: Arc<Trace>) -> Box<Self> {
         let (parent, from_ns) = (trace.current.load(Ordering::Relaxed), trace.watch.elapsed_ns());
         Box::new(Self { trace, parent, from_ns, pieces: None })
     }

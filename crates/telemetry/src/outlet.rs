@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 
-use super::client::Target;
+use crate::client::Target;
 
 /// How much may wait to be sent.
 const CAPACITY: usize = 2_048;
 
 /// The queue, and where it leads.
-pub(super) struct Outlet<T> {
+pub(crate) struct Outlet<T> {
     /// In the plural, for the log.
     pub what: &'static str,
     pub queue: mpsc::Sender<T>,
