@@ -13,6 +13,7 @@
 //! 8. [`jobs`] go on without a request; [`mail`] leaves through an outbox; [`audit`] checks the books.
 //! 9. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
 
+pub use db;
 pub use kernel::{clock, error, html, ids, money, random};
 pub use telemetry;
 
@@ -23,7 +24,6 @@ pub mod audit;
 pub mod catalog;
 pub mod cli;
 pub mod config;
-pub mod db;
 pub mod input;
 pub mod invoice_page;
 pub mod jobs;

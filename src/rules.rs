@@ -20,6 +20,7 @@ pub mod periods;
 pub mod phones;
 pub mod project_membership;
 pub mod projects;
+pub mod rate_pool;
 pub mod rating;
 pub mod reserving;
 pub mod restrictions;

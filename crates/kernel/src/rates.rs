@@ -1,9 +1,5 @@
 //! Request rates: the generic cell rate algorithm, with one minute's worth of requests as the burst.
 
-mod pool;
-
-pub use pool::{HOLD_MS, Loan, Pool, Report, most_of};
-
 use crate::clock::SECOND_MS;
 use crate::error::RateLimit;
 

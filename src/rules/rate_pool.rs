@@ -12,7 +12,7 @@
 //! raises the sum but [`Pool::catch_up`], after an outage. So all replicas together let through what one would, and at most two seconds of the rate more: less
 //! than one lease, which is five.
 
-use super::{Meter, REQUEST, capacity};
+use super::rates::{Meter, REQUEST, capacity};
 use crate::clock::{MINUTE_MS, SECOND_MS};
 
 /// How long a replica may use what it has borrowed, in milliseconds.

@@ -16,8 +16,8 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::statement::{Answer, Statement, Want};
 use super::{Connections, Error};
+use crate::statement::{Answer, Statement, Want};
 
 pub(super) use connection::{Access, Connection, create, map_error};
 

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use super::batch::{Entry, Lanes, Reply};
 use super::connect::{Connector, drive};
 use super::{ANSWER_PATIENCE, Failure, PATIENCE, answer_of, map_error, silent};
-use crate::db::Error;
-use crate::db::statement::{Answer, Statement, Want};
+use crate::Error;
+use crate::statement::{Answer, Statement, Want};
 
 /// Every session's first statement: the server refuses one that would write. Not by a startup option, for one who connects is
 /// to find the host that takes writes by asking whether a transaction may.

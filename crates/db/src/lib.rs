@@ -9,16 +9,18 @@
 //! as 0 and 1) and BLOB/BYTEA, `CAST(SUM(x) AS BIGINT)`, `CAST($1 AS BIGINT)` where nothing around a
 //! parameter tells its type, no `now()`, no ILIKE.
 //!
-//! The drivers are named in `src/db/` only.
+//! The drivers are named in `crates/db` only.
 
 mod change;
 mod constraint;
 mod error;
 mod migrate;
+mod page;
 mod postgres;
 mod sqlite;
 mod statement;
 mod value;
+pub mod window;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -33,12 +35,12 @@ pub use change::Change;
 pub use constraint::{Constraint, Reference};
 pub use error::Error;
 pub use migrate::{MigrateError, Migrated, newest_schema};
-pub(crate) use postgres::url::trusts_by_default;
+pub use page::{Page, contains_pattern};
+pub use postgres::url::trusts_by_default;
 pub use statement::{Lock, Statement, sql};
 pub use value::{FromRow, FromValue, Row, Value};
 
-use crate::clock::Time;
-use crate::telemetry;
+use kernel::clock::Time;
 use postgres::{BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres, Replica};
 use sqlite::Sqlite;
 use statement::{Answer, Want};

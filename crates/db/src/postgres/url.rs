@@ -11,7 +11,7 @@ use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, SslNegotiation, Ta
 
 use super::PATIENCE;
 use super::tls::{Roots, Trust};
-use crate::db::Error;
+use crate::Error;
 
 /// How long one host may take to accept a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
@@ -100,7 +100,7 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
 }
 
 /// Whether the URL names a server on another machine and leaves open how it is to be trusted: then anybody is.
-pub(crate) fn trusts_by_default(url: &str) -> bool {
+pub fn trusts_by_default(url: &str) -> bool {
     let (_, parameters) = split(url);
     let target = read(url, Purpose::Primary).or_else(|_| read(url, Purpose::Replica));
     let asks_nobody = target.is_ok_and(|target| {

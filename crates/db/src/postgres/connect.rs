@@ -16,7 +16,7 @@ use tokio_postgres::{Config, Connection, Socket};
 use super::tls::{HandshakeFailed, Stream, Tls};
 use super::url::Target;
 use super::{PATIENCE, map_error};
-use crate::db::Error;
+use crate::Error;
 
 /// The two halves of a connection: whose commands are given, and what has to be driven for that.
 #[expect(clippy::disallowed_types, reason = "this is in src/db")]

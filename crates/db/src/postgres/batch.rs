@@ -16,9 +16,9 @@ use tokio_postgres::types::{Kind, Type};
 
 use super::shared::Slot;
 use super::{ANSWER_PATIENCE, Failure, types, within};
-use crate::db::Error;
-use crate::db::statement::{Place, Statement, Want, parameters};
-use crate::db::value::Row;
+use crate::Error;
+use crate::statement::{Place, Statement, Want, parameters};
+use crate::value::Row;
 
 /// The most reads in one statement; the others go with the next.
 const MOST: usize = 128;

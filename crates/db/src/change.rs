@@ -1,6 +1,6 @@
 //! What a commit tells this process.
 
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 
 /// What changed, so that what is held in memory of it is no longer true.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

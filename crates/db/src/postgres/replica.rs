@@ -15,8 +15,8 @@ use super::connect::Connector;
 use super::shared::Shared;
 use super::url::{self, Purpose};
 use super::{Failure, POINT_READS, Postgres, SESSION_LIMITS};
-use crate::db::Error;
-use crate::db::statement::{Answer, Statement, Want, sql};
+use crate::Error;
+use crate::statement::{Answer, Statement, Want, sql};
 
 /// How often the standby is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const REPLAYED: &str = "SELECT CAST(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0
      WHERE pg_is_in_recovery() AND pg_last_wal_replay_lsn() IS NOT NULL";
 
 /// The standby, and what is known of it.
-pub(in crate::db) struct Replica {
+pub(crate) struct Replica {
     reads: Shared,
     most_lag: Duration,
     /// Up to when it is near enough behind, unless a look before that finds it to be so for longer; `None`: it isn't.
@@ -54,7 +54,7 @@ struct Seen {
 
 impl Replica {
     /// Reads the URL; connects to nothing yet.
-    pub(in crate::db) fn new(url: &str, most_lag: Duration) -> Result<Self, Error> {
+    pub(crate) fn new(url: &str, most_lag: Duration) -> Result<Self, Error> {
         let connector = Connector::new(&url::read(url, Purpose::Replica)?)?.with_options(SESSION_LIMITS);
         Ok(Self {
             reads: Shared::new(&connector, POINT_READS),
@@ -65,16 +65,12 @@ impl Replica {
     }
 
     /// Whether it is near enough behind the primary now.
-    pub(in crate::db) fn is_good(&self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         self.good_until.borrow().is_some_and(|until| Instant::now() < until)
     }
 
     /// Runs a statement here. `None`: the primary has to be asked.
-    pub(in crate::db) async fn read(
-        &self,
-        statement: &Statement,
-        want: Want,
-    ) -> Option<Result<Answer, Error>> {
+    pub(crate) async fn read(&self, statement: &Statement, want: Want) -> Option<Result<Answer, Error>> {
         let mut good_until = self.good_until.subscribe();
         let answer = tokio::select! {
             answer = self.reads.read_alone(statement, want) => answer,
@@ -100,7 +96,7 @@ impl Replica {
     }
 
     /// Looks at the standby once a second until it is dropped.
-    pub(in crate::db) async fn watch(&self, primary: Arc<Postgres>) {
+    pub(crate) async fn watch(&self, primary: Arc<Postgres>) {
         let mut looks: u32 = 0;
         loop {
             looks = looks.saturating_add(1);

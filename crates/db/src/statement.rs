@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Error, FromRow, Row, Tx, Value};
+use crate::{Error, FromRow, Row, Tx, Value};
 
 /// A statement with its parameters `$1…`, in their order.
 #[must_use = "a statement does nothing until it is run"]

@@ -11,7 +11,7 @@ use tokio_postgres::AsyncMessage;
 use super::announcer::{Announcer, CHANNEL};
 use super::connect::Connector;
 use super::map_error;
-use crate::db::Error;
+use crate::Error;
 
 /// How long to wait before a lost connection is made again; whoever needs to know polls meanwhile.
 const RETRY: Duration = Duration::from_secs(1);

@@ -11,9 +11,9 @@ use std::path::Path;
 use refinery_core::{Migration, Report, Runner};
 use rusqlite::TransactionBehavior;
 
-use super::Error;
-use super::postgres::{self, Postgres};
-use super::sqlite::{self, Access, Connection, Sqlite};
+use crate::Error;
+use crate::postgres::{self, Postgres};
+use crate::sqlite::{self, Access, Connection, Sqlite};
 
 /// A step's name and its two texts.
 macro_rules! step {
@@ -21,8 +21,8 @@ macro_rules! step {
         Step {
             version: $version,
             name: concat!("V", $version, "__", $name),
-            sqlite: include_str!(concat!("../../migrations/sqlite/", $file)),
-            postgres: include_str!(concat!("../../migrations/postgres/", $file)),
+            sqlite: include_str!(concat!("../migrations/sqlite/", $file)),
+            postgres: include_str!(concat!("../migrations/postgres/", $file)),
         }
     };
 }

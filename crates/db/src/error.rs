@@ -6,7 +6,7 @@ use std::io;
 
 use kernel::error::Code;
 
-use super::constraint::{Constraint, Reference};
+use crate::constraint::{Constraint, Reference};
 
 /// What the database refused. The text goes to the log only.
 #[derive(Clone, PartialEq, Eq, Debug)]

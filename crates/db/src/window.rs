@@ -1,6 +1,6 @@
 //! Which rows of a long list make up a page, when its length is known.
 
-use super::Page;
+use crate::Page;
 
 /// A stretch of a list, counted from the end that is nearer: what lies before it has to be stepped over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

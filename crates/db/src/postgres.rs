@@ -31,9 +31,9 @@ use tokio_postgres::Config;
 pub(super) use tokio_postgres::Statement as Prepared;
 use tokio_postgres::error::SqlState;
 
-use super::constraint::{Constraint, Reference};
-use super::statement::{Answer, Statement, Want};
 use super::{Connections, Error};
+use crate::constraint::{Constraint, Reference};
+use crate::statement::{Answer, Statement, Want};
 use announcer::Announcer;
 use connect::Connector;
 pub(super) use replica::Replica;

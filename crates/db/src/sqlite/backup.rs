@@ -13,7 +13,7 @@ use std::path::Path;
 use rusqlite::OpenFlags;
 
 use super::{Sqlite, map_error};
-use crate::db::{Backup, Error};
+use crate::{Backup, Error};
 
 impl Sqlite {
     /// Writes the copy under the name `partial`, checks it, and gives it its name, on a blocking thread.

@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Error;
-use super::postgres::Prepared;
-use crate::clock::{Day, Month, Time};
-use crate::ids::{CallerId, Id, IdText, Kind};
-use crate::money::Nano;
+use crate::Error;
+use crate::postgres::Prepared;
+use kernel::clock::{Day, Month, Time};
+use kernel::ids::{CallerId, Id, IdText, Kind};
+use kernel::money::Nano;
 
 /// A value that both databases can hold.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,9 +8,9 @@ use tokio_postgres::Statement as Prepared;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::db::statement::{Answer, Statement, Want};
-use crate::db::value::Columns;
-use crate::db::{Row, Value};
+use crate::statement::{Answer, Statement, Want};
+use crate::value::Columns;
+use crate::{Row, Value};
 
 /// Made-up texts (such as inserts of many rows) that a connection keeps prepared before it starts anew.
 const PREPARED: usize = 256;

@@ -23,7 +23,7 @@ use tokio_rustls::rustls::{
     self, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-use crate::db::Error;
+use crate::Error;
 
 /// Who is taken for the server.
 #[derive(Clone, PartialEq, Eq, Debug)]

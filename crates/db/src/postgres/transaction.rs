@@ -16,14 +16,14 @@ use tokio_postgres::Statement as Prepared;
 
 use super::announcer::Announcer;
 use super::{ANSWER_PATIENCE, Failure, PATIENCE, POOL_SIZE, gone, map_pool_error, types, within};
-use crate::db::Error;
-use crate::db::statement::{Answer, Statement, Want};
+use crate::Error;
+use crate::statement::{Answer, Statement, Want};
 
 /// Statements that wait to be sent; one more sends them.
 const MOST_WAITING: usize = 16;
 
 /// A write transaction.
-pub(in crate::db) struct Transaction {
+pub(crate) struct Transaction {
     pool: Pool,
     announcer: Arc<Announcer>,
     /// Away once the connection is known to be lost.
@@ -50,7 +50,7 @@ impl Transaction {
     }
 
     /// Has a statement run with the next one, or with the commit, which report its error.
-    pub(in crate::db) async fn defer(&mut self, statement: Statement) -> Result<(), Error> {
+    pub(crate) async fn defer(&mut self, statement: Statement) -> Result<(), Error> {
         if self.waiting.len() >= MOST_WAITING {
             self.run(statement, Want::Count).await?;
             return Ok(());
@@ -60,14 +60,14 @@ impl Transaction {
     }
 
     /// Runs what waits, and a statement after it.
-    pub(in crate::db) async fn run(&mut self, statement: Statement, want: Want) -> Result<Answer, Error> {
+    pub(crate) async fn run(&mut self, statement: Statement, want: Want) -> Result<Answer, Error> {
         let mut batch = std::mem::take(&mut self.waiting);
         batch.push(statement);
         self.send(&batch, want, Commit::No).await.map_err(Failure::into_error)
     }
 
     /// Commits; with `announces`, whoever listens is woken by it or soon after.
-    pub(in crate::db) async fn commit(mut self, announces: bool) -> Result<(), Error> {
+    pub(crate) async fn commit(mut self, announces: bool) -> Result<(), Error> {
         let mut batch = std::mem::take(&mut self.waiting);
         if self.untouched && !batch.is_empty() {
             // It has to be known by then whether the connection is alive: a commit is never sent twice.

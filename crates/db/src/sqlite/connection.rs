@@ -13,10 +13,10 @@ use rusqlite::ffi::{self, ErrorCode};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{OpenFlags, StatementStatus, ToSql};
 
-use crate::db::constraint::Constraint;
-use crate::db::statement::{Answer, Place, Statement, Want, for_sqlite};
-use crate::db::value::Columns;
-use crate::db::{Error, Row, Value};
+use crate::constraint::Constraint;
+use crate::statement::{Answer, Place, Statement, Want, for_sqlite};
+use crate::value::Columns;
+use crate::{Error, Row, Value};
 
 /// Statements that a connection keeps prepared: more than there are texts, each size of those over many rows counted.
 const PREPARED: usize = 512;
@@ -345,7 +345,7 @@ impl FileId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::sql;
+    use crate::sql;
 
     /// Whoever and whatever is asked about, and how often: the plan stays.
     #[test]
