@@ -16,15 +16,13 @@ use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
 use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
+use crate::keys::{self, Keys};
 use crate::live;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
 use crate::live::clock_guard::ClockGuard;
 use crate::live::feed::{CatalogChange, Feed};
-use crate::live::keyring::Keyring;
-use crate::live::last_uses::LastUses;
 use crate::live::limiter::Limiter;
-use crate::live::rates::Rates;
 use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
 use crate::live::totals::UsageTotals;
@@ -68,10 +66,8 @@ pub struct Parts {
     pub service_token: Secret,
     /// What has changed of all that is held in memory.
     pub feed: Arc<Feed>,
-    /// API keys in memory.
-    pub keyring: Arc<Keyring>,
-    /// Uses of keys that aren't written yet.
-    pub last_uses: Arc<LastUses>,
+    /// API keys.
+    pub keys: Keys,
     /// Sessions in memory.
     pub sessions: Arc<Sessions>,
     /// What was used in closed months.
@@ -82,8 +78,6 @@ pub struct Parts {
     pub body_budget: BodyBudget,
     /// The queue to the books.
     pub books: Arc<Books>,
-    /// Request rates that all replicas share.
-    pub rates: Arc<Rates>,
     /// Where mails are put that are to be sent.
     pub outbox: Arc<Outbox>,
     /// What is counted.
@@ -104,6 +98,12 @@ impl Deref for App {
     type Target = Parts;
     fn deref(&self) -> &Parts {
         &self.0
+    }
+}
+
+impl From<App> for Keys {
+    fn from(app: App) -> Self {
+        app.keys.clone()
     }
 }
 
@@ -159,29 +159,41 @@ impl App {
                 CatalogChange::Possible => catalog.suggest_reload(),
             })
         };
+        let feed = Arc::new(feed);
+        let limiter = Arc::new(Limiter::new());
+        let sealer = Arc::new(match previous_master_key {
+            Some(previous) if previous == master_key => {
+                return Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
+                            into `master_key_file`"
+                    .to_owned());
+            }
+            Some(previous) => Sealer::new(master_key).with_previous(previous),
+            None => Sealer::new(master_key),
+        });
+        let keys = {
+            let shared = keys::Shared {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                feed: Arc::clone(&feed),
+                limiter: Arc::clone(&limiter),
+                sealer: Arc::clone(&sealer),
+            };
+            Keys::new(shared, config.api_keys.clone(), config.limits.clone())
+        };
         let parts = Parts {
-            rates: Arc::new(Rates::new(db.is_postgres())),
             db,
             catalog,
             hasher,
-            sealer: Arc::new(match previous_master_key {
-                Some(previous) if previous == master_key => {
-                    return Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
-                                into `master_key_file`"
-                        .to_owned());
-                }
-                Some(previous) => Sealer::new(master_key).with_previous(previous),
-                None => Sealer::new(master_key),
-            }),
+            sealer,
             mailer: Arc::new(Mailer::new(&config.mail, data)?),
             public_url: config.public_url(),
             service_token,
-            feed: Arc::new(feed),
-            keyring: Arc::new(Keyring::new()),
-            last_uses: Arc::new(LastUses::default()),
+            feed,
+            keys,
             sessions: Arc::new(Sessions::new()),
             usage_totals: Arc::new(UsageTotals::new()),
-            limiter: Arc::new(Limiter::new()),
+            limiter,
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
             books: Arc::new(Books::new()),
             clock_guard,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::live::{catalog, clock_guard, last_uses, rates};
+use crate::live::{catalog, clock_guard};
 use crate::metrics::Job;
 use kernel::stopwatch::Stopwatch;
 
@@ -113,17 +113,17 @@ async fn send_mail(app: &App) {
 
 /// Writes what would be lost with the process: the last thing that a server does.
 pub async fn finish(app: &App) {
-    if let Err(error) = last_uses::flush(app, usize::MAX).await {
-        tracing::warn!("the last uses of {} keys are lost: {error}", app.last_uses.len());
+    if let Err(error) = app.keys.last_uses.flush(usize::MAX).await {
+        tracing::warn!("the last uses of {} keys are lost: {error}", app.keys.last_uses.len());
     }
-    rates::give_leases_back(app, true).await;
+    app.keys.rates.give_leases_back(true).await;
 }
 
 /// Writes when and from where keys were used last.
 async fn note_uses(app: &App) {
     loop {
         tokio::time::sleep(NOTE_EVERY).await;
-        if let Err(error) = noted(app, Job::LastUses, last_uses::flush(app, NOTED_AT_ONCE)).await {
+        if let Err(error) = noted(app, Job::LastUses, app.keys.last_uses.flush(NOTED_AT_ONCE)).await {
             tracing::warn!("last uses of keys: {error}");
         }
     }
@@ -145,7 +145,7 @@ async fn expire_reservations(app: &App) {
 async fn give_leases_back(app: &App) {
     loop {
         tokio::time::sleep(GIVE_BACK_EVERY).await;
-        rates::give_leases_back(app, false).await;
+        app.keys.rates.give_leases_back(false).await;
     }
 }
 

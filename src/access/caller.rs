@@ -162,7 +162,7 @@ impl LiveKey {
 pub(super) async fn caller(app: &App, call: &mut Call) -> Result<Caller, Error> {
     let stamp = app.feed.epochs.stamp();
     let bearer = call.bearer()?;
-    if !bearer.starts_with(&app.config.api_keys.prefix) {
+    if !app.keys.is_key(bearer) {
         // Boxed: an API key's call, the common one, is not made to carry what this needs.
         let (user_id, session_id) = Box::pin(live_session(app, bearer, TokenKind::Access)).await?;
         call.who = user_id.to_string();
@@ -170,11 +170,11 @@ pub(super) async fn caller(app: &App, call: &mut Call) -> Result<Caller, Error> 
         return Ok(Caller::Person(user_id));
     }
     let now = app.clock.now();
-    let key = app.keyring.authenticate(app, bearer, now).await.map_err(|error| missed(app, call, error))?;
+    let key = app.keys.authenticate(bearer, now).await.map_err(|error| missed(app, call, error))?;
     call.who = key.id.to_string();
     call.credential = Credential(Kind::Key { key: Arc::clone(&key), stamp });
     key.admit_address(call.address)?;
-    key.admit_rate(app, now).await?;
+    app.keys.admit_rate(&key, now).await?;
     Ok(Caller::Key(key))
 }
 
@@ -256,7 +256,7 @@ async fn authenticate_again(app: &App, call: &Call, now: Time) -> Result<(), Err
             live_session(app, call.bearer()?, *token).await?;
         }
         Kind::Key { .. } => {
-            app.keyring.authenticate(app, call.bearer()?, now).await?;
+            app.keys.authenticate(call.bearer()?, now).await?;
         }
     }
     Ok(())

@@ -78,11 +78,11 @@ pub async fn calling(
     now: Time,
 ) -> Result<Calling, Error> {
     // Nothing else that is sent as a credential has a point in it, so a foreign key is told that it is no key of ours.
-    if !credential.starts_with(&app.config.api_keys.prefix) && credential.contains('.') {
+    if !app.keys.is_key(credential) && credential.contains('.') {
         // Boxed: a key's call, the common one, is not made to carry what this needs.
         return Box::pin(person(app, credential, organization, project)).await;
     }
-    let key = app.keyring.authenticate(app, credential, now).await?;
+    let key = app.keys.authenticate(credential, now).await?;
     let elsewhere = organization.is_some_and(|text| OrganizationId::parse(text) != Some(key.organization_id))
         || project.is_some_and(|text| ProjectId::parse(text) != Some(key.project_id));
     if elsewhere {

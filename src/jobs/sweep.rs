@@ -26,7 +26,7 @@ const SESSIONS_AT_ONCE: i64 = 10_000;
 pub async fn sweep(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     app.limiter.sweep(now);
-    app.rates.sweep(now);
+    app.keys.rates.sweep(now);
     if !app.clock_guard.is_trusted() {
         return Ok(());
     }

@@ -18,10 +18,9 @@ use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, string};
+use crate::keys::uses::Left;
 use crate::live::books::Reservation;
-use crate::live::keyring::Left;
 use crate::live::limiter::{self, Who};
-use crate::live::rates;
 use crate::money::Pico;
 use crate::rules::restrictions::Permission;
 use crate::telemetry;
@@ -257,7 +256,7 @@ pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refuse
     }
     if let Some(key) = calling.key() {
         // Not before: what is refused for want of money is no use either.
-        key.note_use(app, now);
+        app.keys.note_use(key, now);
     }
     Ok(Granted { calling, max_tokens, limits, reservation })
 }
@@ -338,7 +337,7 @@ pub const fn kind_of(operation: Permission) -> Option<Kind> {
 async fn take_rates(app: &App, calling: &Calling, model: Option<&Model>, now: Time) -> Result<Limits, Error> {
     let key = calling.key();
     let of_key = match key {
-        Some(key) => key.take_rate(app, now).await?,
+        Some(key) => app.keys.take_rate(key, now).await?,
         None => None,
     };
     let of_model = match model {
@@ -348,7 +347,7 @@ async fn take_rates(app: &App, calling: &Calling, model: Option<&Model>, now: Ti
     let of_model = match of_model {
         Some(Err(error)) => {
             if let Some(key) = key {
-                key.give_rate_back(app, now);
+                app.keys.give_rate_back(key, now);
             }
             return Err(error);
         }
@@ -367,7 +366,7 @@ async fn take_model_rate(
 ) -> Result<Left, Error> {
     let meter = model_meter(organization_id, model);
     let limit = model.max_requests_per_min;
-    match rates::take(app, meter, limit, now).await {
+    match app.keys.rates.take(meter, limit, now).await {
         Ok(allowed) => Ok(Left { limit, allowed }),
         Err(limit) => Err(Error { rate_limit: Some(limit), ..Error::new(Code::ModelRateLimited) }),
     }
@@ -376,9 +375,9 @@ async fn take_model_rate(
 /// What a call took that isn't made after all.
 fn give_rates_back(app: &App, calling: &Calling, model: &Model, now: Time) {
     if let Some(key) = calling.key() {
-        key.give_rate_back(app, now);
+        app.keys.give_rate_back(key, now);
     }
-    rates::give_back(app, model_meter(calling.organization_id(), model), now);
+    app.keys.rates.give_back(model_meter(calling.organization_id(), model), now);
 }
 
 fn model_meter(organization_id: OrganizationId, model: &Model) -> u128 {

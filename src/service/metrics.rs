@@ -104,7 +104,7 @@ fn queues(app: &App, text: &mut Text) {
     let [(pieces, most_pieces), (bytes, most_bytes)] = app.books.load();
     let (hashes, most_hashes) = app.hasher.load();
     let refused = app.metrics.errors.of(crate::error::Code::PasswordQueueFull);
-    let (uses, most_uses) = app.last_uses.load();
+    let (uses, most_uses) = app.keys.last_uses.load();
     let (body_bytes, max_body_bytes) = app.body_budget.load();
     let mut queues: Vec<Queue> = vec![
         ("books", pieces, most_pieces, Some(app.metrics.books.refused.load(Relaxed))),
@@ -143,17 +143,17 @@ fn queues(app: &App, text: &mut Text) {
 }
 
 fn memory(app: &App, text: &mut Text) {
-    let (keys, key_bytes) = app.keyring.size();
+    let (keys, key_bytes) = app.keys.keyring.size();
     text.gauge("tollkeeper_keys_held", "API keys in memory.", keys);
     text.gauge("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", key_bytes);
     let (payers, months) = app.books.remembered();
     let rows = [
         ("api_keys", keys),
-        ("unknown_api_keys", app.keyring.unknown()),
+        ("unknown_api_keys", app.keys.keyring.unknown()),
         ("sessions", app.sessions.len()),
         ("verified_tokens", app.signing_keys.remembered()),
         ("rate_meters", app.limiter.len()),
-        ("shared_rate_meters", app.rates.len()),
+        ("shared_rate_meters", app.keys.rates.len()),
         ("payers", payers),
         ("open_months", months),
         ("usage_totals", app.usage_totals.len()),

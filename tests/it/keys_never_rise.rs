@@ -228,7 +228,7 @@ impl Scene {
 /// The key of a secret, and who made that.
 async fn find(world: &World, secret: &str) -> (String, Option<String>) {
     let now = world.clock.now();
-    let key = world.app.keyring.authenticate(&world.app, secret, now).await.unwrap();
+    let key = world.app.keys.authenticate(secret, now).await.unwrap();
     (key.id.to_string(), key.rotated_by.map(|id| id.to_string()))
 }
 

@@ -64,10 +64,9 @@ pub(super) async fn set_password(
     store::sessions::end_all(&mut tx, user.id, None, now).await?;
     let network = Network::of(trail.address);
     attempts::end_all_waits(&mut tx, user.id, &user.email_folded, network, now).await?;
-    let mut changes = vec![Change::User(user.id)];
     let mut belongs_to = Vec::new();
     if verified.is_first() {
-        changes.extend(end_what_was_before(app, &mut tx, trail, &user, now).await?);
+        end_what_was_before(app, &mut tx, trail, &user, now).await?;
         belongs_to = belongings(&mut tx, &user).await?;
     }
     first_credit::give(app, &mut tx, &verified, now).await?;
@@ -76,40 +75,34 @@ pub(super) async fn set_password(
     app.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
     let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, trail, &event, now, &app.random).await?;
-    for change in changes {
-        store::changes::record(&mut tx, change, now).await?;
-    }
+    store::changes::record(&mut tx, Change::User(user.id), now).await?;
     tx.commit().await?;
     app.outbox.notify_one();
     Ok(NewPassword { email: user.email, belongs_to })
 }
 
-/// Voids the account's links, deletes the API keys that it has made and ends the invitations that it has sent. What has to be
-/// told to every replica: an organization a line, however many of its keys are gone.
+/// Voids the account's links, deletes the API keys that it has made and ends the invitations that it has sent.
 async fn end_what_was_before(
     app: &App,
     tx: &mut Tx,
     trail: &Trail,
     user: &User,
     now: Time,
-) -> Result<Vec<Change>, Error> {
+) -> Result<(), Error> {
     store::email_tokens::void_all(tx, user.id).await?;
     store::invitations::end_all_sent(tx, user.id, now).await?;
     for organization_id in store::api_keys::organizations_of_maker(tx, user.id).await? {
         store::organizations::lock(tx, organization_id).await?;
     }
-    let mut keys = store::api_keys::delete_made_by(tx, user.id).await?;
-    for (id, organization_id) in &keys {
+    for (id, organization_id) in store::api_keys::delete_made_by(tx, user.id, now).await? {
         let event = Event {
             action: Action::ApiKeyDeleted,
             target: id.to_string(),
-            organization_id: Some(*organization_id),
+            organization_id: Some(organization_id),
         };
         store::audit_log::record(tx, trail, &event, now, &app.random).await?;
     }
-    keys.sort_by_key(|(_, organization_id)| organization_id.as_u128());
-    keys.dedup_by_key(|(_, organization_id)| *organization_id);
-    Ok(keys.into_iter().map(|(_, organization_id)| Change::Organization(organization_id)).collect())
+    Ok(())
 }
 
 /// The organizations that the account belongs to, a line each.

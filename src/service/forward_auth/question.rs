@@ -117,7 +117,7 @@ impl Input for ForwardAuth {
         let Query(asked) = Query::<Asked>::read(app, call).await?;
         let credential = call.bearer().map(str::to_owned);
         // SDKs of OpenAI name both in these headers. They say for whom a person calls; a key has a project of its own.
-        let is_key = credential.as_ref().is_ok_and(|text| text.starts_with(&app.config.api_keys.prefix));
+        let is_key = credential.as_ref().is_ok_and(|text| app.keys.is_key(text));
         let by_header = |name: &str| {
             let value = call.headers.get(name).filter(|_| !is_key)?;
             value.to_str().ok().map(str::to_owned)

@@ -13,7 +13,6 @@ use tollkeeper::jobs::outbox::send_due;
 use tollkeeper::jobs::reservations::expire_due;
 use tollkeeper::jobs::sweep::sweep;
 use tollkeeper::jobs::{billing, retention};
-use tollkeeper::live::{last_uses, rates};
 use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
 use tollkeeper::secrets::jwt::TokenKind;
@@ -60,8 +59,8 @@ impl Replica {
         sweep(app).await.unwrap();
         expire_due(app).await.unwrap();
         send_due(app).await.unwrap();
-        last_uses::flush(app, usize::MAX).await.unwrap();
-        rates::give_leases_back(app, false).await;
+        app.keys.last_uses.flush(usize::MAX).await.unwrap();
+        app.keys.rates.give_leases_back(false).await;
         billing::run_due(app, &self.lease).await.unwrap();
         retention::turn(app, &mut self.walk).await.unwrap();
     }

@@ -170,9 +170,9 @@ fn a_refusal_for_want_of_money_says_what_there_is() {
     on_each_database_with(&[("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0.00093")], async |world| {
         let scene = scene(&world).await;
         assert_eq!(scene.reserve(&world).await["allowed"], true);
-        tollkeeper::live::last_uses::flush(&world.app, usize::MAX).await.unwrap();
+        world.app.keys.last_uses.flush(usize::MAX).await.unwrap();
         let no = scene.reserve(&world).await;
-        assert!(world.app.last_uses.is_empty(), "what is refused is no use of the key");
+        assert!(world.app.keys.last_uses.is_empty(), "what is refused is no use of the key");
         assert_eq!(
             (&no["allowed"], &no["status"], &no["code"], &no["retry_after_ms"], &no["reservation"]),
             (&json!(false), &json!(429), &json!("insufficient_quota"), &Value::Null, &Value::Null)
