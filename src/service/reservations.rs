@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::ReservationId;
 use crate::input::Nothing;
-use crate::live::books::{Answer, Reservation, Work};
+use crate::live::books::{self, Answer, Reservation, Work};
 use crate::reply::Bare;
 
 /// A reservation that is no more.
@@ -25,7 +25,7 @@ pub struct Released {
 
 /// Lets it live on for a whole lifetime from now.
 pub async fn extend(app: App, scope: ReservationScope, _: Nothing) -> Result<Bare<Reservation>, Error> {
-    match app.books.submit(&app, Work::Extend(scope.id())).await? {
+    match books::submit(&app.billing, Work::Extend(scope.id())).await? {
         Answer::Extended(Some(reservation)) => Ok(Bare(reservation)),
         Answer::Extended(None) => Err(Code::ReservationNotFound.into()),
         other => Err(Error::internal(format!("an extension was answered by {other:?}"))),
@@ -34,7 +34,7 @@ pub async fn extend(app: App, scope: ReservationScope, _: Nothing) -> Result<Bar
 
 /// Frees its money.
 pub async fn delete(app: App, scope: ReservationScope, _: Nothing) -> Result<Bare<Released>, Error> {
-    match app.books.submit(&app, Work::Release(scope.id())).await? {
+    match books::submit(&app.billing, Work::Release(scope.id())).await? {
         Answer::Released(true) => Ok(Bare(Released { id: scope.id(), released: true })),
         Answer::Released(false) => Err(Code::ReservationNotFound.into()),
         other => Err(Error::internal(format!("a release was answered by {other:?}"))),

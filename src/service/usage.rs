@@ -21,7 +21,7 @@ use crate::error::{Code, Detail, Error};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::{self, Json};
 use crate::input::{self, Body, Description, Fields, Input, Record, fields};
-use crate::live::books::{Answer, Outcome, UsageEvent, Work};
+use crate::live::books::{self, Answer, Outcome, UsageEvent, Work};
 use crate::metrics::UsageEvents;
 use crate::money::Pico;
 use crate::reply::Bare;
@@ -211,7 +211,7 @@ pub async fn usage(app: App, _: ServiceScope, batch: Batch) -> Result<Bare<Resul
     }
     let mut recorded = record(&app, sent).await?.into_iter();
     let mut results = Vec::with_capacity(known.len());
-    let (mut details_left, counts) = (MAX_BATCH_DETAILS, &app.metrics.usage_events);
+    let (mut details_left, counts) = (MAX_BATCH_DETAILS, &app.billing.metrics.usage_events);
     for (id, what) in known {
         results.push(match what {
             Known::Unreadable(error) => {
@@ -232,7 +232,7 @@ async fn record(app: &App, events: Vec<UsageEvent>) -> Result<Vec<Outcome>, Erro
     if events.is_empty() {
         return Ok(Vec::new());
     }
-    match app.books.submit(app, Work::Record(events)).await? {
+    match books::submit(&app.billing, Work::Record(events)).await? {
         Answer::Recorded(outcomes) => Ok(outcomes),
         other => Err(Error::internal(format!("usage was answered by {other:?}"))),
     }
@@ -277,9 +277,9 @@ async fn rate(
 async fn payer(app: &App, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
     match caller {
         Caller::ApiKey(id) => {
-            Ok(app.books.payer(app, *id).await?.ok_or_else(|| events::unknown_api_key(*id)))
+            Ok(books::payer(&app.billing, *id).await?.ok_or_else(|| events::unknown_api_key(*id)))
         }
-        Caller::Person(person) => app.books.person_payer(app, person.project_id, person.user_id).await,
+        Caller::Person(person) => books::person_payer(&app.billing, person.project_id, person.user_id).await,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::catalog::Model;
 use crate::clock::Time;
 use crate::error::{Code, Error};
 use crate::ids::{CallerId, ReservationId};
-use crate::live::books::{Answer, Refused, Reserving, Work};
+use crate::live::books::{self, Answer, Refused, Reserving, Work};
 use crate::money::{Nano, Pico};
 use crate::rules::events::MOST_EXPENSIVE;
 use crate::rules::reserving::{self, Size};
@@ -70,7 +70,7 @@ pub(super) async fn reserve(
         request_id: question.request_id.map(str::to_owned),
     };
     let work = Work::Reserve { new, most_at_once: model.max_concurrent_requests };
-    match app.books.submit(app, work).await? {
+    match books::submit(&app.billing, work).await? {
         Answer::Reserved(Ok(reserving)) => Ok(reserving),
         Answer::Reserved(Err(refused)) => Err(refusal(refused, amount)),
         other => Err(Error::internal(format!("a reservation was answered by {other:?}"))),
