@@ -12,6 +12,7 @@
 //! Rules are in [`crate::rules`], without input or output; SQL is in [`crate::store`].
 
 pub mod metrics;
+pub mod usage;
 
 use std::ops::Deref;
 use std::sync::Arc;
