@@ -1,7 +1,7 @@
 //! Billing: usage that is counted exactly once, and the money that it costs.
 //!
-//! - [`usage`] records usage events, [`reservations`] sets money aside for calls that are under way, and both go
-//!   through one queue into the database ([`crate::live::books`]).
+//! - [`decision`] says whether a model call may be made and sets money aside for it, [`reservations`] prolongs and frees
+//!   that, and [`usage`] records usage events; all go through one queue into the database ([`crate::live::books`]).
 //! - [`wallets`] and [`summary`] say how an organization stands, [`invoices`] what it was billed, [`usage_reports`]
 //!   what it used, and [`pricing`] what models cost.
 //! - [`crate::jobs::billing`] closes months, and books what operators do: credits, payments, void invoices.
@@ -11,7 +11,9 @@
 //!
 //! Rules are in [`crate::rules`], without input or output; SQL is in [`crate::store`].
 
+pub mod decision;
 pub mod metrics;
+pub mod reservations;
 pub mod usage;
 
 use std::ops::Deref;
