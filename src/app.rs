@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 
+use crate::billing::metrics::Counters;
+use crate::billing::{self, Billing};
 use crate::catalog::CurrentCatalog;
 use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
@@ -16,6 +18,7 @@ use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
 use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
+use crate::jobs::leases::Leases;
 use crate::keys::{self, Keys};
 use crate::live;
 use crate::live::body_budget::BodyBudget;
@@ -76,8 +79,10 @@ pub struct Parts {
     pub limiter: Arc<Limiter>,
     /// The bytes of unfinished request bodies.
     pub body_budget: BodyBudget,
-    /// The queue to the books.
-    pub books: Arc<Books>,
+    /// Usage and money.
+    pub billing: Billing,
+    /// Jobs that one replica at a time does.
+    pub leases: Leases,
     /// Where mails are put that are to be sent.
     pub outbox: Arc<Outbox>,
     /// What is counted.
@@ -104,6 +109,12 @@ impl Deref for App {
 impl From<App> for Keys {
     fn from(app: App) -> Self {
         app.keys.clone()
+    }
+}
+
+impl From<App> for Billing {
+    fn from(app: App) -> Self {
+        app.billing.clone()
     }
 }
 
@@ -181,6 +192,26 @@ impl App {
             };
             Keys::new(shared, config.api_keys.clone(), config.limits.clone())
         };
+        let usage_totals = Arc::new(UsageTotals::new());
+        let billing = Billing::new(billing::Parts {
+            db: db.clone(),
+            clock: clock.clone(),
+            clock_guard: Arc::clone(&clock_guard),
+            random: random.clone(),
+            feed: Arc::clone(&feed),
+            catalog: Arc::clone(&catalog),
+            books: Books::new(),
+            usage_totals: Arc::clone(&usage_totals),
+            metrics: Counters::default(),
+            settings: config.billing.clone(),
+            audit: config.audit.clone(),
+        });
+        let leases = Leases {
+            db: db.clone(),
+            clock_guard: Arc::clone(&clock_guard),
+            random: random.clone(),
+            jobs: Arc::clone(&metrics.jobs),
+        };
         let parts = Parts {
             db,
             catalog,
@@ -192,10 +223,11 @@ impl App {
             feed,
             keys,
             sessions: Arc::new(Sessions::new()),
-            usage_totals: Arc::new(UsageTotals::new()),
+            usage_totals,
             limiter,
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
-            books: Arc::new(Books::new()),
+            billing,
+            leases,
             clock_guard,
             outbox: Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics))),
             metrics,
@@ -239,7 +271,7 @@ impl App {
         };
         self.clock_guard.look().await.map_err(kept_from)?;
         address_folding::fold_all(self).await.map_err(kept_from)?;
-        closing::keep_issuers(self).await.map_err(kept_from)?;
+        closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {
             live::catalog::start(self).await.map_err(|problem| match problem {
                 live::catalog::Problem::Refused(error) => BootError::Fatal(error.to_string()),

@@ -21,6 +21,7 @@ pub mod access;
 pub mod api;
 pub mod app;
 pub mod audit;
+pub mod billing;
 pub mod catalog;
 pub mod cli;
 pub mod config;

@@ -2,19 +2,19 @@
 
 use super::Question;
 use crate::access::Calling;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::catalog::Model;
 use crate::clock::Time;
 use crate::error::{Code, Error};
 use crate::ids::{CallerId, ReservationId};
-use crate::live::books::{Answer, Refused, Reserving, Work};
+use crate::live::books::{self, Answer, Refused, Reserving, Work};
 use crate::money::{Nano, Pico};
 use crate::rules::events::MOST_EXPENSIVE;
 use crate::rules::reserving::{self, Size};
 use crate::store::reservations::NewReservation;
 
 /// How long to wait before a model may take another call, in milliseconds; nobody knows when one ends.
-pub(super) const CONCURRENCY_RETRY_MS: i64 = 1_000;
+pub const CONCURRENCY_RETRY_MS: i64 = 1_000;
 
 /// The most that this call may cost.
 ///
@@ -50,7 +50,7 @@ pub(super) fn most(
 /// 429 when there is no money for it, or as many calls to the model are under way as it takes; 409 when another call has its
 /// request id.
 pub(super) async fn reserve(
-    app: &App,
+    billing: &Billing,
     question: &Question<'_>,
     calling: &Calling,
     model: &Model,
@@ -59,7 +59,7 @@ pub(super) async fn reserve(
 ) -> Result<Reserving, Error> {
     let amount = most.ceil_nano();
     let new = NewReservation {
-        id: ReservationId::new(now, &app.random),
+        id: ReservationId::new(now, &billing.random),
         organization_id: calling.organization_id(),
         project_id: calling.project_id(),
         caller: calling
@@ -70,7 +70,7 @@ pub(super) async fn reserve(
         request_id: question.request_id.map(str::to_owned),
     };
     let work = Work::Reserve { new, most_at_once: model.max_concurrent_requests };
-    match app.books.submit(app, work).await? {
+    match books::submit(billing, work).await? {
         Answer::Reserved(Ok(reserving)) => Ok(reserving),
         Answer::Reserved(Err(refused)) => Err(refusal(refused, amount)),
         other => Err(Error::internal(format!("a reservation was answered by {other:?}"))),
