@@ -37,6 +37,7 @@ use crate::secrets::files;
 use crate::secrets::password::Hasher;
 use crate::secrets::sealing::Sealer;
 use crate::telemetry::Tracer;
+use crate::tenants::{self, Tenants};
 
 /// A handle on the application; cheap to clone.
 #[derive(Clone)]
@@ -68,6 +69,8 @@ pub struct Parts {
     pub service_token: Secret,
     /// What has changed of all that is held in memory.
     pub feed: Arc<Feed>,
+    /// Organizations, projects, members and invitations.
+    pub tenants: Tenants,
     /// API keys in memory.
     pub keyring: Arc<Keyring>,
     /// Uses of keys that aren't written yet.
@@ -104,6 +107,12 @@ impl Deref for App {
     type Target = Parts;
     fn deref(&self) -> &Parts {
         &self.0
+    }
+}
+
+impl From<App> for Tenants {
+    fn from(app: App) -> Self {
+        app.tenants.clone()
     }
 }
 
@@ -159,7 +168,17 @@ impl App {
                 CatalogChange::Possible => catalog.suggest_reload(),
             })
         };
+        let outbox = Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics)));
+        let tenants = Tenants::new(tenants::Parts {
+            db: db.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            outbox: Arc::clone(&outbox),
+            limits: config.limits.clone(),
+            billing: config.billing.clone(),
+        });
         let parts = Parts {
+            usage_totals: Arc::new(UsageTotals::new(db.clone(), Arc::clone(&feed.epochs))),
             rates: Arc::new(Rates::new(db.is_postgres())),
             db,
             catalog,
@@ -177,15 +196,15 @@ impl App {
             public_url: config.public_url(),
             service_token,
             feed: Arc::new(feed),
+            tenants,
             keyring: Arc::new(Keyring::new()),
             last_uses: Arc::new(LastUses::default()),
             sessions: Arc::new(Sessions::new()),
-            usage_totals: Arc::new(UsageTotals::new()),
             limiter: Arc::new(Limiter::new()),
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
             books: Arc::new(Books::new()),
             clock_guard,
-            outbox: Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics))),
+            outbox,
             metrics,
             tracer: Tracer::new(&config.telemetry, &random)?,
             signing_keys: Arc::new(SigningKeys::new()),

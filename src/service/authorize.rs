@@ -8,9 +8,9 @@ mod question;
 pub use question::Authorize;
 
 use super::decision::{Decision, Question, decide};
-use crate::access::ServiceScope;
 use crate::app::App;
 use crate::error::Error;
+use crate::gate::ServiceScope;
 use crate::metrics::Asked;
 use crate::reply::Bare;
 

@@ -13,9 +13,9 @@ use serde_json::Value;
 use question::{ForwardAuth, Mode};
 
 use super::decision::{Decision, Question, decide};
-use crate::access::ProxyScope;
 use crate::app::App;
 use crate::error::Error;
+use crate::gate::ProxyScope;
 use crate::metrics::Asked;
 use crate::reply::{self, Bare, Body, Reply};
 

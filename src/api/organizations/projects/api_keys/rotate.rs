@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{KeyScope, Rotation};
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::Error;
 use crate::ids::ApiKeyId;
 use crate::input::Nothing;
+use crate::keys_access::{KeyScope, Rotation};
 use crate::reply::{Enveloped, private};
 use crate::rules::rotation::grace_period_ends;
 use crate::secrets::api_key::ApiKeySecret;
