@@ -38,6 +38,7 @@ use crate::secrets::files;
 use crate::secrets::password::Hasher;
 use crate::secrets::sealing::Sealer;
 use crate::telemetry::Tracer;
+use crate::tenants::{self, Tenants};
 
 /// A handle on the application; cheap to clone.
 #[derive(Clone)]
@@ -69,6 +70,8 @@ pub struct Parts {
     pub service_token: Secret,
     /// What has changed of all that is held in memory.
     pub feed: Arc<Feed>,
+    /// Organizations, projects, members and invitations.
+    pub tenants: Tenants,
     /// API keys.
     pub keys: Keys,
     /// Sessions in memory.
@@ -115,6 +118,12 @@ impl From<App> for Keys {
 impl From<App> for Billing {
     fn from(app: App) -> Self {
         app.billing.clone()
+    }
+}
+
+impl From<App> for Tenants {
+    fn from(app: App) -> Self {
+        app.tenants.clone()
     }
 }
 
@@ -192,7 +201,7 @@ impl App {
             };
             Keys::new(shared, config.api_keys.clone(), config.limits.clone())
         };
-        let usage_totals = Arc::new(UsageTotals::new());
+        let usage_totals = Arc::new(UsageTotals::new(db.clone(), Arc::clone(&feed.epochs)));
         let billing = Billing::new(billing::Parts {
             db: db.clone(),
             clock: clock.clone(),
@@ -212,6 +221,15 @@ impl App {
             random: random.clone(),
             jobs: Arc::clone(&metrics.jobs),
         };
+        let outbox = Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics)));
+        let tenants = Tenants::new(tenants::Parts {
+            db: db.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            outbox: Arc::clone(&outbox),
+            limits: config.limits.clone(),
+            billing: config.billing.clone(),
+        });
         let parts = Parts {
             db,
             catalog,
@@ -221,6 +239,7 @@ impl App {
             public_url: config.public_url(),
             service_token,
             feed,
+            tenants,
             keys,
             sessions: Arc::new(Sessions::new()),
             usage_totals,
@@ -229,7 +248,7 @@ impl App {
             billing,
             leases,
             clock_guard,
-            outbox: Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics))),
+            outbox,
             metrics,
             tracer: Tracer::new(&config.telemetry, &random)?.map(Arc::new),
             signing_keys: Arc::new(SigningKeys::new()),

@@ -4,7 +4,7 @@
 //!
 //! 1. [`routes`] is the table of endpoints, each with its access and its handler.
 //! 2. [`server`] brings a request from the socket to its route and logs one line about it.
-//! 3. [`access`] is the gate: it turns a bearer into a scope, or refuses. [`roles`] is its table.
+//! 3. [`gate`] reads who calls what; [`access`] judges it: it turns a caller into a scope, or refuses. [`roles`] is its table.
 //! 4. [`input`] reads bodies and query parameters; [`reply`] and [`error`] write answers.
 //! 5. [`api`] and [`service`] hold the handlers, laid out like the URLs; [`pages`] what people meet behind mail links,
 //!    [`invoice_page`] what they print.
@@ -25,10 +25,12 @@ pub mod billing;
 pub mod catalog;
 pub mod cli;
 pub mod config;
+pub mod gate;
 pub mod input;
 pub mod invoice_page;
 pub mod jobs;
 pub mod keys;
+pub mod keys_access;
 pub mod live;
 pub mod log;
 pub mod mail;
@@ -44,3 +46,4 @@ pub mod secrets;
 pub mod server;
 pub mod service;
 pub mod store;
+pub mod tenants;

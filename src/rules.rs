@@ -12,6 +12,7 @@ pub mod currencies;
 pub mod discounts;
 pub mod events;
 pub mod invoicing;
+pub mod key_bounds;
 pub mod mail_bounds;
 pub mod membership;
 pub mod password;

@@ -15,9 +15,9 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::access_line::AccessLine;
-use crate::access::{Call, Credential, client_address};
 use crate::app::App;
 use crate::error::{Code, Error};
+use crate::gate::{Call, Credential, client_address};
 use crate::ids::{OrganizationId, RequestId};
 use crate::input::RequestBody;
 use crate::metrics::Measured;

@@ -8,10 +8,10 @@ mod question;
 pub use question::Authorize;
 
 use super::decision::Decision;
-use crate::access::ServiceScope;
 use crate::app::App;
 use crate::billing::decision::{Question, decide};
 use crate::error::Error;
+use crate::gate::ServiceScope;
 use crate::metrics::Asked;
 use crate::reply::Bare;
 

@@ -13,10 +13,10 @@ use serde_json::Value;
 use question::{ForwardAuth, Mode};
 
 use super::decision::Decision;
-use crate::access::ProxyScope;
 use crate::app::App;
 use crate::billing::decision::{Question, decide};
 use crate::error::Error;
+use crate::gate::ProxyScope;
 use crate::metrics::Asked;
 use crate::reply::{self, Bare, Body, Reply};
 

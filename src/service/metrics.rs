@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::access::ServiceScope;
 use crate::app::App;
 use crate::db;
 use crate::error::Error;
+use crate::gate::ServiceScope;
 use crate::input::Nothing;
 use crate::log;
 use crate::metrics::{Kind, Process, Text};

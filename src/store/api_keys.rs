@@ -2,6 +2,7 @@
 
 mod live;
 mod secrets;
+pub mod standings;
 
 use std::sync::LazyLock;
 

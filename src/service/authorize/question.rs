@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::access::Call;
 use crate::app::App;
 use crate::billing::decision::kind_of;
 use crate::error::Error;
+use crate::gate::Call;
 use crate::input::fields::{At, Field, Problems, accepted};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of, string};

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use http::{HeaderValue, Method};
 use serde_json::{Value, json};
 
-use crate::access::Call;
 use crate::app::App;
 use crate::billing::decision::kind_of;
 use crate::error::Error;
+use crate::gate::Call;
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of};

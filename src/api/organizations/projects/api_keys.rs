@@ -6,7 +6,7 @@ pub mod rotate;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
-use crate::access::{KeyScope, ProjectScope, UsedScope};
+use crate::access::ProjectScope;
 use crate::api::auth::Message;
 use crate::api::organizations::PersonBrief;
 use crate::api::paging::ListQuery;
@@ -17,6 +17,8 @@ use crate::ids::ApiKeyId;
 use crate::input::{Body, Nothing, Query};
 use crate::keys::Keys;
 use crate::keys::api_keys::{self, ApiKey as ApiKeyRow, Created, Listed, StatusFilter};
+use crate::keys_access::KeyScope;
+use crate::live::totals::Subject;
 use crate::reply::{Enveloped, ok, private};
 use crate::rules::restrictions::{AllowedIps, Permissions};
 
@@ -161,9 +163,10 @@ pub struct Usage {
 }
 
 /// GET …/api-keys/{key_id}
-pub async fn read(app: App, scope: UsedScope<ApiKeyRow>, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
-    let (row, usage) = scope.into_parts();
-    let totals = usage.total(&app.billing).await?;
+pub async fn read(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
+    let organization_id = scope.organization_id();
+    let row = scope.into_api_key();
+    let totals = app.usage_totals.total(organization_id, Subject::ApiKey(row.id)).await?;
     let (restrictions, created_by) = (restrictions(&row), created_by(&row));
     Ok(ok(ApiKey {
         id: row.id,

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::KeyScope;
 use crate::clock::Time;
 use crate::error::Error;
 use crate::ids::ApiKeyId;
 use crate::input::Nothing;
 use crate::keys::Keys;
 use crate::keys::api_keys::{self, Rotated};
+use crate::keys_access::KeyScope;
 use crate::reply::{Enveloped, private};
 
 /// The new secret of a key, and how long the one before it stays good.

@@ -7,9 +7,14 @@ use crate::ids::ReservationId;
 use super::misses::missed;
 use super::{Access, AccessDoc, Call};
 
-/// An inference server with the service token (decisions, section 6).
+/// A client with the service token.
 #[derive(Clone, Copy, Debug)]
-pub struct Service;
+pub enum Service {
+    /// An inference server.
+    Calls,
+    /// A monitor of the process: answered even before the database is ready.
+    Watching,
+}
 
 /// The right to use the service listener.
 #[derive(Clone, Copy, Debug)]
@@ -25,21 +30,8 @@ impl Access for Service {
         Ok(ServiceScope(()))
     }
     fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("serviceToken"), "service token")
-    }
-}
-
-/// The service token, also before the database is ready: for what looks at the process itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Watching;
-
-impl Access for Watching {
-    type Scope = ServiceScope;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<ServiceScope, Error> {
-        Service.admit(app, call).await
-    }
-    fn describe(&self) -> AccessDoc {
-        AccessDoc { before_ready: true, ..Service.describe() }
+        let doc = AccessDoc::new(Some("serviceToken"), "service token");
+        if matches!(self, Self::Watching) { doc.before_ready() } else { doc }
     }
 }
 
@@ -54,7 +46,7 @@ pub struct ReservationScope {
 }
 
 impl ReservationScope {
-    /// Which one.
+    /// The reservation's id.
     pub fn id(&self) -> ReservationId {
         self.id
     }
@@ -63,16 +55,16 @@ impl ReservationScope {
 impl Access for OneReservation {
     type Scope = ReservationScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ReservationScope, Error> {
-        Service.admit(app, call).await?;
+        Service::Calls.admit(app, call).await?;
         let id = ReservationId::parse(call.path("reservation_id")).ok_or(Code::ReservationNotFound)?;
         Ok(ReservationScope { id })
     }
     fn describe(&self) -> AccessDoc {
-        Service.describe()
+        Service::Calls.describe()
     }
 }
 
-/// The header of the service token where `Authorization` is the user's (decisions, section 8).
+/// The header of the service token where `Authorization` is the user's.
 const SERVICE_TOKEN: &str = "x-tollkeeper-service-token";
 
 /// A reverse proxy with the service token in its own header.

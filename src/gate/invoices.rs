@@ -1,5 +1,6 @@
 //! Access to one invoice of an organization.
 
+use crate::access::FoundOrganization;
 use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::{InvoiceId, OrganizationId};
@@ -7,7 +8,9 @@ use crate::roles::OrganizationAction;
 use crate::store;
 use crate::store::invoices::Invoice;
 
-use super::{Access, AccessDoc, Call, manager};
+use super::bearer::manager;
+use super::tenants::organization_id;
+use super::{Access, AccessDoc, Call};
 
 /// An action on the invoice in the path.
 #[derive(Clone, Copy, Debug)]
@@ -34,20 +37,14 @@ impl Access for OrgInvoice {
     type Scope = InvoiceScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<InvoiceScope, Error> {
         let caller = manager(app, call).await?;
-        let organization_id =
-            OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
+        let organization_id = organization_id(call)?;
+        let found = FoundOrganization::find(&app.tenants, organization_id, caller).await?;
         let mut tx = app.db.read().await?;
-        let role = store::organization_members::role(&mut tx, organization_id, caller.user_id())
-            .await?
-            .ok_or(Code::OrganizationNotFound)?;
         let invoice_id = InvoiceId::parse(call.path("invoice_id")).ok_or(Code::InvoiceNotFound)?;
         let invoice = store::invoices::get(&mut tx, invoice_id).await?;
         let invoice = invoice.filter(|invoice| invoice.organization_id == organization_id);
         let invoice = invoice.ok_or(Code::InvoiceNotFound)?;
-        caller.confine(organization_id, None)?;
-        caller.may_manage(app, call)?;
-        let role = caller.organization_role(&mut tx, organization_id, role).await?;
-        role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
+        found.admit(self.0, call.trail())?;
         Ok(InvoiceScope { invoice })
     }
     fn describe(&self) -> AccessDoc {

@@ -6,21 +6,7 @@ use crate::live::limiter::{self, Who};
 
 use super::{Access, AccessDoc, Call, Trail, rate_limited};
 
-/// Open to everybody, and answered even before the database is ready.
-#[derive(Clone, Copy, Debug)]
-pub struct Open;
-
-impl Access for Open {
-    type Scope = ();
-    async fn admit(&self, _: &App, _: &mut Call) -> Result<(), Error> {
-        Ok(())
-    }
-    fn describe(&self) -> AccessDoc {
-        AccessDoc { before_ready: true, ..AccessDoc::new(None, "public") }
-    }
-}
-
-/// Open to everybody; an address that calls too often has to wait (decisions, section 2).
+/// Open to everybody; an address that calls too often has to wait.
 #[derive(Clone, Copy, Debug)]
 pub enum Public {
     /// Registration: `limits.registrations_per_minute`.
@@ -29,9 +15,11 @@ pub enum Public {
     Login,
     /// No limit of its own.
     Unlimited,
+    /// The same, and answered even before the database is ready.
+    Always,
 }
 
-/// Somebody without a credential.
+/// A caller without a credential.
 #[derive(Clone, Debug)]
 pub struct Visitor {
     trail: Trail,
@@ -51,7 +39,7 @@ impl Public {
         let (scope, per_minute) = match self {
             Self::Register => ("register", limits.registrations_per_minute),
             Self::Login => ("login", limits.logins_per_minute),
-            Self::Unlimited => return Ok(()),
+            Self::Unlimited | Self::Always => return Ok(()),
         };
         if limits.enabled {
             let key = limiter::key_for(scope, Who::Address(call.address));
@@ -65,9 +53,10 @@ impl Access for Public {
     type Scope = Visitor;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<Visitor, Error> {
         self.limit(app, call)?;
-        Ok(Visitor { trail: Trail::of(call) })
+        Ok(Visitor { trail: call.trail() })
     }
     fn describe(&self) -> AccessDoc {
-        AccessDoc::new(None, "public")
+        let doc = AccessDoc::new(None, "public");
+        if matches!(self, Self::Always) { doc.before_ready() } else { doc }
     }
 }

@@ -1,6 +1,5 @@
-//! Access to organizations: the table of `roles.rs` decides.
+//! Scopes of organizations: the table of `roles.rs` decides.
 
-use crate::app::App;
 use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, ProjectId, UserId};
@@ -9,14 +8,11 @@ use crate::rules::membership::Grantor;
 use crate::store;
 use crate::store::organizations::{Organization, OrganizationDetail};
 use crate::store::standings;
+use crate::tenants::Tenants;
 
-use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
+use super::{Caller, HeldTx, KeyKind, Trail};
 
-/// An action on the organization in the path.
-#[derive(Clone, Copy, Debug)]
-pub struct Org(pub OrganizationAction);
-
-/// The right to do it.
+/// The right to an action on an organization.
 #[derive(Clone, Debug)]
 pub struct OrgScope {
     caller: Caller,
@@ -27,13 +23,27 @@ pub struct OrgScope {
 }
 
 impl OrgScope {
+    /// Lets in a caller whose role allows the action.
+    ///
+    /// # Errors
+    /// 404 and 403.
+    pub async fn admit(
+        tenants: &Tenants,
+        organization_id: OrganizationId,
+        caller: Caller,
+        action: OrganizationAction,
+        trail: Trail,
+    ) -> Result<Self, Error> {
+        FoundOrganization::find(tenants, organization_id, caller).await?.admit(action, trail)
+    }
+
     /// For the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// Whose roles count.
+    /// The person whose roles count.
     pub fn user_id(&self) -> UserId {
-        self.caller.user_id()
+        self.caller.user_id
     }
     /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
@@ -76,7 +86,7 @@ impl OrgScope {
             .ok_or(Code::OrganizationNotFound)?;
         let role = self.caller.organization_role(tx, self.organization_id(), standing.role).await?;
         let role = role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
-        let grantor = Grantor { role, is_key: self.caller.key().is_some() };
+        let grantor = Grantor { role, is_key: self.caller.key.is_some() };
         let OrganizationDetail { organization: row, projects_count, .. } = standing.organization;
         Ok((HeldTx::new(tx), HeldOrganization { row, projects_count, grantor }))
     }
@@ -93,24 +103,41 @@ pub struct HeldOrganization {
     pub grantor: Grantor<OrganizationRole>,
 }
 
-impl Access for Org {
-    type Scope = OrgScope;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<OrgScope, Error> {
-        let caller = manager(app, call).await?;
-        let organization_id =
-            OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
-        let mut tx = app.db.read().await?;
-        let standing = standings::in_organization(&mut tx, organization_id, caller.user_id())
+/// An organization that is there, and its caller's role; nothing is allowed yet.
+#[derive(Debug)]
+pub struct FoundOrganization {
+    caller: Caller,
+    organization: OrganizationDetail,
+    role: Option<OrganizationRole>,
+}
+
+impl FoundOrganization {
+    /// Finds the organization and the caller's role in it.
+    ///
+    /// # Errors
+    /// 404.
+    pub async fn find(
+        tenants: &Tenants,
+        organization_id: OrganizationId,
+        caller: Caller,
+    ) -> Result<Self, Error> {
+        let mut tx = tenants.db.read().await?;
+        let standing = standings::in_organization(&mut tx, organization_id, caller.user_id)
             .await?
             .ok_or(Code::OrganizationNotFound)?;
-        caller.confine(organization_id, None)?;
-        caller.may_manage(app, call)?;
         let role = caller.organization_role(&mut tx, organization_id, standing.role).await?;
-        let role = role.filter(|role| role.allows(self.0)).ok_or(Code::InsufficientRole)?;
-        let (organization, trail) = (standing.organization, Trail::of(call));
-        Ok(OrgScope { caller, organization, action: self.0, role, trail })
+        Ok(Self { caller, organization: standing.organization, role })
     }
-    fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))
+
+    /// Lets in a caller whose role allows the action.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn admit(self, action: OrganizationAction, trail: Trail) -> Result<OrgScope, Error> {
+        let Self { caller, organization, role } = self;
+        caller.confine(organization.organization.id, None)?;
+        caller.may_manage(KeyKind::Whole)?;
+        let role = role.filter(|role| role.allows(action)).ok_or(Code::InsufficientRole)?;
+        Ok(OrgScope { caller, organization, action, role, trail })
     }
 }

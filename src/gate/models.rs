@@ -8,33 +8,31 @@ use crate::error::{Code, Error};
 use crate::metrics::Asked;
 use crate::rules::restrictions::Permission;
 
-use super::{Access, AccessDoc, Call, Caller, caller};
+use super::bearer::{Holder, holder};
+use super::{Access, AccessDoc, Call};
 
 /// The model catalog: an access token, or a key with the permission `models`.
 #[derive(Clone, Copy, Debug)]
 pub struct Models;
 
-/// Somebody who may see models.
+/// The right to see models.
 #[derive(Clone, Debug)]
 pub struct ModelsScope {
-    caller: Caller,
+    holder: Holder,
 }
 
 impl ModelsScope {
     /// The ids that the caller's key is restricted to.
     pub fn only(&self) -> Option<&[String]> {
-        match &self.caller {
-            Caller::Person(_) => None,
-            Caller::Key(key) => key.models.as_deref(),
-        }
+        self.holder.key()?.models.as_deref()
     }
 }
 
 impl Access for Models {
     type Scope = ModelsScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ModelsScope, Error> {
-        let caller = caller(app, call).await;
-        let admitted = caller.and_then(|caller| may_see_models(&caller).map(|()| ModelsScope { caller }));
+        let holder = holder(app, call).await;
+        let admitted = holder.and_then(|holder| may_see_models(&holder).map(|()| ModelsScope { holder }));
         counted(app, admitted)
     }
     fn describe(&self) -> AccessDoc {
@@ -42,17 +40,14 @@ impl Access for Models {
     }
 }
 
-fn may_see_models(caller: &Caller) -> Result<(), Error> {
-    match caller {
-        Caller::Key(key) => key.admit_permission(Permission::Models),
-        Caller::Person(_) => Ok(()),
-    }
+fn may_see_models(holder: &Holder) -> Result<(), Error> {
+    holder.key().map_or(Ok(()), |key| key.admit_permission(Permission::Models))
 }
 
-fn may_see_model(app: &App, caller: &Caller, id: &str) -> Result<ModelScope, Error> {
+fn may_see_model(app: &App, holder: &Holder, id: &str) -> Result<ModelScope, Error> {
     let model = app.catalog.now().get(id).cloned().ok_or(Code::ModelNotFound)?;
-    may_see_models(caller)?;
-    if let Caller::Key(key) = caller {
+    may_see_models(holder)?;
+    if let Some(key) = holder.key() {
         key.admit_model(&model.id)?;
     }
     Ok(ModelScope { model })
@@ -84,8 +79,8 @@ impl ModelScope {
 impl Access for OneModel {
     type Scope = ModelScope;
     async fn admit(&self, app: &App, call: &mut Call) -> Result<ModelScope, Error> {
-        let caller = caller(app, call).await;
-        counted(app, caller.and_then(|caller| may_see_model(app, &caller, call.path("model_id"))))
+        let holder = holder(app, call).await;
+        counted(app, holder.and_then(|holder| may_see_model(app, &holder, call.path("model_id"))))
     }
     fn describe(&self) -> AccessDoc {
         Models.describe()

@@ -7,7 +7,7 @@ use crate::secrets::jwt::TokenKind;
 
 use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session};
 
-/// The authentication endpoints after login: one kind of token, no API keys (decisions, section 3, "bearer").
+/// The authentication endpoints after login: one kind of token, no API keys.
 #[derive(Clone, Copy, Debug)]
 pub enum Session {
     /// The refresh token.
@@ -28,11 +28,11 @@ pub struct SessionScope {
 }
 
 impl SessionScope {
-    /// Whose session it is.
+    /// The person.
     pub fn user_id(&self) -> UserId {
         self.user_id
     }
-    /// Which session it is.
+    /// The session.
     pub fn session_id(&self) -> SessionId {
         self.session_id
     }
@@ -57,7 +57,7 @@ impl Access for Session {
         if matches!(self, Self::Password) {
             Public::Login.limit(app, call)?;
         }
-        Ok(SessionScope { user_id, session_id, trail: Trail::of(call) })
+        Ok(SessionScope { user_id, session_id, trail: call.trail() })
     }
     fn describe(&self) -> AccessDoc {
         match self {

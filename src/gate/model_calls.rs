@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::access;
 use crate::app::App;
 use crate::clock::Time;
 use crate::error::{Code, Error};
@@ -13,7 +14,7 @@ use crate::roles::ProjectAction;
 use crate::secrets::jwt::TokenKind;
 use crate::store::api_keys::LiveKey;
 
-use super::{live_session, projects};
+use super::live_session;
 
 /// Who calls a model, and for whom.
 #[derive(Clone, Debug)]
@@ -104,7 +105,7 @@ async fn person(
     let organization_id = OrganizationId::parse(organization).ok_or(Code::OrganizationNotFound)?;
     let found = ProjectId::parse(project);
     let mut tx = app.db.read().await?;
-    let roles = projects::roles(&mut tx, organization_id, found, user_id).await?;
+    let roles = access::roles(&mut tx, organization_id, found, user_id).await?;
     let project_id = found.ok_or(Code::ProjectNotFound)?;
     if !roles.role.is_some_and(|role| role.allows(ProjectAction::CallModels)) {
         return Err(Code::InsufficientRole.into());
