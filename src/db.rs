@@ -319,8 +319,14 @@ impl Db {
     }
 
     fn tx(&self, inner: Inner) -> Tx {
-        let (announced, spans) = (Vec::new(), Vec::new());
-        Tx { inner, failed: false, announced, spans, shared: Arc::clone(&self.shared) }
+        Tx {
+            inner,
+            failed: false,
+            at_commit: Vec::new(),
+            announced: Vec::new(),
+            spans: Vec::new(),
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -352,6 +358,8 @@ pub struct Tx {
     inner: Inner,
     /// A statement failed or was cancelled half way: nothing goes on.
     failed: bool,
+    /// Run right before the commit.
+    at_commit: Vec<Statement>,
     /// What is told when it ends with a commit.
     announced: Vec<Change>,
     /// Of statements that wait for the next one.
@@ -375,7 +383,11 @@ impl Tx {
     ///
     /// What was announced has reached [`Db::on_commit`] when this returns, also with an error: a commit that the
     /// database doesn't confirm may have been made.
-    pub async fn commit(self) -> Result<(), Error> {
+    pub async fn commit(mut self) -> Result<(), Error> {
+        if !self.at_commit.is_empty() {
+            // Boxed: few transactions have any.
+            Box::pin(self.run_last()).await?;
+        }
         if self.failed {
             return Err(already_failed());
         }
@@ -397,6 +409,18 @@ impl Tx {
     /// others are woken.
     pub fn announce(&mut self, change: Change) {
         self.announced.push(change);
+    }
+
+    /// Returns `true` if this transaction has announced this change already.
+    pub fn has_announced(&self, change: Change) -> bool {
+        self.announced.contains(&change)
+    }
+
+    async fn run_last(&mut self) -> Result<(), Error> {
+        for statement in std::mem::take(&mut self.at_commit) {
+            self.defer(statement).await?;
+        }
+        Ok(())
     }
 
     async fn lock(&mut self, statement: Statement) -> Result<(), Error> {

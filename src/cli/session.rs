@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::access::Trail;
 use crate::app::App;
 use crate::config::Config;
-use crate::db::{Change, Tx};
+use crate::db::Tx;
 use crate::error::Error;
 use crate::ids::UserId;
 use crate::rules::addresses;
@@ -58,8 +58,6 @@ async fn end(config: Config, whose: &Whose) -> Result<(Option<UserId>, u64), Str
     let ended = async {
         let mut tx = app.db.write().await?;
         let sessions = end_sessions(&app, &mut tx, user_id).await?;
-        let change = user_id.map_or(Change::AllSessions, Change::User);
-        store::changes::record(&mut tx, change, app.clock.now()).await?;
         tx.commit().await?;
         Ok::<_, Error>(sessions)
     };
@@ -67,7 +65,7 @@ async fn end(config: Config, whose: &Whose) -> Result<(Option<UserId>, u64), Str
     Ok((user_id, sessions))
 }
 
-/// Ends the sessions of a user or everybody's and notes that in the trail; how many. The caller records the change.
+/// Ends the sessions of a user or everybody's and notes that in the trail; how many.
 pub async fn end_sessions(app: &App, tx: &mut Tx, user_id: Option<UserId>) -> Result<u64, Error> {
     let now = app.clock.now();
     let sessions = store::sessions::end_live(tx, user_id, now).await?;

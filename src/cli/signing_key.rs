@@ -6,7 +6,6 @@ use serde_json::json;
 use crate::access::Trail;
 use crate::app::App;
 use crate::config::Config;
-use crate::db::Change;
 use crate::error::Error;
 use crate::live::signing_keys::SigningKeys;
 use crate::store;
@@ -73,7 +72,6 @@ async fn rotate_and_revoke(app: &App) -> Result<(String, Option<Revoked>), Error
     let now = app.clock.now();
     store::audit_log::record(&mut tx, &Trail::operator(), &event, now, &app.random).await?;
     let sessions = super::session::end_sessions(app, &mut tx, None).await?;
-    store::changes::record(&mut tx, Change::AllSessions, now).await?;
     tx.commit().await?;
     Ok((kid, Some(Revoked { keys, sessions })))
 }

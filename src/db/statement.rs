@@ -122,6 +122,13 @@ impl Statement {
         tx.defer(self).await
     }
 
+    /// Runs it right before the commit, after every other statement of the transaction: for a row that all transactions of a kind
+    /// write, so that they wait for each other no longer than they must, and never in a circle. Nothing is committed after an error
+    /// of it.
+    pub fn at_commit(self, tx: &mut Tx) {
+        tx.at_commit.push(self);
+    }
+
     /// Takes the lock of the rows that this finds, like [`Statement::defer`]. Where one transaction at a time writes, as on SQLite, it
     /// holds that lock from its beginning, and nothing is run.
     pub async fn lock(mut self, tx: &mut Tx, lock: Lock) -> Result<(), Error> {

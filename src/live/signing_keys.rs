@@ -121,10 +121,10 @@ impl SigningKeys {
         Ok(key.kid().to_owned())
     }
 
-    /// The same, but the old keys stop verifying: how many there were stands beside the new key. The caller ends all sessions,
-    /// records [`Change::AllSessions`](crate::db::Change::AllSessions) and commits.
+    /// The same, but the old keys stop verifying: how many there were stands beside the new key. The caller ends all
+    /// sessions and commits.
     pub async fn rotate_and_revoke(app: &App, tx: &mut Tx) -> Result<(String, u64), Error> {
-        let revoked = store::signing_keys::remove_all(tx).await?;
+        let revoked = store::signing_keys::remove_all(tx, app.clock.now()).await?;
         Ok((Self::rotate(app, tx).await?, revoked))
     }
 

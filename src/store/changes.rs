@@ -1,6 +1,6 @@
 //! The feed of changes: what replicas hold in memory and must drop.
 //!
-//! A change is recorded in the transaction that makes it, as its last statement: from there to its commit it holds the
+//! A change is recorded in the transaction that makes it, by its last statements: from there to its commit it holds the
 //! one row that gives out positions. So positions have no gaps, become visible in their order, and a reader misses none.
 
 use crate::clock::Time;
@@ -37,18 +37,24 @@ fn change(kind: &str, subject: &str) -> Option<Change> {
     }
 }
 
-/// Tells every replica, this one before [`Tx::commit`] returns. The last statement of its transaction: writers of changes
-/// wait for each other from here on.
+/// Tells every replica, this one before [`Tx::commit`] returns. Called by each function that writes what replicas hold in
+/// memory. The rows are written right before the commit, because writers of changes wait for each other from there on; a
+/// change that is recorded twice is written once.
+///
+/// # Errors
+/// None: the commit has them.
 pub async fn record(tx: &mut Tx, change: Change, now: Time) -> Result<(), db::Error> {
-    sql("UPDATE change_position SET position = position + 1 WHERE id = 1").defer(tx).await?;
+    if tx.has_announced(change) {
+        return Ok(());
+    }
+    sql("UPDATE change_position SET position = position + 1 WHERE id = 1").at_commit(tx);
     let (kind, subject) = parts(change);
     sql("INSERT INTO changes (position, kind, subject, changed_at)
          SELECT position, $1, $2, CAST($3 AS BIGINT) FROM change_position WHERE id = 1")
     .bind(kind)
     .bind(subject)
     .bind(now)
-    .defer(tx)
-    .await?;
+    .at_commit(tx);
     tx.announce(change);
     Ok(())
 }

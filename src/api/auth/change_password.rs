@@ -17,7 +17,6 @@ use crate::rules::networks::Network;
 use crate::rules::{password, password_changes};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
-use crate::store::changes::Change;
 use crate::store::email_tokens::Purpose;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
@@ -101,7 +100,6 @@ pub async fn change_password(
     }
     let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
-    store::changes::record(&mut tx, Change::User(user.id), now).await?;
     tx.commit().await?;
     app.outbox.notify_one();
     let message = "Your password is changed; your other sessions have ended.".to_owned();

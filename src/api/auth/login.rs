@@ -17,7 +17,6 @@ use crate::rules::networks::Network;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
-use crate::store::changes::Change;
 use crate::store::users::{Credentials, User};
 
 use super::attempts::Guess;
@@ -184,9 +183,6 @@ async fn open(
     for (action, id) in started.chain(ended.iter().map(|id| (Action::SessionEnded, *id))) {
         let event = Event { action, target: id.to_string(), organization_id: None };
         store::audit_log::record(&mut tx, &trail, &event, now, &app.random).await?;
-    }
-    for id in ended {
-        store::changes::record(&mut tx, Change::Session(id), now).await?;
     }
     tx.commit().await?;
     if is_told {

@@ -7,7 +7,6 @@ use crate::input::Nothing;
 use crate::reply::{Enveloped, ok};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
-use crate::store::changes::Change;
 
 use super::Message;
 
@@ -19,7 +18,6 @@ pub async fn logout(app: App, scope: SessionScope, _: Nothing) -> Result<Envelop
     let target = scope.session_id().to_string();
     let event = Event { action: Action::SessionEnded, target, organization_id: None };
     store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
-    store::changes::record(&mut tx, Change::Session(scope.session_id()), now).await?;
     tx.commit().await?;
     Ok(ok(Message { message: "You are logged out.".into() }))
 }
