@@ -49,7 +49,6 @@ use crate::ids::{RequestId, SessionId, UserId};
 use crate::input::RequestBody;
 use crate::rules::restrictions;
 use crate::secrets::jwt::TokenKind;
-use crate::store;
 
 /// One request on its way to a handler.
 #[derive(Debug)]
@@ -172,21 +171,8 @@ fn rate_limited(limit: crate::error::RateLimit) -> Error {
 }
 
 async fn live_session(app: &App, token: &str, kind: TokenKind) -> Result<(UserId, SessionId), Error> {
-    let refused = match kind {
-        TokenKind::Access => Code::InvalidAccessToken,
-        TokenKind::Refresh => Code::InvalidRefreshToken,
-    };
-    let now = app.clock.now();
-    let claims = app.signing_keys.verify(app, token, kind, now).await?.ok_or(refused)?;
-    let session = match kind {
-        TokenKind::Access => app.sessions.live(app, claims.sid, now).await?,
-        // Rare, and an hour's access comes of it: worth a look at the database.
-        TokenKind::Refresh => store::sessions::live(&mut app.db.read().await?, claims.sid, now).await?,
-    };
-    match session {
-        Some(session) if session.user_id == claims.sub => Ok((session.user_id, claims.sid)),
-        _ => Err(refused.into()),
-    }
+    let session = app.accounts.live_session(token, kind).await?;
+    Ok((session.user_id, session.id))
 }
 
 /// The address that a request comes from: the peer, or what trusted proxies say; `None` when they don't tell it.

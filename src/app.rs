@@ -1,5 +1,9 @@
 //! The application: everything a handler can reach, built once and shared.
 
+mod first_credit;
+mod hooks;
+mod reclaiming;
+
 use std::fs::DirBuilder;
 use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -9,6 +13,7 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 
+use crate::accounts::{self, Accounts};
 use crate::catalog::CurrentCatalog;
 use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
@@ -25,8 +30,6 @@ use crate::live::keyring::Keyring;
 use crate::live::last_uses::LastUses;
 use crate::live::limiter::Limiter;
 use crate::live::rates::Rates;
-use crate::live::sessions::Sessions;
-use crate::live::signing_keys::SigningKeys;
 use crate::live::totals::UsageTotals;
 use crate::mail::Mailer;
 use crate::mail::posting::Outbox;
@@ -56,8 +59,8 @@ pub struct Parts {
     pub db: Db,
     /// The models and their prices.
     pub catalog: Arc<CurrentCatalog>,
-    /// Hashes passwords off the async threads.
-    pub hasher: Hasher,
+    /// Accounts.
+    pub accounts: Accounts,
     /// Seals secrets under the master key.
     pub sealer: Arc<Sealer>,
     /// Delivers mail.
@@ -72,8 +75,6 @@ pub struct Parts {
     pub keyring: Arc<Keyring>,
     /// Uses of keys that aren't written yet.
     pub last_uses: Arc<LastUses>,
-    /// Sessions in memory.
-    pub sessions: Arc<Sessions>,
     /// What was used in closed months.
     pub usage_totals: Arc<UsageTotals>,
     /// Request rates of this replica's own.
@@ -90,8 +91,6 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Traces requests, if somebody wants that.
     pub tracer: Option<Tracer>,
-    /// The keys that sign tokens.
-    pub signing_keys: Arc<SigningKeys>,
     /// The OpenAPI document, made at its first reading.
     pub openapi: OnceLock<Bytes>,
     /// When this process began to be one.
@@ -104,6 +103,12 @@ impl Deref for App {
     type Target = Parts;
     fn deref(&self) -> &Parts {
         &self.0
+    }
+}
+
+impl From<App> for Accounts {
+    fn from(app: App) -> Self {
+        app.accounts.clone()
     }
 }
 
@@ -159,36 +164,58 @@ impl App {
                 CatalogChange::Possible => catalog.suggest_reload(),
             })
         };
+        let feed = Arc::new(feed);
+        let limiter = Arc::new(Limiter::new());
+        let sealer = Arc::new(match previous_master_key {
+            Some(previous) if previous == master_key => {
+                return Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
+                            into `master_key_file`"
+                    .to_owned());
+            }
+            Some(previous) => Sealer::new(master_key).with_previous(previous),
+            None => Sealer::new(master_key),
+        });
+        let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
+        let outbox = Arc::new(outbox);
+        let accounts = {
+            let shared = accounts::Shared {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                feed: Arc::clone(&feed),
+                limiter: Arc::clone(&limiter),
+                sealer: Arc::clone(&sealer),
+                outbox: Arc::clone(&outbox),
+                metrics: Arc::clone(&metrics),
+            };
+            let settings = accounts::Settings {
+                public_url: config.public_url(),
+                require_verified_email: config.require_verified_email,
+                limits: config.limits.clone(),
+            };
+            let hooks = hooks::hooks(&random, config.billing.credit_limit);
+            Accounts::new(shared, hasher, settings, hooks)
+        };
         let parts = Parts {
+            accounts,
             rates: Arc::new(Rates::new(db.is_postgres())),
             db,
             catalog,
-            hasher,
-            sealer: Arc::new(match previous_master_key {
-                Some(previous) if previous == master_key => {
-                    return Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
-                                into `master_key_file`"
-                        .to_owned());
-                }
-                Some(previous) => Sealer::new(master_key).with_previous(previous),
-                None => Sealer::new(master_key),
-            }),
+            sealer,
             mailer: Arc::new(Mailer::new(&config.mail, data)?),
             public_url: config.public_url(),
             service_token,
-            feed: Arc::new(feed),
+            feed,
             keyring: Arc::new(Keyring::new()),
             last_uses: Arc::new(LastUses::default()),
-            sessions: Arc::new(Sessions::new()),
             usage_totals: Arc::new(UsageTotals::new()),
-            limiter: Arc::new(Limiter::new()),
+            limiter,
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
             books: Arc::new(Books::new()),
             clock_guard,
-            outbox: Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics))),
+            outbox,
             metrics,
             tracer: Tracer::new(&config.telemetry, &random)?,
-            signing_keys: Arc::new(SigningKeys::new()),
             openapi: OnceLock::new(),
             started_at: clock.now(),
             ready: AtomicBool::new(false),
@@ -226,7 +253,7 @@ impl App {
             _ => BootError::Fatal(error.to_string()),
         };
         self.clock_guard.look().await.map_err(kept_from)?;
-        address_folding::fold_all(self).await.map_err(kept_from)?;
+        address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
         closing::keep_issuers(self).await.map_err(kept_from)?;
         if has_catalog {
             live::catalog::start(self).await.map_err(|problem| match problem {
@@ -238,7 +265,7 @@ impl App {
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         self.feed.catch_up().await.map_err(kept_from)?;
-        self.signing_keys.ensure(self).await.map_err(kept_from)?;
+        self.accounts.signing_keys.ensure(&self.accounts).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);
         Ok(())
     }

@@ -14,6 +14,7 @@
 //! 9. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
 
 pub mod access;
+pub mod accounts;
 pub mod api;
 pub mod app;
 pub mod audit;
