@@ -1,5 +1,9 @@
 //! The application: everything a handler can reach, built once and shared.
 
+mod first_credit;
+mod hooks;
+mod reclaiming;
+
 use std::fs::DirBuilder;
 use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -9,6 +13,7 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 
+use crate::accounts::{self, Accounts};
 use crate::billing::metrics::Counters;
 use crate::billing::{self, Billing};
 use crate::catalog::CurrentCatalog;
@@ -26,8 +31,6 @@ use crate::live::books::Books;
 use crate::live::clock_guard::ClockGuard;
 use crate::live::feed::{CatalogChange, Feed};
 use crate::live::limiter::Limiter;
-use crate::live::sessions::Sessions;
-use crate::live::signing_keys::SigningKeys;
 use crate::live::totals::UsageTotals;
 use crate::mail::Mailer;
 use crate::mail::posting::Outbox;
@@ -58,8 +61,8 @@ pub struct Parts {
     pub db: Db,
     /// The models and their prices.
     pub catalog: Arc<CurrentCatalog>,
-    /// Hashes passwords off the async threads.
-    pub hasher: Hasher,
+    /// Accounts.
+    pub accounts: Accounts,
     /// Seals secrets under the master key.
     pub sealer: Arc<Sealer>,
     /// Delivers mail.
@@ -74,8 +77,6 @@ pub struct Parts {
     pub tenants: Tenants,
     /// API keys.
     pub keys: Keys,
-    /// Sessions in memory.
-    pub sessions: Arc<Sessions>,
     /// What was used in closed months.
     pub usage_totals: Arc<UsageTotals>,
     /// Request rates of this replica's own.
@@ -92,8 +93,6 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Traces requests, if somebody wants that.
     pub tracer: Option<Arc<Tracer>>,
-    /// The keys that sign tokens.
-    pub signing_keys: Arc<SigningKeys>,
     /// The OpenAPI document, made at its first reading.
     pub openapi: OnceLock<Bytes>,
     /// When this process began to be one.
@@ -124,6 +123,12 @@ impl From<App> for Billing {
 impl From<App> for Tenants {
     fn from(app: App) -> Self {
         app.tenants.clone()
+    }
+}
+
+impl From<App> for Accounts {
+    fn from(app: App) -> Self {
+        app.accounts.clone()
     }
 }
 
@@ -190,6 +195,27 @@ impl App {
             Some(previous) => Sealer::new(master_key).with_previous(previous),
             None => Sealer::new(master_key),
         });
+        let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
+        let outbox = Arc::new(outbox);
+        let accounts = {
+            let shared = accounts::Shared {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                feed: Arc::clone(&feed),
+                limiter: Arc::clone(&limiter),
+                sealer: Arc::clone(&sealer),
+                outbox: Arc::clone(&outbox),
+                metrics: Arc::clone(&metrics),
+            };
+            let settings = accounts::Settings {
+                public_url: config.public_url(),
+                require_verified_email: config.require_verified_email,
+                limits: config.limits.clone(),
+            };
+            let hooks = hooks::hooks(&random, config.billing.credit_limit);
+            Accounts::new(shared, hasher, settings, hooks)
+        };
         let keys = {
             let shared = keys::Shared {
                 db: db.clone(),
@@ -221,7 +247,6 @@ impl App {
             random: random.clone(),
             jobs: Arc::clone(&metrics.jobs),
         };
-        let outbox = Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics)));
         let tenants = Tenants::new(tenants::Parts {
             db: db.clone(),
             clock: clock.clone(),
@@ -231,9 +256,9 @@ impl App {
             billing: config.billing.clone(),
         });
         let parts = Parts {
+            accounts,
             db,
             catalog,
-            hasher,
             sealer,
             mailer: Arc::new(Mailer::new(&config.mail, data)?),
             public_url: config.public_url(),
@@ -241,7 +266,6 @@ impl App {
             feed,
             tenants,
             keys,
-            sessions: Arc::new(Sessions::new()),
             usage_totals,
             limiter,
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
@@ -251,7 +275,6 @@ impl App {
             outbox,
             metrics,
             tracer: Tracer::new(&config.telemetry, &random)?.map(Arc::new),
-            signing_keys: Arc::new(SigningKeys::new()),
             openapi: OnceLock::new(),
             started_at: clock.now(),
             ready: AtomicBool::new(false),
@@ -289,7 +312,7 @@ impl App {
             _ => BootError::Fatal(error.to_string()),
         };
         self.clock_guard.look().await.map_err(kept_from)?;
-        address_folding::fold_all(self).await.map_err(kept_from)?;
+        address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
         closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {
             live::catalog::start(self).await.map_err(|problem| match problem {
@@ -301,7 +324,7 @@ impl App {
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         self.feed.catch_up().await.map_err(kept_from)?;
-        self.signing_keys.ensure(self).await.map_err(kept_from)?;
+        self.accounts.signing_keys.ensure(&self.accounts).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);
         Ok(())
     }

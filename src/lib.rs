@@ -18,6 +18,7 @@ pub use kernel::{clock, error, html, ids, money, random};
 pub use telemetry;
 
 pub mod access;
+pub mod accounts;
 pub mod api;
 pub mod app;
 pub mod audit;

@@ -1,6 +1,6 @@
 //! `GET /.well-known/jwks.json`: the public halves of the signing keys (RFC 7517).
 
-use crate::app::App;
+use crate::accounts::Accounts;
 use crate::error::Error;
 use crate::gate::Visitor;
 use crate::input::Nothing;
@@ -8,8 +8,8 @@ use crate::reply::Cacheable;
 
 /// The keys that our tokens can be checked with.
 ///
-/// Caches may keep it for five minutes. Who meets a `kid` that a kept copy lacks reads it again: a key signs as soon as it
-/// is made.
-pub async fn jwks(app: App, _: Visitor, _: Nothing) -> Result<Cacheable<serde_json::Value>, Error> {
-    Ok(Cacheable { data: app.signing_keys.keyset(&app).await?.jwks(), max_age_s: 300 })
+/// Caches may keep it for five minutes. A client that meets a `kid` which a kept copy lacks reads it again: a key
+/// signs as soon as it is made.
+pub async fn jwks(accounts: Accounts, _: Visitor, _: Nothing) -> Result<Cacheable<serde_json::Value>, Error> {
+    Ok(Cacheable { data: accounts.keyset().await?.jwks(), max_age_s: 300 })
 }

@@ -4,11 +4,11 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::access::Trail;
+use crate::accounts::signing_keys;
 use crate::app::App;
 use crate::config::{Config, variable};
 use crate::db::Tx;
 use crate::error::Error;
-use crate::live::signing_keys;
 use crate::store;
 use crate::store::api_keys;
 use crate::store::audit_log::{Action, Event};
@@ -61,7 +61,8 @@ async fn rotate(config: Config) -> Result<Resealed, String> {
     let resealed = async {
         let mut tx = app.db.write().await?;
         let mut resealed = Resealed::default();
-        reseal_signing_keys(&app, &mut tx, &mut resealed).await?;
+        let keys = signing_keys::reseal(&app.accounts, &mut tx).await?;
+        (resealed.signing_keys, resealed.already) = (keys.anew, keys.already);
         reseal_api_keys(&app, &mut tx, &mut resealed).await?;
         let event = Event {
             action: Action::MasterKeyRotated,
@@ -73,21 +74,6 @@ async fn rotate(config: Config) -> Result<Resealed, String> {
         Ok::<_, Error>(resealed)
     };
     resealed.await.map_err(|error| format!("{error}; nothing was changed"))
-}
-
-async fn reseal_signing_keys(app: &App, tx: &mut Tx, resealed: &mut Resealed) -> Result<(), Error> {
-    for row in store::signing_keys::all(tx).await? {
-        let place = signing_keys::associated(&row.kid);
-        let what = || format!("signing key {}", row.kid);
-        match reseal(app, &row.sealed_private_key, &place, what)? {
-            Some(sealed) => {
-                store::signing_keys::set_sealed(tx, &row.kid, &sealed).await?;
-                resealed.signing_keys += 1;
-            }
-            None => resealed.already += 1,
-        }
-    }
-    Ok(())
 }
 
 async fn reseal_api_keys(app: &App, tx: &mut Tx, resealed: &mut Resealed) -> Result<(), Error> {

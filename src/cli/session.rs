@@ -3,15 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::access::Trail;
-use crate::app::App;
+use crate::accounts::{profiles, sessions};
 use crate::config::Config;
-use crate::db::{Change, Tx};
-use crate::error::Error;
 use crate::ids::UserId;
-use crate::rules::addresses;
-use crate::store;
-use crate::store::audit_log::{Action, Event};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -50,42 +44,15 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
 }
 
 async fn end(config: Config, whose: &Whose) -> Result<(Option<UserId>, u64), String> {
-    let app = super::app(config).await?;
+    let accounts = super::app(config).await?.accounts.clone();
     let user_id = match &whose.user {
         None => None,
-        Some(text) => Some(user(&app, text).await?),
+        Some(text) => {
+            let found = profiles::find(&accounts, text).await.map_err(|error| error.to_string())?;
+            let user = found.ok_or_else(|| format!("there is no account with the address or id {text}"))?;
+            Some(user.id)
+        }
     };
-    let ended = async {
-        let mut tx = app.db.write().await?;
-        let sessions = end_sessions(&app, &mut tx, user_id).await?;
-        let change = user_id.map_or(Change::AllSessions, Change::User);
-        store::changes::record(&mut tx, change, app.clock.now()).await?;
-        tx.commit().await?;
-        Ok::<_, Error>(sessions)
-    };
-    let sessions = ended.await.map_err(|error| error.to_string())?;
-    Ok((user_id, sessions))
-}
-
-/// Ends the sessions of a user or everybody's and notes that in the trail; how many. The caller records the change.
-pub async fn end_sessions(app: &App, tx: &mut Tx, user_id: Option<UserId>) -> Result<u64, Error> {
-    let now = app.clock.now();
-    let sessions = store::sessions::end_live(tx, user_id, now).await?;
-    let target = user_id.map_or_else(|| "all".to_owned(), |id| id.to_string());
-    let event = Event { action: Action::SessionsEnded, target, organization_id: None };
-    store::audit_log::record(tx, &Trail::operator(), &event, now, &app.random).await?;
-    Ok(sessions)
-}
-
-async fn user(app: &App, text: &str) -> Result<UserId, String> {
-    let found = async {
-        let mut tx = app.db.read().await?;
-        let user = match UserId::parse(text) {
-            Some(id) => store::users::by_id(&mut tx, id).await?,
-            None => store::users::by_email(&mut tx, &addresses::fold(text)).await?,
-        };
-        Ok::<_, Error>(user)
-    };
-    let user = found.await.map_err(|error| error.to_string())?;
-    user.map(|user| user.id).ok_or_else(|| format!("there is no account with the address or id {text}"))
+    let ended = sessions::end_all(&accounts, user_id).await.map_err(|error| error.to_string())?;
+    Ok((user_id, ended))
 }

@@ -6,12 +6,11 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::clock::Time;
 use crate::config::Management;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::ids::{SessionId, UserId};
 use crate::live::epochs::Stamp;
 use crate::live::limiter::{self, Who};
 use crate::secrets::jwt::TokenKind;
-use crate::store;
 use crate::store::api_keys::LiveKey;
 
 use super::misses::missed;
@@ -86,21 +85,8 @@ pub(super) async fn live_session(
     token: &str,
     kind: TokenKind,
 ) -> Result<(UserId, SessionId), Error> {
-    let refused = match kind {
-        TokenKind::Access => Code::InvalidAccessToken,
-        TokenKind::Refresh => Code::InvalidRefreshToken,
-    };
-    let now = app.clock.now();
-    let claims = app.signing_keys.verify(app, token, kind, now).await?.ok_or(refused)?;
-    let session = match kind {
-        TokenKind::Access => app.sessions.live(app, claims.sid, now).await?,
-        // Rare, and an hour's access comes of it: worth a look at the database.
-        TokenKind::Refresh => store::sessions::live(&mut app.db.read().await?, claims.sid, now).await?,
-    };
-    match session {
-        Some(session) if session.user_id == claims.sub => Ok((session.user_id, claims.sid)),
-        _ => Err(refused.into()),
-    }
+    let session = app.accounts.live_session(token, kind).await?;
+    Ok((session.user_id, session.id))
 }
 
 /// The session or the API key that the gate let in, kept until the body has been read.

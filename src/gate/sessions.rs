@@ -1,5 +1,6 @@
 //! Access by the tokens of a login.
 
+use crate::accounts;
 use crate::app::App;
 use crate::error::Error;
 use crate::ids::{SessionId, UserId};
@@ -35,6 +36,10 @@ impl SessionScope {
     /// The session.
     pub fn session_id(&self) -> SessionId {
         self.session_id
+    }
+    /// The session with its person.
+    pub fn session(&self) -> accounts::Session {
+        accounts::Session { id: self.session_id, user_id: self.user_id }
     }
     /// For the audit trail.
     pub fn trail(&self) -> &Trail {

@@ -1,6 +1,6 @@
 //! Folds the e-mail addresses that an earlier version has folded in another way: once, at the first start after the upgrade.
 
-use crate::app::App;
+use crate::accounts::Accounts;
 use crate::db::Tx;
 use crate::error::Error;
 use crate::rules::addresses;
@@ -13,28 +13,28 @@ const AT_ONCE: i64 = 500;
 ///
 /// # Errors
 /// The database fails. What was folded until then stays folded, and the next start goes on.
-pub async fn fold_all(app: &App) -> Result<(), Error> {
-    let none = addresses_to_fold::first(&mut app.db.read().await?, 1).await?.is_empty();
+pub async fn fold_all(accounts: &Accounts) -> Result<(), Error> {
+    let none = addresses_to_fold::first(&mut accounts.db.read().await?, 1).await?.is_empty();
     if none {
         return Ok(());
     }
     let mut count = 0;
     loop {
-        let mut tx = app.db.write().await?;
+        let mut tx = accounts.db.write().await?;
         let page = addresses_to_fold::first(&mut tx, AT_ONCE).await?;
         if page.is_empty() {
             tracing::info!(count, "e-mail addresses were folded anew");
             return Ok(());
         }
         for waiting in &page {
-            fold(app, &mut tx, waiting).await?;
+            fold(accounts, &mut tx, waiting).await?;
         }
         tx.commit().await?;
         count += page.len();
     }
 }
 
-async fn fold(app: &App, tx: &mut Tx, waiting: &Waiting) -> Result<(), Error> {
+async fn fold(accounts: &Accounts, tx: &mut Tx, waiting: &Waiting) -> Result<(), Error> {
     if let Some(email) = &waiting.email {
         let folded = addresses::fold(email);
         match waiting.owner {
@@ -47,7 +47,7 @@ async fn fold(app: &App, tx: &mut Tx, waiting: &Waiting) -> Result<(), Error> {
                 }
             }
             Owner::Invitation(id) => {
-                addresses_to_fold::set_of_invitation(tx, id, &folded, app.clock.now()).await?;
+                addresses_to_fold::set_of_invitation(tx, id, &folded, accounts.clock.now()).await?;
             }
         }
     }

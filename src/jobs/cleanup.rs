@@ -6,12 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::accounts::cleanup::{Position, remove_unused};
 use crate::app::App;
 use crate::clock::{DAY_MS, Day, Time};
 use crate::error::Error;
 use crate::mail::{self, Mailer};
 use crate::store;
-use crate::store::users::unused::{self, Position};
 
 /// The most rows or files that one turn looks at and removes.
 const SLICE: i64 = 500;
@@ -87,7 +87,7 @@ pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Erro
     walk.stage = match &walk.stage {
         Stage::Accounts(after) => match before(app, retention.unverified_accounts_days).await? {
             Some(before) => {
-                let (removed, end) = remove_accounts(app, before, after, size).await?;
+                let (removed, end) = remove_unused(&app.accounts, before, after, size).await?;
                 walk.removed.accounts = walk.removed.accounts.saturating_add(removed);
                 end.map_or(Stage::Trail, Stage::Accounts)
             }
@@ -136,26 +136,6 @@ async fn before(app: &App, days: u32) -> Result<Option<Time>, Error> {
     }
     let newest = store::audit_log::newest(&mut app.db.read().await?).await?;
     Ok(newest.map(|newest| newest.min(app.clock.now()).plus_ms(-i64::from(days).saturating_mul(DAY_MS))))
-}
-
-/// How many accounts of this slice went, and where the next one begins, if there is one.
-async fn remove_accounts(
-    app: &App,
-    before: Time,
-    after: &Position,
-    size: i64,
-) -> Result<(u64, Option<Position>), Error> {
-    let slice = unused::slice(&mut app.db.read().await?, before, after, size).await?;
-    let Some(last) = slice.last() else { return Ok((0, None)) };
-    let mut removed = 0;
-    // Most slices have nothing to remove, and then nobody has to wait for a writer.
-    if slice.iter().any(|account| account.is_unused) {
-        let mut tx = app.db.write().await?;
-        removed = unused::remove(&mut tx, before, after, &last.position).await?;
-        tx.commit().await?;
-    }
-    let is_last = i64::try_from(slice.len()).is_ok_and(|length| length < size);
-    Ok((removed, (!is_last).then(|| last.position.clone())))
 }
 
 /// How many entries went.

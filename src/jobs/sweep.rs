@@ -1,24 +1,17 @@
 //! Forgets what has run out.
 
-use crate::api::auth::NETWORK_KNOWN_MS;
+use crate::accounts;
 use crate::app::App;
 use crate::billing::reservations;
-use crate::clock::{DAY_MS, MINUTE_MS};
+use crate::clock::MINUTE_MS;
 use crate::error::Error;
 use crate::jobs::outbox::LATEST_MS;
 use crate::live::feed::KEEP_MS;
 use crate::rules::mail_bounds::WINDOW_MS;
-use crate::rules::throttling::FORGET_MS;
 use crate::store;
-
-/// How long a session is kept after it ended or expired, in milliseconds: for whoever looks into what happened.
-const SESSIONS_KEPT_MS: i64 = 30 * DAY_MS;
 
 /// How long a shared rate is kept that nobody uses, in milliseconds: it has been empty for a while by then.
 const RATES_KEPT_MS: i64 = 2 * MINUTE_MS;
-
-/// The most sessions that one turn removes, so that writers don't wait long for it.
-const SESSIONS_AT_ONCE: i64 = 10_000;
 
 /// Gives memory and rows back that no rule looks at any more, and takes back what a clock that was ahead has put off.
 pub async fn sweep(app: &App) -> Result<(), Error> {
@@ -30,10 +23,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     }
     let mut tx = app.db.write().await?;
     store::mail_counters::remove_older_than(&mut tx, now.plus_ms(-WINDOW_MS)).await?;
-    store::login_guesses::remove_older_than(&mut tx, now.plus_ms(-FORGET_MS)).await?;
-    store::login_networks::remove_older_than(&mut tx, now.plus_ms(-NETWORK_KNOWN_MS)).await?;
-    store::email_tokens::remove_expired(&mut tx, now).await?;
-    store::sessions::remove_over_by(&mut tx, now.plus_ms(-SESSIONS_KEPT_MS), SESSIONS_AT_ONCE).await?;
+    accounts::cleanup::remove_expired(&mut tx, now).await?;
     store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;
     store::rate_meters::remove_unused_since(&mut tx, now.plus_ms(-RATES_KEPT_MS)).await?;
     store::outbox::recall(&mut tx, now, now.plus_ms(LATEST_MS)).await?;

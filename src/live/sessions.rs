@@ -6,7 +6,7 @@
 
 use quick_cache::sync::Cache;
 
-use crate::app::App;
+use crate::accounts::Accounts;
 use crate::clock::Time;
 use crate::error::Error;
 use crate::ids::SessionId;
@@ -51,24 +51,25 @@ impl Sessions {
     /// 503 when it isn't known and the database can't say.
     pub async fn live(
         &self,
-        app: &App,
+        accounts: &Accounts,
         session_id: SessionId,
         now: Time,
     ) -> Result<Option<LiveSession>, Error> {
-        if !app.feed.is_trusted(now) {
-            return look_up(app, session_id, now).await;
+        if !accounts.feed.is_trusted(now) {
+            return look_up(accounts, session_id, now).await;
         }
         loop {
             match self.held.get_value_or_guard_async(&session_id).await {
-                Ok(held) if is_current(&app.feed, session_id, &held) => {
+                Ok(held) if is_current(&accounts.feed, session_id, &held) => {
                     return Ok(Some(held.session).filter(|session| session.expires_at > now));
                 }
                 // It makes way, so that of a burst one reads it again and the others wait for that.
                 Ok(_) => {
-                    self.held.remove_if(&session_id, |held| !is_current(&app.feed, session_id, held));
+                    self.held.remove_if(&session_id, |held| !is_current(&accounts.feed, session_id, held));
                 }
                 Err(guard) => {
-                    let (stamp, session) = app.feed.epochs.stamped(look_up(app, session_id, now)).await;
+                    let (stamp, session) =
+                        accounts.feed.epochs.stamped(look_up(accounts, session_id, now)).await;
                     let session = session?;
                     if let Some(session) = session {
                         // The guard is lost only when somebody inserted meanwhile, which is as good.
@@ -91,6 +92,10 @@ fn is_current(feed: &Feed, session_id: SessionId, held: &Held) -> bool {
     feed.epochs.holds_session(held.stamp, session_id, held.session.user_id)
 }
 
-async fn look_up(app: &App, session_id: SessionId, now: Time) -> Result<Option<LiveSession>, Error> {
-    Ok(store::sessions::live(&mut app.db.read().await?, session_id, now).await?)
+async fn look_up(
+    accounts: &Accounts,
+    session_id: SessionId,
+    now: Time,
+) -> Result<Option<LiveSession>, Error> {
+    Ok(store::sessions::live(&mut accounts.db.read().await?, session_id, now).await?)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use quick_cache::sync::Cache;
 
 use crate::access::Trail;
-use crate::app::App;
+use crate::accounts::Accounts;
 use crate::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use crate::db::Tx;
 use crate::error::Error;
@@ -76,32 +76,32 @@ impl SigningKeys {
 
     /// Loads the keys, making the first one when there is none. Two replicas that start at once may make two: both are
     /// good, and both stand in the JWKS.
-    pub async fn ensure(&self, app: &App) -> Result<(), Error> {
-        let mut tx = app.db.write().await?;
+    pub async fn ensure(&self, accounts: &Accounts) -> Result<(), Error> {
+        let mut tx = accounts.db.write().await?;
         if store::signing_keys::all(&mut tx).await?.is_empty() {
-            let target = Self::rotate(app, &mut tx).await?;
+            let target = Self::rotate(accounts, &mut tx).await?;
             let event = Event { action: Action::SigningKeyCreated, target, organization_id: None };
-            let now = app.clock.now();
-            store::audit_log::record(&mut tx, &Trail::system(), &event, now, &app.random).await?;
+            let now = accounts.clock.now();
+            store::audit_log::record(&mut tx, &Trail::system(), &event, now, &accounts.random).await?;
         }
         tx.commit().await?;
-        self.load(app, None).await?;
+        self.load(accounts, None).await?;
         Ok(())
     }
 
     /// The keys, at most `REFRESH_MS` old; older while the database can't be reached, but never from before a revocation that
     /// has arrived here.
-    pub async fn keyset(&self, app: &App) -> Result<Arc<Keyset>, Error> {
-        let now = app.clock.now();
+    pub async fn keyset(&self, accounts: &Accounts) -> Result<Arc<Keyset>, Error> {
+        let now = accounts.clock.now();
         match self.current() {
-            None => self.load(app, None).await,
-            Some(loaded) if !app.feed.epochs.holds_all(loaded.stamp) => {
-                self.load(app, loaded.looked_at).await
+            None => self.load(accounts, None).await,
+            Some(loaded) if !accounts.feed.epochs.holds_all(loaded.stamp) => {
+                self.load(accounts, loaded.looked_at).await
             }
             Some(loaded) if (0..REFRESH_MS).contains(&(now.unix_ms() - loaded.read_at.unix_ms())) => {
                 Ok(loaded.keyset)
             }
-            Some(loaded) => match self.load(app, loaded.looked_at).await {
+            Some(loaded) => match self.load(accounts, loaded.looked_at).await {
                 Ok(keyset) => Ok(keyset),
                 Err(error) => {
                     tracing::warn!("the signing keys could not be read again: {error}");
@@ -112,26 +112,26 @@ impl SigningKeys {
     }
 
     /// Makes a new key that signs from now on; the old ones go on verifying. The caller commits.
-    pub async fn rotate(app: &App, tx: &mut Tx) -> Result<String, Error> {
-        let (key, private) = SigningKey::generate(&app.random).map_err(Error::internal)?;
-        let sealed = app.sealer.seal(private.expose(), &associated(key.kid()), &app.random)?;
-        let now = app.clock.now();
+    pub async fn rotate(accounts: &Accounts, tx: &mut Tx) -> Result<String, Error> {
+        let (key, private) = SigningKey::generate(&accounts.random).map_err(Error::internal)?;
+        let sealed = accounts.sealer.seal(private.expose(), &associated(key.kid()), &accounts.random)?;
+        let now = accounts.clock.now();
         store::signing_keys::retire_all(tx, now).await?;
         store::signing_keys::insert(tx, key.kid(), &key.public_key(), &sealed, now).await?;
         Ok(key.kid().to_owned())
     }
 
-    /// The same, but the old keys stop verifying: how many there were stands beside the new key. The caller ends all sessions,
-    /// records [`Change::AllSessions`](crate::db::Change::AllSessions) and commits.
-    pub async fn rotate_and_revoke(app: &App, tx: &mut Tx) -> Result<(String, u64), Error> {
-        let revoked = store::signing_keys::remove_all(tx).await?;
-        Ok((Self::rotate(app, tx).await?, revoked))
+    /// The same, but the old keys stop verifying: how many there were stands beside the new key. The caller ends all
+    /// sessions and commits.
+    pub async fn rotate_and_revoke(accounts: &Accounts, tx: &mut Tx) -> Result<(String, u64), Error> {
+        let revoked = store::signing_keys::remove_all(tx, accounts.clock.now()).await?;
+        Ok((Self::rotate(accounts, tx).await?, revoked))
     }
 
     /// The claims of a good token of this kind; `None` when it isn't one.
     pub async fn verify(
         &self,
-        app: &App,
+        accounts: &Accounts,
         token: &str,
         kind: TokenKind,
         now: Time,
@@ -141,18 +141,18 @@ impl SigningKeys {
         }
         let digest = digest(kind, token);
         if let Some(known) = self.verified.get(&digest)
-            && app.feed.epochs.holds_all(known.stamp)
+            && accounts.feed.epochs.holds_all(known.stamp)
         {
             // Everything else that was checked stays true; time goes on.
             return Ok(Some(known.claims).filter(|claims| now.unix_seconds() < claims.exp));
         }
-        let stamp = app.feed.epochs.stamp();
-        let keyset = self.keyset(app).await?;
-        let url = &app.public_url;
+        let stamp = accounts.feed.epochs.stamp();
+        let keyset = self.keyset(accounts).await?;
+        let url = &accounts.settings.public_url;
         let claims = match keyset.verify(token, kind, url, url, now) {
             // Another replica may have made a key since; a flood of made-up kids reads the table once a second.
             Err(JwtError::UnknownKey) if self.may_look(now) => {
-                self.load(app, Some(now)).await?.verify(token, kind, url, url, now)
+                self.load(accounts, Some(now)).await?.verify(token, kind, url, url, now)
             }
             other => other,
         };
@@ -172,13 +172,13 @@ impl SigningKeys {
         looked_at.is_none_or(|at| !(0..RELOAD_MS).contains(&(now.unix_ms() - at.unix_ms())))
     }
 
-    async fn load(&self, app: &App, looked_at: Option<Time>) -> Result<Arc<Keyset>, Error> {
-        let (now, stamp) = (app.clock.now(), app.feed.epochs.stamp());
-        let mut tx = app.db.read().await?;
+    async fn load(&self, accounts: &Accounts, looked_at: Option<Time>) -> Result<Arc<Keyset>, Error> {
+        let (now, stamp) = (accounts.clock.now(), accounts.feed.epochs.stamp());
+        let mut tx = accounts.db.read().await?;
         let rows = store::signing_keys::all(&mut tx).await?;
         // Newest first: the newest signs, all verify.
         let newest = rows.first().ok_or_else(|| Error::internal("there is no signing key"))?;
-        let private = app.sealer.open(&newest.sealed_private_key, &associated(&newest.kid)).map_err(|_| {
+        let private = accounts.sealer.open(&newest.sealed_private_key, &associated(&newest.kid)).map_err(|_| {
             Error::internal(format_args!(
                 "the master key does not open signing key {}: was the database made with another master key? \
                  While it is changed, the older key has to stand in `master_key_previous_file`",

@@ -3,8 +3,8 @@
 //! The interface description has no page: we show one, because the mail's link has to lead somewhere.
 
 use crate::access::Visitor;
-use crate::api::auth::reset_password::{ResetPassword, reset};
-use crate::app::App;
+use crate::accounts::{Accounts, passwords};
+use crate::api::auth::reset_password::ResetPassword;
 use crate::error::{Code, Detail, Error};
 use crate::input::{Form, Query};
 
@@ -15,7 +15,7 @@ const ACTION: &str = "reset-password";
 const BUTTON: &str = "Change my password";
 
 /// Asks for the new password; with no token, for the token as well.
-pub async fn read(_: App, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
+pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Ok(match link.token() {
         Some(token) => Page::new(TITLE).form(ACTION, &inputs(Input::HiddenToken(token), &[]), BUTTON),
         None => Page::new(TITLE)
@@ -26,10 +26,10 @@ pub async fn read(_: App, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
 
 /// Does what the endpoint does, and says what came of it. A password that breaks a rule leaves the link as it was, so
 /// the form comes back with the same token, and without the passwords.
-pub async fn create(app: App, scope: Visitor, form: Form<ResetPassword>) -> Result<Page, Error> {
+pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword>) -> Result<Page, Error> {
     let token = form.sent("token").trim().to_owned();
     let changed = match form.fields {
-        Ok(fields) => reset(&app, scope.trail(), &token, &fields.password.0).await,
+        Ok(fields) => passwords::reset(&accounts, scope.trail(), &token, &fields.password.0).await,
         Err(error) => Err(error),
     };
     match changed {

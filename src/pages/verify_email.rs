@@ -4,8 +4,8 @@
 //! click: anybody can register somebody else's address, and whoever reads its mail would let them in.
 
 use crate::access::Visitor;
-use crate::api::auth::verify_email::{verify_with_new_password, verify_with_password};
-use crate::app::App;
+use crate::accounts::Accounts;
+use crate::accounts::verification::{verify_with_new_password, verify_with_password};
 use crate::error::{Code, Detail, Error};
 use crate::input::types::Text;
 use crate::input::{Fields, Form, Query, Record};
@@ -25,7 +25,7 @@ pub struct ConfirmAddress {
     proof: Option<Proof>,
 }
 
-/// The proof of whose account it is.
+/// The proof that the account is the reader's.
 #[derive(Debug)]
 enum Proof {
     /// Its password.
@@ -68,8 +68,8 @@ impl Record for ConfirmAddress {
     }
 }
 
-/// Asks whose account it is; with no token, for the token.
-pub async fn read(_: App, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
+/// Asks for a proof that the account is the reader's; with no token, for the token.
+pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Ok(match link.token() {
         Some(token) => ask(Page::new(TITLE), token, &[]),
         None => Page::new(TITLE)
@@ -80,7 +80,7 @@ pub async fn read(_: App, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
 
 /// Confirms the address and says what came of it. What isn't right leaves the link as it was, so the forms come back with the
 /// same token, and without the passwords.
-pub async fn create(app: App, scope: Visitor, form: Form<ConfirmAddress>) -> Result<Page, Error> {
+pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddress>) -> Result<Page, Error> {
     let token = form.sent("token").trim().to_owned();
     let confirmed = match form.fields {
         _ if MailToken::parse(&token).is_none() => Err(Code::InvalidToken.into()),
@@ -89,11 +89,11 @@ pub async fn create(app: App, scope: Visitor, form: Form<ConfirmAddress>) -> Res
             match proof {
                 None => return Ok(ask(Page::new(TITLE), token, &[])),
                 Some(Proof::Password(password)) => {
-                    let verified = verify_with_password(&app, scope.trail(), token, &password).await;
+                    let verified = verify_with_password(&accounts, scope.trail(), token, &password).await;
                     verified.map(|email| confirmed_page(&email))
                 }
                 Some(Proof::NewPassword(password)) => {
-                    let verified = verify_with_new_password(&app, scope.trail(), token, &password).await;
+                    let verified = verify_with_new_password(&accounts, scope.trail(), token, &password).await;
                     verified.map(|new| {
                         confirmed_page(&new.email)
                             .text("Your new password is set: log in with it.")

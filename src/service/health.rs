@@ -110,7 +110,7 @@ async fn checks(app: &App) -> Vec<Check> {
         passed("catalog", "The catalog is in force.")
     };
     let currency = if database.ok && schema.ok { currency(app).await } else { None };
-    let signing_key = if app.signing_keys.is_loaded() {
+    let signing_key = if app.accounts.signing_keys.is_loaded() {
         passed("signing_key", "There is a key to sign tokens with.")
     } else {
         failed("signing_key", Code::NotReady, "There is no key to sign tokens with.")

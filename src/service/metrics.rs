@@ -103,7 +103,7 @@ type Queue = (&'static str, usize, usize, Option<u64>);
 fn queues(app: &App, text: &mut Text) {
     use std::sync::atomic::Ordering::Relaxed;
     let [(pieces, most_pieces), (bytes, most_bytes)] = app.billing.books.load();
-    let (hashes, most_hashes) = app.hasher.load();
+    let (hashes, most_hashes) = app.accounts.hasher.load();
     let refused = app.metrics.errors.of(crate::error::Code::PasswordQueueFull);
     let (uses, most_uses) = app.keys.last_uses.load();
     let (body_bytes, max_body_bytes) = app.body_budget.load();
@@ -151,8 +151,8 @@ fn memory(app: &App, text: &mut Text) {
     let rows = [
         ("api_keys", keys),
         ("unknown_api_keys", app.keys.keyring.unknown()),
-        ("sessions", app.sessions.len()),
-        ("verified_tokens", app.signing_keys.remembered()),
+        ("sessions", app.accounts.sessions.len()),
+        ("verified_tokens", app.accounts.signing_keys.remembered()),
         ("rate_meters", app.limiter.len()),
         ("shared_rate_meters", app.keys.rates.len()),
         ("payers", payers),

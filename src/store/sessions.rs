@@ -3,6 +3,7 @@
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{SessionId, UserId};
+use crate::store::changes::{self, Change};
 
 /// A session that has not ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +49,9 @@ pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Optio
         .await
 }
 
-/// Ends a session. The caller records the change.
+/// Ends a session, and tells every replica.
 pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db::Error> {
+    changes::record(tx, Change::Session(session_id), now).await?;
     sql("UPDATE sessions SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL")
         .bind(session_id)
         .bind(now)
@@ -57,13 +59,14 @@ pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db
         .await
 }
 
-/// Ends every session of a user, but for one if one is named. The caller records the change.
+/// Ends every session of a user, but for one if one is named, and tells every replica.
 pub async fn end_all(
     tx: &mut Tx,
     user_id: UserId,
     except: Option<SessionId>,
     now: Time,
 ) -> Result<(), db::Error> {
+    changes::record(tx, Change::User(user_id), now).await?;
     sql("UPDATE sessions SET ended_at = $3 WHERE user_id = $1 AND id <> $2 AND ended_at IS NULL")
         .bind(user_id)
         .bind(except.map(|id| id.to_string()).unwrap_or_default())
@@ -72,8 +75,9 @@ pub async fn end_all(
         .await
 }
 
-/// Ends the sessions of a user, or everybody's, that would go on; how many. The caller records the change.
+/// Ends the sessions of a user, or everybody's, that would go on, and tells every replica; how many.
 pub async fn end_live(tx: &mut Tx, user_id: Option<UserId>, now: Time) -> Result<u64, db::Error> {
+    changes::record(tx, user_id.map_or(Change::AllSessions, Change::User), now).await?;
     let statement = match user_id {
         Some(id) => sql(
             "UPDATE sessions SET ended_at = $1 WHERE user_id = $2 AND ended_at IS NULL AND expires_at > $1",
@@ -95,8 +99,8 @@ pub const END_OLDEST: &str = "UPDATE sessions SET ended_at = $3 WHERE id IN
       ORDER BY created_at DESC, id DESC LIMIT $5 OFFSET $4)
      RETURNING id";
 
-/// Ends the oldest live sessions of a person, so that `most` are left, among them `kept`; which ones ended. The caller records
-/// the changes.
+/// Ends the oldest live sessions of a person, so that `most` are left, among them `kept`, and tells every replica; which
+/// ones ended.
 pub async fn end_oldest(
     tx: &mut Tx,
     user_id: UserId,
@@ -112,6 +116,9 @@ pub async fn end_oldest(
         .bind(MAX_ENDED_AT_ONCE)
         .all(tx)
         .await?;
+    for (id,) in &rows {
+        changes::record(tx, Change::Session(*id), now).await?;
+    }
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 

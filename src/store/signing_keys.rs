@@ -2,6 +2,7 @@
 
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
+use crate::store::changes::{self, Change};
 
 /// A row of `signing_keys`.
 #[derive(Clone, PartialEq, Eq)]
@@ -65,8 +66,9 @@ pub async fn retire_all(tx: &mut Tx, now: Time) -> Result<(), db::Error> {
     Ok(())
 }
 
-/// Removes every key: nothing that they have signed verifies any more. How many.
-pub async fn remove_all(tx: &mut Tx) -> Result<u64, db::Error> {
+/// Removes every key, and tells every replica: nothing that they have signed verifies any more. How many.
+pub async fn remove_all(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
+    changes::record(tx, Change::AllSessions, now).await?;
     sql("DELETE FROM signing_keys").execute(tx).await
 }
 

@@ -8,6 +8,7 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Lock, Row, Tx, sql};
 use crate::ids::UserId;
 use crate::rules::networks::Network;
+use crate::store::changes::{self, Change};
 
 /// A row of `users`, without the password's hash: only who checks a password reads that.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -206,13 +207,15 @@ pub async fn note_login(
     Ok(changed == 1)
 }
 
-/// Sets another password, whatever the stored one is, for somebody who has shown to read the account's mail.
+/// Sets another password, whatever the stored one is, for a person who has shown to read the account's mail, and tells every
+/// replica.
 pub async fn set_password(
     tx: &mut Tx,
     user_id: UserId,
     password_hash: &str,
     now: Time,
 ) -> Result<(), db::Error> {
+    changes::record(tx, Change::User(user_id), now).await?;
     sql("UPDATE users SET password_hash = $2, password_changed_at = $3, awaits_login = 0 WHERE id = $1")
         .bind(user_id)
         .bind(password_hash)
@@ -221,7 +224,7 @@ pub async fn set_password(
         .await
 }
 
-/// Sets another password if the stored hash is still the one that was checked; whether it was.
+/// Sets another password if the stored hash is still the one that was checked, and tells every replica; whether it was.
 pub async fn replace_password(
     tx: &mut Tx,
     user_id: UserId,
@@ -237,6 +240,9 @@ pub async fn replace_password(
     .bind(now)
     .execute(tx)
     .await?;
+    if changed == 1 {
+        changes::record(tx, Change::User(user_id), now).await?;
+    }
     Ok(changed == 1)
 }
 

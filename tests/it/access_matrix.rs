@@ -117,7 +117,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
 }
 
 async fn fresh_session(world: &World, bearer: &str) -> String {
-    let keyset = world.app.signing_keys.keyset(&world.app).await.unwrap();
+    let keyset = world.app.accounts.keyset().await.unwrap();
     let (now, url) = (world.clock.now(), &world.app.public_url);
     let (kind, claims) = [TokenKind::Access, TokenKind::Refresh]
         .into_iter()

@@ -28,7 +28,7 @@ fn encode(text: &str) -> String {
 
 /// Attacks on routes that take this kind of token.
 async fn attacks(world: &World, victim: &Somebody, kind: TokenKind) -> Vec<Attack> {
-    let keyset = world.app.signing_keys.keyset(&world.app).await.unwrap();
+    let keyset = world.app.accounts.keyset().await.unwrap();
     let (good, other_kind) = match kind {
         TokenKind::Access => (&victim.access_token, &victim.refresh_token),
         TokenKind::Refresh => (&victim.refresh_token, &victim.access_token),

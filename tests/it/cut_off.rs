@@ -24,7 +24,7 @@ async fn token(world: &World, whose: &Somebody, kind: TokenKind, iat: i64, exp: 
         iat,
         exp,
     };
-    world.app.signing_keys.keyset(&world.app).await.unwrap().sign(kind, &claims)
+    world.app.accounts.keyset().await.unwrap().sign(kind, &claims)
 }
 
 async fn me(world: &World, token: &str) -> u16 {
@@ -61,9 +61,9 @@ fn a_key_is_good_for_tokens_of_its_time_only() {
             assert_eq!(me(&world, &token).await, status, "{}", iat - made);
         }
         // The old key, as somebody who has stolen it goes on using it.
-        let stolen = world.app.signing_keys.keyset(&world.app).await.unwrap();
+        let stolen = world.app.accounts.keyset().await.unwrap();
         let mut tx = world.app.db.write().await.unwrap();
-        SigningKeys::rotate(&world.app, &mut tx).await.unwrap();
+        SigningKeys::rotate(&world.app.accounts, &mut tx).await.unwrap();
         tx.commit().await.unwrap();
         world.clock.advance_ms(2 * MINUTE_MS);
         let now = world.clock.now().unix_seconds();
@@ -89,7 +89,7 @@ fn a_key_made_by_a_clock_that_ran_ahead_still_signs() {
     on_each_database(async |world| {
         world.clock.advance_ms(365 * DAY_MS);
         let mut tx = world.app.db.write().await.unwrap();
-        SigningKeys::rotate(&world.app, &mut tx).await.unwrap();
+        SigningKeys::rotate(&world.app.accounts, &mut tx).await.unwrap();
         tx.commit().await.unwrap();
         world.clock.advance_ms(-365 * DAY_MS + MINUTE_MS);
         let ada = world.somebody("ada").await;

@@ -11,7 +11,7 @@ use crate::support::world::{PASSWORD, World, on_each_database};
 
 async fn rotate(world: &World) -> String {
     let mut tx = world.app.db.write().await.unwrap();
-    let kid = SigningKeys::rotate(&world.app, &mut tx).await.unwrap();
+    let kid = SigningKeys::rotate(&world.app.accounts, &mut tx).await.unwrap();
     tx.commit().await.unwrap();
     kid
 }
@@ -51,11 +51,11 @@ fn a_rotated_key_logs_nobody_out() {
 fn a_token_of_another_replica_s_new_key_is_met_at_once() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
-        let before = world.app.signing_keys.keyset(&world.app).await.unwrap();
+        let before = world.app.accounts.keyset().await.unwrap();
         rotate(&world).await;
         // This replica still holds the old keyset, and the new key's token comes: it looks, and finds it.
         let fresh = SigningKeys::new();
-        let keyset = fresh.keyset(&world.app).await.unwrap();
+        let keyset = fresh.keyset(&world.app.accounts).await.unwrap();
         assert_ne!(keyset.active_kid(), before.active_kid());
         let url = world.app.public_url.clone();
         let now = world.clock.now();
@@ -154,7 +154,7 @@ fn every_change_leaves_an_entry() {
         assert!(registered.request_id.as_ref().unwrap().starts_with("req_"));
         // The server made its first key by itself, before anybody asked for anything.
         let first_key = entry("signing_key.created");
-        let kid = world.app.signing_keys.keyset(&world.app).await.unwrap().active_kid().to_owned();
+        let kid = world.app.accounts.keyset().await.unwrap().active_kid().to_owned();
         assert_eq!((first_key.actor.as_str(), &first_key.target), ("system", &kid));
         assert_eq!((&first_key.address, &first_key.request_id), (&None, &None));
         let created = entry("api_key.created");
@@ -176,7 +176,7 @@ fn every_change_leaves_an_entry() {
         assert_eq!(count(Filter { until: Some(world.clock.now()), ..all.clone() }).await, 0);
         assert_eq!(count(Filter { since: Some(world.clock.now()), ..all.clone() }).await, 9);
         // A second start finds the key, and has nothing to tell.
-        world.app.signing_keys.ensure(&world.app).await.unwrap();
+        world.app.accounts.signing_keys.ensure(&world.app.accounts).await.unwrap();
         assert_eq!(count(Filter { action: "signing_key.created".into(), ..all.clone() }).await, 1);
     });
 }

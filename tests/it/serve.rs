@@ -155,14 +155,14 @@ fn a_signing_key_of_another_replica_is_met_at_once() {
         });
         let other = App::new(config(&world.data_dir, url, &[]), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
-        let claims = world.app.signing_keys.verify(
-            &world.app,
+        let claims = world.app.accounts.signing_keys.verify(
+            &world.app.accounts,
             &ada.access_token,
             TokenKind::Access,
             world.clock.now(),
         );
         let claims = claims.await.unwrap().unwrap();
-        let token = other.signing_keys.keyset(&other).await.unwrap().sign(TokenKind::Access, &claims);
+        let token = other.accounts.keyset().await.unwrap().sign(TokenKind::Access, &claims);
         assert!(token.split('.').next() != ada.access_token.split('.').next(), "signed by the new key");
         world.get("/v1/auth/me").bearer(&token).data().await;
     });

@@ -4,13 +4,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::SessionScope;
-use crate::app::App;
+use crate::accounts::{Accounts, profiles};
 use crate::clock::Time;
 use crate::error::{Code, Error};
 use crate::ids::UserId;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};
-use crate::store;
 
 /// The caller's account.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -32,10 +31,9 @@ pub struct User {
     last_login_at: Option<Time>,
 }
 
-/// Who the caller is.
-pub async fn me(app: App, scope: SessionScope, _: Nothing) -> Result<Enveloped<Me>, Error> {
-    let mut tx = app.db.read().await?;
-    let user = store::users::by_id(&mut tx, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
+/// The caller's account.
+pub async fn me(accounts: Accounts, scope: SessionScope, _: Nothing) -> Result<Enveloped<Me>, Error> {
+    let user = profiles::read(&accounts, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
     let user = User {
         id: user.id,
         email: user.email,

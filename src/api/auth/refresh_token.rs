@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::SessionScope;
-use crate::app::App;
+use crate::accounts::Accounts;
+use crate::accounts::tokens::{self, ACCESS_TOKEN_S};
 use crate::error::Error;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};
-use crate::secrets::jwt::TokenKind;
 
-use super::{BEARER, expires_in, sign};
+use super::BEARER;
 
 /// A new access token of the same session.
 #[derive(Serialize, JsonSchema)]
@@ -22,8 +22,11 @@ pub struct Refreshed {
 }
 
 /// Signs a new access token. The refresh token itself stays: the response has no field for another.
-pub async fn refresh_token(app: App, scope: SessionScope, _: Nothing) -> Result<Enveloped<Refreshed>, Error> {
-    let now = app.clock.now();
-    let access_token = sign(&app, TokenKind::Access, scope.user_id(), scope.session_id(), now).await?;
-    Ok(private(Refreshed { access_token, token_type: BEARER, expires_in: expires_in() }))
+pub async fn refresh_token(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: Nothing,
+) -> Result<Enveloped<Refreshed>, Error> {
+    let access_token = tokens::refresh(&accounts, scope.session()).await?;
+    Ok(private(Refreshed { access_token, token_type: BEARER, expires_in: ACCESS_TOKEN_S }))
 }

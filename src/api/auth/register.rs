@@ -4,23 +4,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::Visitor;
-use crate::app::App;
+use crate::accounts::Accounts;
+use crate::accounts::registration::{self, New};
 use crate::clock::Time;
 use crate::error::Error;
 use crate::ids::UserId;
 use crate::input::types::{Email, FullName, Phone, Text, Username};
 use crate::input::{Body, Fields, Record};
-use crate::mail::posting::Draft;
 use crate::reply::{Enveloped, ok};
-use crate::rules::networks::Network;
 use crate::rules::password::{self, About};
-use crate::store;
-use crate::store::audit_log::{Action, Event};
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::Template;
-use crate::store::users::NewUser;
 
-/// Who wants an account.
+/// The values of a new account.
 #[derive(Debug)]
 pub struct Register {
     email: Email,
@@ -77,39 +71,27 @@ pub struct RegisteredUser {
 
 /// Makes an account and mails the link that verifies its address.
 pub async fn register(
-    app: App,
+    accounts: Accounts,
     scope: Visitor,
     Body(body): Body<Register>,
 ) -> Result<Enveloped<Registered>, Error> {
-    let password_hash = app.hasher.place(Network::of(scope.trail().address))?.hash(&body.password.0).await?;
-    let now = app.clock.now();
-    let user_id = UserId::new(now, &app.random);
     let full_name = body.full_name.map(|name| name.0);
-    let new = NewUser {
-        id: user_id,
+    let new = New {
         email: &body.email.display,
         email_folded: &body.email.folded,
         username: &body.username.display,
         username_folded: &body.username.folded,
         full_name: full_name.as_deref(),
         phone: body.phone.as_ref().map(|phone| phone.0.as_str()),
-        password_hash: &password_hash,
+        password: &body.password.0,
     };
-    let mut tx = app.db.write().await?;
-    store::users::insert(&mut tx, &new, now).await?;
-    let (sender, draft) = (Sender::visitor(scope.trail()), Draft::plain(Template::VerifyEmail));
-    app.outbox.post(&mut tx, &sender, &draft, &body.email.display, now).await?;
-    let event = Event { action: Action::UserRegistered, target: user_id.to_string(), organization_id: None };
-    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
-    tx.commit().await?;
-    app.outbox.notify_one();
+    let (id, created_at) = registration::register(&accounts, scope.trail(), &new).await?;
     let user = RegisteredUser {
-        id: user_id,
+        id,
         email: body.email.display,
         username: body.username.display,
         full_name,
-        created_at: now,
+        created_at,
     };
-    // Committed with the account, the mail leaves whatever happens to this process.
     Ok(ok(Registered { user, verification_email_sent: true }))
 }

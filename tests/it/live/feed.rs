@@ -256,7 +256,12 @@ fn a_dead_feed_ends_the_trust_in_memory_after_five_seconds() {
         }
         // Ended beside the feed: seen all the same.
         let mut tx = world.app.db.write().await.unwrap();
-        tollkeeper::store::sessions::end(&mut tx, ada.session_id, world.clock.now()).await.unwrap();
+        sql("UPDATE sessions SET ended_at = $2 WHERE id = $1")
+            .bind(ada.session_id)
+            .bind(world.clock.now())
+            .execute(&mut tx)
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         assert_eq!(replica.get("/v1/models").bearer(&ada.access_token).send().await.status, 401);
 

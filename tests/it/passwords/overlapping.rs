@@ -40,7 +40,7 @@ async fn until_queued(app: &App, slow: &[Slow], behind: usize) {
     loop {
         let in_front = slow.iter().filter(|slow| !slow.is_finished()).count();
         assert!(in_front > 0, "the machine is too busy for this test to show anything");
-        if app.hasher.load().0 >= in_front + behind {
+        if app.accounts.hasher.load().0 >= in_front + behind {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -103,7 +103,7 @@ fn no_login_with_the_old_password_survives_a_new_one() {
                 .map(|_| {
                     let app = twins[0].app.clone();
                     tokio::spawn(async move {
-                        app.hasher.place(Network::of(None)).unwrap().verify("x", Some(SLOW)).await
+                        app.accounts.hasher.place(Network::of(None)).unwrap().verify("x", Some(SLOW)).await
                     })
                 })
                 .collect();

@@ -217,7 +217,7 @@ impl World {
             iat,
             exp: iat + lives_s,
         };
-        self.app.signing_keys.keyset(&self.app).await.unwrap().sign(kind, &claims)
+        self.app.accounts.keyset().await.unwrap().sign(kind, &claims)
     }
 
     pub async fn organization(&self, owner: &Somebody, name: &str) -> String {
@@ -372,6 +372,6 @@ async fn password_hash(app: &App) -> &'static str {
     if let Some(hash) = HASH.get() {
         return hash;
     }
-    let hash = app.hasher.place(Network::Unknown).unwrap().hash(PASSWORD).await.unwrap();
+    let hash = app.accounts.hasher.place(Network::Unknown).unwrap().hash(PASSWORD).await.unwrap();
     HASH.get_or_init(|| hash)
 }

@@ -6,6 +6,7 @@ use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::UserId;
+use crate::random::Random;
 use crate::rules::membership::{self, Acceptance};
 use crate::secrets::token::MailToken;
 use crate::store;
@@ -51,7 +52,7 @@ pub(crate) async fn follow(app: &App, trail: &Trail, token: &str) -> Result<Foll
     }
     drop(tx);
     let mut tx = app.db.write().await?;
-    let outcome = accept(app, &mut tx, &trail.by(user.id), user.id, &invitation, now).await?;
+    let outcome = accept(&app.random, &mut tx, &trail.by(user.id), user.id, &invitation, now).await?;
     tx.commit().await?;
     match outcome {
         Some(Acceptance::Join(_)) => Ok(Followed::Joined(invitation.organization)),
@@ -63,21 +64,21 @@ pub(crate) async fn follow(app: &App, trail: &Trail, token: &str) -> Result<Foll
 /// Takes up everything that is open for the address of somebody who has just proved that it is theirs, in the
 /// transaction of the proof.
 pub(crate) async fn accept_all(
-    app: &App,
+    random: &Random,
     tx: &mut Tx,
     trail: &Trail,
     user: &User,
     now: Time,
 ) -> Result<(), Error> {
     for invitation in store::invitations::open_for(tx, &user.email_folded, now).await? {
-        accept(app, tx, trail, user.id, &invitation, now).await?;
+        accept(random, tx, trail, user.id, &invitation, now).await?;
     }
     Ok(())
 }
 
 /// Ends the invitation, as a membership or without one; none when somebody else was faster.
 async fn accept(
-    app: &App,
+    random: &Random,
     tx: &mut Tx,
     trail: &Trail,
     user_id: UserId,
@@ -99,7 +100,7 @@ async fn accept(
             target: invitation.id.to_string(),
             organization_id: Some(organization_id),
         };
-        store::audit_log::record(&mut held, trail, &event, now, &app.random).await?;
+        store::audit_log::record(&mut held, trail, &event, now, random).await?;
     }
     Ok(Some(outcome))
 }

@@ -1,7 +1,7 @@
-//! Counting attempts on an account, before anything is known of their outcome.
+//! Guesses at an account's password: each is counted before anything is known of its outcome.
 
 use crate::access::Trail;
-use crate::app::App;
+use crate::accounts::Accounts;
 use crate::clock::{DAY_MS, Time};
 use crate::db::Tx;
 use crate::error::{Code, Error, RateLimit};
@@ -16,7 +16,7 @@ use crate::store::outbox::{About, Template};
 use crate::store::users::User;
 
 /// How long the network of a good login is known, in milliseconds.
-pub(crate) const NETWORK_KNOWN_MS: i64 = 30 * DAY_MS;
+pub const NETWORK_KNOWN_MS: i64 = 30 * DAY_MS;
 
 /// A try at an account's password, whether or not there is such an account.
 #[derive(Clone, Copy, Debug)]
@@ -51,14 +51,14 @@ impl Guess {
     ///
     /// # Errors
     /// 429 with the true wait.
-    pub async fn count(&self, app: &App, now: Time) -> Result<(), Error> {
-        let limits = &app.config.limits;
+    pub async fn count(&self, accounts: &Accounts, now: Time) -> Result<(), Error> {
+        let limits = &accounts.settings.limits;
         if !limits.enabled {
             return Ok(());
         }
         let free =
             FreeAttempts { network: limits.login_failures, strangers: limits.login_failures_all_networks };
-        let mut tx = app.db.write().await?;
+        let mut tx = accounts.db.write().await?;
         let before = store::login_guesses::lock(&mut tx, self.account_hash, self.network, now).await?;
         let counted = throttling::login_from(&before, free, self.is_known(now), now).map_err(too_many)?;
         store::login_guesses::set(&mut tx, self.account_hash, self.network, &counted).await?;
@@ -75,10 +75,10 @@ impl Guess {
     }
 
     /// Notes the network of a good login, and tells the owner of one that is new beside others. What has been noted within
-    /// a day isn't noted again. Whether there is a mail in the outbox now.
+    /// a day isn't noted again. Returns `true` if there is a mail in the outbox now.
     pub async fn note_login(
         &self,
-        app: &App,
+        accounts: &Accounts,
         tx: &mut Tx,
         user: &User,
         trail: &Trail,
@@ -94,7 +94,7 @@ impl Guess {
         if is_new {
             let about = About { address: trail.address.map(|it| it.to_string()), ..About::default() };
             let draft = Draft { template: Template::NewLogin, about };
-            app.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
+            accounts.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
         }
         store::login_networks::note(tx, user.id, self.network, now).await?;
         Ok(is_new)
@@ -102,7 +102,7 @@ impl Guess {
 }
 
 /// Ends every wait of an account whose owner has proved to read its mail. The network that this comes from is known from then on:
-/// otherwise whoever goes on guessing would keep the owner out again.
+/// otherwise an attacker who goes on guessing would keep the owner out again.
 pub async fn end_all_waits(
     tx: &mut Tx,
     user_id: UserId,

@@ -1,24 +1,26 @@
 //! Credit for a person's first organization, once their address is verified.
 
-use crate::app::App;
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::Error;
+use crate::money::Nano;
 use crate::store;
 use crate::store::users::EmailVerified;
 
 /// Gives the first organization of a verified person its credit limit: the oldest that they have made and that still exists,
-/// and once for ever. Who has made none gets it with the first that they make.
+/// and once for ever. A person who has made none gets it with the first that they make.
 ///
 /// This locks a wallet, so it comes after what locks organizations, and before mails are counted.
-pub async fn give(app: &App, tx: &mut Tx, verified: &EmailVerified, now: Time) -> Result<(), Error> {
+///
+/// # Errors
+/// The database's.
+pub async fn give(tx: &mut Tx, verified: &EmailVerified, credit_limit: Nano, now: Time) -> Result<(), Error> {
     let user_id = verified.user_id();
     store::users::lock(tx, user_id).await?;
     let mut held = None;
     while let Some(organization_id) = store::organizations::first_without_credit(tx, user_id).await? {
         // A deletion holds the wallet: an organization that is still there now stays until this transaction ends.
         if held == Some(organization_id) {
-            let credit_limit = app.config.billing.credit_limit;
             store::wallets::raise_credit_limit(tx, organization_id, credit_limit).await?;
             store::users::set_credit_granted(tx, user_id, now).await?;
             tracing::info!(%organization_id, %credit_limit, "an organization was given its credit limit");

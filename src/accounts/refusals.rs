@@ -6,7 +6,8 @@
 use serde_json::json;
 
 use crate::access::Trail;
-use crate::app::App;
+use crate::accounts::Accounts;
+use crate::accounts::guesses::Guess;
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::Error;
@@ -19,14 +20,12 @@ use crate::store::login_guesses::FAILURES_TOLD;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
 
-use super::attempts::Guess;
-
 /// Entries in the audit trail a minute for one account, network and reason.
 const ENTRIES_PER_MINUTE: u32 = 1;
 /// Entries a minute for one network and reason, over all accounts.
 const NETWORK_ENTRIES_PER_MINUTE: u32 = 60;
 
-/// Why a login is refused. The word never changes once released.
+/// The reason of a refusal. Its word never changes once released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// There is no such account, or its password is another.
@@ -56,19 +55,19 @@ pub struct Refusal<'a> {
     pub email_folded: &'a str,
     /// The account, where there is one.
     pub user_id: Option<UserId>,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
 impl Refusal<'_> {
     /// Counts a wrong password and leaves an entry in the audit trail. The owner is told of the tenth failure of a day.
-    pub async fn leave(&self, app: &App, trail: &Trail, now: Time) -> Result<(), Error> {
+    pub async fn leave(&self, accounts: &Accounts, trail: &Trail, now: Time) -> Result<(), Error> {
         let is_failure = self.reason == Reason::InvalidCredentials;
-        let is_entered = self.takes_entry(app, now);
+        let is_entered = self.takes_entry(accounts, now);
         if !is_failure && !is_entered {
             return Ok(());
         }
-        let mut tx = app.db.write().await?;
+        let mut tx = accounts.db.write().await?;
         let mut is_told = false;
         if is_failure {
             let failures =
@@ -79,26 +78,26 @@ impl Refusal<'_> {
             // To whom, and whether to anybody, is looked up when the mail leaves.
             let about = About { address: trail.address.map(|it| it.to_string()), ..About::default() };
             let draft = Draft { template: Template::LoginsRefused, about };
-            app.outbox.post(&mut tx, &Sender::visitor(trail), &draft, self.email_folded, now).await?;
+            accounts.outbox.post(&mut tx, &Sender::visitor(trail), &draft, self.email_folded, now).await?;
         }
         if is_entered {
-            self.enter(app, &mut tx, trail, now).await?;
+            self.enter(accounts, &mut tx, trail, now).await?;
         }
         tx.commit().await?;
         if is_told {
-            app.outbox.notify_one();
+            accounts.outbox.notify_one();
         }
         Ok(())
     }
 
     /// Whether the trail takes another entry: it is kept for long, and anybody may fail to log in.
-    fn takes_entry(&self, app: &App, now: Time) -> bool {
+    fn takes_entry(&self, accounts: &Accounts, now: Time) -> bool {
         let (network, reason) = (self.guess.network().to_string(), self.reason.as_str());
         let account = u128::from_be_bytes(*self.guess.account_hash().first_chunk().unwrap_or(&[0; 16]));
         let one = limiter::key_for("refused_login", Who::Within(account, &format!("{network} {reason}")));
         let all = limiter::key_for("refused_logins", Who::Text(&format!("{network} {reason}")));
-        app.limiter.check(one, ENTRIES_PER_MINUTE, now).is_ok()
-            && app.limiter.check(all, NETWORK_ENTRIES_PER_MINUTE, now).is_ok()
+        accounts.limiter.check(one, ENTRIES_PER_MINUTE, now).is_ok()
+            && accounts.limiter.check(all, NETWORK_ENTRIES_PER_MINUTE, now).is_ok()
     }
 
     /// People type other things into the field by mistake, for instance their password: no trace is left of that.
@@ -106,12 +105,12 @@ impl Refusal<'_> {
         self.email_folded.contains('@')
     }
 
-    async fn enter(&self, app: &App, tx: &mut Tx, trail: &Trail, now: Time) -> Result<(), Error> {
+    async fn enter(&self, accounts: &Accounts, tx: &mut Tx, trail: &Trail, now: Time) -> Result<(), Error> {
         let email_sha256 = self.is_address().then(|| hex(&self.guess.account_hash()));
         let target = self.user_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
         let event = Event { action: Action::SessionRefused, target, organization_id: None };
         let detail = json!({"reason": self.reason.as_str(), "email_sha256": email_sha256});
-        Ok(store::audit_log::record_with(tx, trail, &event, &detail, now, &app.random).await?)
+        Ok(store::audit_log::record_with(tx, trail, &event, &detail, now, &accounts.random).await?)
     }
 }
 
