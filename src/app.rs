@@ -17,6 +17,7 @@ use crate::error::{Code, Error};
 use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
 use crate::keys::{self, Keys};
+use crate::letters::Letters;
 use crate::live;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
@@ -26,8 +27,8 @@ use crate::live::limiter::Limiter;
 use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
 use crate::live::totals::UsageTotals;
-use crate::mail::Mailer;
 use crate::mail::posting::Outbox;
+use crate::mail::{self, Mail, Mailer};
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::secrets::Secret;
@@ -58,8 +59,8 @@ pub struct Parts {
     pub hasher: Hasher,
     /// Seals secrets under the master key.
     pub sealer: Arc<Sealer>,
-    /// Delivers mail.
-    pub mailer: Arc<Mailer>,
+    /// Mail that is sent.
+    pub mail: Mail,
     /// What links and `iss` start with, without a slash at the end.
     pub public_url: String,
     /// What the service listener asks for.
@@ -98,6 +99,12 @@ impl Deref for App {
     type Target = Parts;
     fn deref(&self) -> &Parts {
         &self.0
+    }
+}
+
+impl From<App> for Mail {
+    fn from(app: App) -> Self {
+        app.mail.clone()
     }
 }
 
@@ -181,12 +188,29 @@ impl App {
             };
             Keys::new(shared, config.api_keys.clone(), config.limits.clone())
         };
+        let outbox = Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics)));
+        let mail = {
+            let shared = mail::Shared {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                metrics: Arc::clone(&metrics),
+                outbox: Arc::clone(&outbox),
+            };
+            let letters = Letters {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                public_url: config.public_url(),
+            };
+            Mail::new(shared, Mailer::new(&config.mail, data)?, letters.into_writer())
+        };
         let parts = Parts {
             db,
             catalog,
             hasher,
             sealer,
-            mailer: Arc::new(Mailer::new(&config.mail, data)?),
+            mail,
             public_url: config.public_url(),
             service_token,
             feed,
@@ -197,7 +221,7 @@ impl App {
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
             books: Arc::new(Books::new()),
             clock_guard,
-            outbox: Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics))),
+            outbox,
             metrics,
             tracer: Tracer::new(&config.telemetry, &random)?,
             signing_keys: Arc::new(SigningKeys::new()),
@@ -296,7 +320,7 @@ impl App {
     /// should go elsewhere.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.outbox.notify_one();
+        self.mail.stop();
     }
 
     /// Whether the server is about to end.

@@ -29,6 +29,7 @@ pub mod input;
 pub mod invoice_page;
 pub mod jobs;
 pub mod keys;
+pub mod letters;
 pub mod live;
 pub mod log;
 pub mod mail;
