@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 
-use crate::catalog::CurrentCatalog;
+use crate::catalog::{self, Catalogs, CurrentCatalog};
 use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
@@ -55,6 +55,8 @@ pub struct Parts {
     pub db: Db,
     /// The models and their prices.
     pub catalog: Arc<CurrentCatalog>,
+    /// Puts catalogs in force.
+    pub catalogs: Catalogs,
     /// Hashes passwords off the async threads.
     pub hasher: Hasher,
     /// Seals secrets under the master key.
@@ -99,6 +101,12 @@ impl Deref for App {
     type Target = Parts;
     fn deref(&self) -> &Parts {
         &self.0
+    }
+}
+
+impl From<App> for Catalogs {
+    fn from(app: App) -> Self {
+        app.catalogs.clone()
     }
 }
 
@@ -205,9 +213,17 @@ impl App {
             };
             Mail::new(shared, Mailer::new(&config.mail, data)?, letters.into_writer())
         };
+        let catalogs = Catalogs::new(catalog::Shared {
+            db: db.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            current: Arc::clone(&catalog),
+            currency: config.billing.currency.clone(),
+        });
         let parts = Parts {
             db,
             catalog,
+            catalogs,
             hasher,
             sealer,
             mail,
@@ -265,12 +281,12 @@ impl App {
         address_folding::fold_all(self).await.map_err(kept_from)?;
         closing::keep_issuers(self).await.map_err(kept_from)?;
         if has_catalog {
-            live::catalog::start(self).await.map_err(|problem| match problem {
+            live::catalog::start(&self.catalogs).await.map_err(|problem| match problem {
                 live::catalog::Problem::Refused(error) => BootError::Fatal(error.to_string()),
                 live::catalog::Problem::Failed(error) => kept_from(error),
             })?;
         } else {
-            live::catalog::read_book(self).await.map_err(kept_from)?;
+            live::catalog::read_book(&self.catalogs).await.map_err(kept_from)?;
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         self.feed.catch_up().await.map_err(kept_from)?;

@@ -172,7 +172,7 @@ async fn reload_catalog(app: &App) {
         }
         has_failed = !app.is_ready();
         if app.is_ready()
-            && let Err(error) = catalog::reload(app).await
+            && let Err(error) = catalog::reload(&app.catalogs).await
         {
             has_failed = true;
             tracing::warn!("the catalog was not read again: {error}");

@@ -50,7 +50,7 @@ async fn correct<'a>(
         return Ok(Verdict::Refused(events::unknown_event(corrects)));
     };
     let corrected = recording::corrected(tx, original_key).await?;
-    let price = live::catalog::price(app, tx, &original.model, original.price_version).await?;
+    let price = live::catalog::price(&app.catalog, tx, &original.model, original.price_version).await?;
     let amount = match give_back(event, corrects, &original, corrected, price.as_ref()) {
         Ok(amount) => amount,
         Err(refusal) => return Ok(Verdict::Refused(refusal)),
