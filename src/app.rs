@@ -31,6 +31,7 @@ use crate::mail::posting::Outbox;
 use crate::mail::{self, Mail, Mailer};
 use crate::metrics::Metrics;
 use crate::random::Random;
+use crate::rules::events::Reason;
 use crate::secrets::Secret;
 use crate::secrets::files;
 use crate::secrets::password::Hasher;
@@ -86,7 +87,7 @@ pub struct Parts {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Traces requests, if somebody wants that.
-    pub tracer: Option<Tracer>,
+    pub tracer: Option<Arc<Tracer>>,
     /// The keys that sign tokens.
     pub signing_keys: Arc<SigningKeys>,
     /// The OpenAPI document, made at its first reading.
@@ -164,7 +165,7 @@ impl App {
         )?;
         let catalog = CurrentCatalog::load(config.catalog_file.clone(), &config.billing.currency);
         let db = open_database(&config)?;
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(Metrics::new(Reason::ALL.map(Reason::as_str)));
         let clock_guard = Arc::new(ClockGuard::new(db.clone(), clock.clone()));
         let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
         let feed = {
@@ -239,7 +240,7 @@ impl App {
             clock_guard,
             outbox,
             metrics,
-            tracer: Tracer::new(&config.telemetry, &random)?,
+            tracer: Tracer::new(&config.telemetry, &random)?.map(Arc::new),
             signing_keys: Arc::new(SigningKeys::new()),
             openapi: OnceLock::new(),
             started_at: clock.now(),

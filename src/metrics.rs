@@ -15,8 +15,6 @@ mod usage_events;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::rules::mail_bounds::Counter;
-
 pub use codes::{Asked, Codes, Decisions};
 pub use histogram::{Durations, Histogram, Sizes};
 pub use jobs::{Job, JobCounters, Jobs};
@@ -27,7 +25,7 @@ pub use text::{Kind, Text};
 pub use usage_events::UsageEvents;
 
 /// The counters of this process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
     /// What came through the public listener.
     pub public: Traffic,
@@ -55,6 +53,17 @@ pub struct Metrics {
     pub mails_suppressed: SuppressedMails,
 }
 
+/// The limit that a dropped notice met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MailLimit {
+    /// Of the person who caused it.
+    Account,
+    /// Of the client's address.
+    Address,
+    /// Of its recipient.
+    Recipient,
+}
+
 /// Notices that were dropped, by the limit that they met.
 #[derive(Debug, Default)]
 pub struct SuppressedMails {
@@ -65,12 +74,12 @@ pub struct SuppressedMails {
 
 impl SuppressedMails {
     /// Counts so many.
-    pub fn add(&self, counter: Counter, mails: usize) {
+    pub fn add(&self, limit: MailLimit, mails: usize) {
         let mails = u64::try_from(mails).unwrap_or(u64::MAX);
-        match counter {
-            Counter::Account => &self.account,
-            Counter::Address => &self.address,
-            Counter::Recipient | Counter::PasswordReset | Counter::Verification => &self.recipient,
+        match limit {
+            MailLimit::Account => &self.account,
+            MailLimit::Address => &self.address,
+            MailLimit::Recipient => &self.recipient,
         }
         .fetch_add(mails, Ordering::Relaxed);
     }
@@ -90,6 +99,24 @@ pub struct Rounds {
 }
 
 impl Metrics {
+    /// Counters at zero, with one for each of these reasons for which a usage event may be refused.
+    pub fn new(usage_refusals: impl IntoIterator<Item = &'static str>) -> Self {
+        Self {
+            public: Traffic::default(),
+            service: Traffic::default(),
+            errors: Codes::default(),
+            decisions: Decisions::default(),
+            usage_events: UsageEvents::new(usage_refusals),
+            logins: Logins::default(),
+            books: Rounds::default(),
+            jobs: Jobs::default(),
+            mails_sent: AtomicU64::default(),
+            mails_failed: AtomicU64::default(),
+            mails_given_up: AtomicU64::default(),
+            mails_suppressed: SuppressedMails::default(),
+        }
+    }
+
     /// Writes what this process has counted.
     pub fn render(&self, text: &mut Text) {
         requests::render(&[("public", &self.public), ("service", &self.service)], text);

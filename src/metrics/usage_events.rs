@@ -3,18 +3,26 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::text::{Kind, Text};
-use crate::rules::events::Reason;
 
 /// How many usage events were accepted, were there already, or were refused for which reason.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct UsageEvents {
     accepted: AtomicU64,
     duplicate: AtomicU64,
-    /// In the order of [`Reason::ALL`].
-    refused: [AtomicU64; Reason::ALL.len()],
+    /// By the code of the reason.
+    refused: Vec<(&'static str, AtomicU64)>,
 }
 
 impl UsageEvents {
+    /// Counters at zero; these codes are all that an event is refused with.
+    pub fn new(codes: impl IntoIterator<Item = &'static str>) -> Self {
+        Self {
+            accepted: AtomicU64::default(),
+            duplicate: AtomicU64::default(),
+            refused: codes.into_iter().map(|code| (code, AtomicU64::default())).collect(),
+        }
+    }
+
     /// Counts one that counts from now on.
     pub fn accepted(&self) {
         self.accepted.fetch_add(1, Ordering::Relaxed);
@@ -26,9 +34,8 @@ impl UsageEvents {
     }
 
     /// Counts one that doesn't count.
-    pub fn refused(&self, reason: Reason) {
-        let counters = Reason::ALL.iter().zip(&self.refused);
-        for (_, counter) in counters.filter(|(other, _)| **other == reason) {
+    pub fn refused(&self, code: &'static str) {
+        for (_, counter) in self.refused.iter().filter(|(other, _)| *other == code) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -43,9 +50,9 @@ impl UsageEvents {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         text.sample(NAME, &[("result", "accepted"), ("code", "")], of(&self.accepted));
         text.sample(NAME, &[("result", "duplicate"), ("code", "")], of(&self.duplicate));
-        for (reason, counter) in Reason::ALL.iter().zip(&self.refused) {
+        for (code, counter) in &self.refused {
             if of(counter) > 0 {
-                text.sample(NAME, &[("result", "refused"), ("code", reason.as_str())], of(counter));
+                text.sample(NAME, &[("result", "refused"), ("code", code)], of(counter));
             }
         }
     }

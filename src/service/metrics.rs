@@ -12,7 +12,6 @@ use crate::metrics::{Kind, Process, Text};
 use crate::reply::PlainText;
 use crate::store;
 use crate::store::audit_state::AuditState;
-use crate::telemetry::Tracer;
 
 /// How long the database may take for its part. Without it the rest is told: an outage is when metrics are needed.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -114,7 +113,7 @@ fn queues(app: &App, text: &mut Text) {
         ("last_uses", uses, most_uses, None),
         ("request_body_bytes", body_bytes, max_body_bytes, Some(app.body_budget.refused())),
     ];
-    for (what, load) in app.tracer.iter().flat_map(Tracer::load) {
+    for (what, load) in app.tracer.iter().flat_map(|tracer| tracer.load()) {
         queues.push((what, load.waiting, load.most, None));
         let names = match what {
             "traces" => ["tollkeeper_traces_sent_total", "tollkeeper_traces_lost_total"],

@@ -215,7 +215,7 @@ pub async fn usage(app: App, _: ServiceScope, batch: Batch) -> Result<Bare<Resul
     for (id, what) in known {
         results.push(match what {
             Known::Unreadable(error) => {
-                counts.refused(Reason::InvalidEvent);
+                counts.refused(Reason::InvalidEvent.as_str());
                 unreadable(id, *error, &mut details_left)
             }
             Known::Decided(outcome) => result(counts, id, outcome),
@@ -378,7 +378,7 @@ fn result(counts: &UsageEvents, id: Option<Arc<str>>, outcome: Outcome) -> Event
         Outcome::Conflict => events::conflict(),
         Outcome::Refused(refusal) => refusal,
     };
-    counts.refused(refusal.reason);
+    counts.refused(refusal.reason.as_str());
     EventResult {
         code: Some(refusal.reason.as_str()),
         message: Some(refusal.message),

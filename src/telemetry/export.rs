@@ -1,5 +1,6 @@
 //! Traces and log lines leave: gathered for a second, sent together, and let go of when nobody takes them.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::Tracer;
 use super::otlp;
 use super::outlet::Outlet;
-use crate::app::App;
 
 /// How long one may wait for others.
 const GATHER: Duration = Duration::from_secs(1);
@@ -19,8 +20,8 @@ const TOGETHER: usize = 256;
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Sends until `done` is set, and then what is left; nothing while there is no collector.
-pub async fn run(app: App, done: watch::Receiver<bool>) {
-    let Some(tracer) = &app.tracer else { return };
+pub async fn run(tracer: Option<Arc<Tracer>>, done: watch::Receiver<bool>) {
+    let Some(tracer) = tracer else { return };
     let traces = send(&tracer.traces, |traces| otlp::traces(traces, &tracer.instance), done.clone());
     let logs = async {
         if let Some(lines) = &tracer.logs {
