@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 
+use crate::billing::metrics::Counters;
+use crate::billing::{self, Billing};
 use crate::catalog::{self, Catalogs, CurrentCatalog};
 use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
@@ -16,6 +18,7 @@ use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
 use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
+use crate::jobs::leases::Leases;
 use crate::keys::{self, Keys};
 use crate::letters::Letters;
 use crate::live;
@@ -31,7 +34,6 @@ use crate::mail::posting::Outbox;
 use crate::mail::{self, Mail, Mailer};
 use crate::metrics::Metrics;
 use crate::random::Random;
-use crate::rules::events::Reason;
 use crate::secrets::Secret;
 use crate::secrets::files;
 use crate::secrets::password::Hasher;
@@ -80,8 +82,10 @@ pub struct Parts {
     pub limiter: Arc<Limiter>,
     /// The bytes of unfinished request bodies.
     pub body_budget: BodyBudget,
-    /// The queue to the books.
-    pub books: Arc<Books>,
+    /// Usage and money.
+    pub billing: Billing,
+    /// Jobs that one replica at a time does.
+    pub leases: Leases,
     /// Where mails are put that are to be sent.
     pub outbox: Arc<Outbox>,
     /// What is counted.
@@ -120,6 +124,12 @@ impl From<App> for Mail {
 impl From<App> for Keys {
     fn from(app: App) -> Self {
         app.keys.clone()
+    }
+}
+
+impl From<App> for Billing {
+    fn from(app: App) -> Self {
+        app.billing.clone()
     }
 }
 
@@ -165,7 +175,7 @@ impl App {
         )?;
         let catalog = CurrentCatalog::load(config.catalog_file.clone(), &config.billing.currency);
         let db = open_database(&config)?;
-        let metrics = Arc::new(Metrics::new(Reason::ALL.map(Reason::as_str)));
+        let metrics = Arc::new(Metrics::default());
         let clock_guard = Arc::new(ClockGuard::new(db.clone(), clock.clone()));
         let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
         let feed = {
@@ -221,6 +231,26 @@ impl App {
             current: Arc::clone(&catalog),
             currency: config.billing.currency.clone(),
         });
+        let usage_totals = Arc::new(UsageTotals::new());
+        let billing = Billing::new(billing::Parts {
+            db: db.clone(),
+            clock: clock.clone(),
+            clock_guard: Arc::clone(&clock_guard),
+            random: random.clone(),
+            feed: Arc::clone(&feed),
+            catalog: Arc::clone(&catalog),
+            books: Books::new(),
+            usage_totals: Arc::clone(&usage_totals),
+            metrics: Counters::default(),
+            settings: config.billing.clone(),
+            audit: config.audit.clone(),
+        });
+        let leases = Leases {
+            db: db.clone(),
+            clock_guard: Arc::clone(&clock_guard),
+            random: random.clone(),
+            jobs: Arc::clone(&metrics.jobs),
+        };
         let parts = Parts {
             db,
             catalog,
@@ -233,10 +263,11 @@ impl App {
             feed,
             keys,
             sessions: Arc::new(Sessions::new()),
-            usage_totals: Arc::new(UsageTotals::new()),
+            usage_totals,
             limiter,
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
-            books: Arc::new(Books::new()),
+            billing,
+            leases,
             clock_guard,
             outbox,
             metrics,
@@ -280,7 +311,7 @@ impl App {
         };
         self.clock_guard.look().await.map_err(kept_from)?;
         address_folding::fold_all(self).await.map_err(kept_from)?;
-        closing::keep_issuers(self).await.map_err(kept_from)?;
+        closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {
             live::catalog::start(&self.catalogs).await.map_err(|problem| match problem {
                 live::catalog::Problem::Refused(error) => BootError::Fatal(error.to_string()),

@@ -13,18 +13,18 @@
 //! 8. [`jobs`] go on without a request; [`mail`] leaves through an outbox; [`audit`] checks the books.
 //! 9. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
 
+pub use db;
+pub use kernel::{clock, error, html, ids, money, random};
+pub use telemetry;
+
 pub mod access;
 pub mod api;
 pub mod app;
 pub mod audit;
+pub mod billing;
 pub mod catalog;
 pub mod cli;
-pub mod clock;
 pub mod config;
-pub mod db;
-pub mod error;
-pub mod html;
-pub mod ids;
 pub mod input;
 pub mod invoice_page;
 pub mod jobs;
@@ -34,11 +34,9 @@ pub mod live;
 pub mod log;
 pub mod mail;
 pub mod metrics;
-pub mod money;
 pub mod openapi;
 pub mod pages;
 pub mod patch;
-pub mod random;
 pub mod reply;
 pub mod roles;
 pub mod routes;
@@ -47,4 +45,3 @@ pub mod secrets;
 pub mod server;
 pub mod service;
 pub mod store;
-pub mod telemetry;

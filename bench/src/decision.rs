@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 use tollkeeper::app::App;
+use tollkeeper::billing::decision::{Question, decide};
 use tollkeeper::clock::Clock;
 use tollkeeper::config::Config;
 use tollkeeper::ids::OrganizationId;
@@ -13,7 +14,6 @@ use tollkeeper::live::feed;
 use tollkeeper::live::limiter::{Who, key_for};
 use tollkeeper::rules::restrictions::Permission;
 use tollkeeper::secrets::api_key::ApiKeySecret;
-use tollkeeper::service::decision::{Question, decide};
 
 use crate::report;
 use crate::servers::{Cores, Folder, MASTER_KEY, Tollkeeper, quick_catalog};

@@ -2,6 +2,7 @@
 
 use crate::api::auth::NETWORK_KNOWN_MS;
 use crate::app::App;
+use crate::billing::reservations;
 use crate::clock::{DAY_MS, MINUTE_MS};
 use crate::error::Error;
 use crate::jobs::outbox::LATEST_MS;
@@ -15,9 +16,6 @@ const SESSIONS_KEPT_MS: i64 = 30 * DAY_MS;
 
 /// How long a shared rate is kept that nobody uses, in milliseconds: it has been empty for a while by then.
 const RATES_KEPT_MS: i64 = 2 * MINUTE_MS;
-
-/// How far the clocks of replicas may lie apart, in milliseconds.
-const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
 
 /// The most sessions that one turn removes, so that writers don't wait long for it.
 const SESSIONS_AT_ONCE: i64 = 10_000;
@@ -39,10 +37,6 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;
     store::rate_meters::remove_unused_since(&mut tx, now.plus_ms(-RATES_KEPT_MS)).await?;
     store::outbox::recall(&mut tx, now, now.plus_ms(LATEST_MS)).await?;
-    let lives_ms = app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS);
-    let shared_now = app.clock_guard.shared_now();
-    let latest = shared_now.plus_ms(lives_ms.saturating_mul(2).saturating_add(CLOCKS_DIFFER_MS));
-    store::reservations::shorten(&mut tx, shared_now.plus_ms(lives_ms), latest).await?;
     tx.commit().await?;
-    Ok(())
+    reservations::shorten(&app.billing).await
 }

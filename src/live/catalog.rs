@@ -122,12 +122,12 @@ pub async fn order(catalogs: &Catalogs, catalog: &Catalog, trail: &Trail) -> Res
 /// # Errors
 /// The database can't say.
 pub async fn price(
-    current: &CurrentCatalog,
+    catalog: &CurrentCatalog,
     tx: &mut Tx,
     model: &str,
     version: i64,
 ) -> Result<Option<Price>, db::Error> {
-    let known = current.now().price(model, version).cloned();
+    let known = catalog.now().price(model, version).cloned();
     match known {
         Some(price) => Ok(Some(price)),
         None => store::prices::price(tx, model, version).await,

@@ -26,7 +26,8 @@ use crate::clock::{Clock, SECOND_MS, Time};
 use crate::db::{self, Db};
 use crate::error::RateLimit;
 use crate::live::limiter::{Limiter, Shards};
-use crate::rules::rates::{Allowed, Loan, Pool};
+use crate::rules::rate_pool::{Loan, Pool};
+use crate::rules::rates::Allowed;
 use crate::store;
 
 /// How long a call waits for the database before it is decided without.

@@ -5,7 +5,7 @@
 
 use quick_cache::sync::Cache;
 
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::Month;
 use crate::db::Tx;
 use crate::error::Error;
@@ -102,14 +102,14 @@ impl Reading {
     ///
     /// # Errors
     /// The database can't add up what is missing, or the sum is past 64 bits.
-    pub async fn total(mut self, app: &App) -> Result<Totals, Error> {
+    pub async fn total(mut self, billing: &Billing) -> Result<Totals, Error> {
         let went_back = self.added.open_month.is_some_and(|open| open < self.known.part.from);
         if went_back {
             // A standby that had not heard of the month's end is the database now: what it says is what counts.
-            self.known = nothing(&app.feed.epochs);
+            self.known = nothing(&billing.feed.epochs);
         }
         if went_back || self.added.rows >= self.known.part.most.rows() {
-            self.added = self.add_up(&mut app.db.read().await?).await?;
+            self.added = self.add_up(&mut billing.db.read().await?).await?;
         }
         let past = || Error::internal("what was ever used is past 64 bits");
         let total = self.known.before.plus(self.added.all).ok_or_else(past)?;
@@ -119,7 +119,7 @@ impl Reading {
             let most = if self.added.open_rows >= ADDED_AT_ONCE { Most::One } else { Most::Few };
             let known = Known { before, part: Part { from: open, most }, ..self.known };
             if known != self.known {
-                app.usage_totals.held.insert(self.subject, known);
+                billing.usage_totals.held.insert(self.subject, known);
             }
         }
         Ok(total)

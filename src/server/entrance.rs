@@ -20,11 +20,12 @@ use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, RequestId};
 use crate::input::RequestBody;
-use crate::metrics::{Measured, Stopwatch};
+use crate::metrics::Measured;
 use crate::pages;
 use crate::reply::{self, Body};
 use crate::routes::{self, ErrorShape, Listener, Outcome, Route};
 use crate::telemetry::{InRequest, Trace, Tracer};
+use kernel::stopwatch::Stopwatch;
 
 /// What stands behind one listener: every request that gets in leaves with exactly one answer.
 #[derive(Clone)]

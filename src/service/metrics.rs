@@ -23,6 +23,7 @@ pub async fn metrics(app: App, _: ServiceScope, _: Nothing) -> Result<PlainText,
     let mut text = Text::new();
     build(&app, &mut text);
     app.metrics.render(&mut text);
+    app.billing.metrics.render(&mut text);
     app.metrics.jobs.render_leases(app.clock_guard.shared_now(), &mut text);
     queues(&app, &mut text);
     memory(&app, &mut text);
@@ -101,13 +102,13 @@ type Queue = (&'static str, usize, usize, Option<u64>);
 
 fn queues(app: &App, text: &mut Text) {
     use std::sync::atomic::Ordering::Relaxed;
-    let [(pieces, most_pieces), (bytes, most_bytes)] = app.books.load();
+    let [(pieces, most_pieces), (bytes, most_bytes)] = app.billing.books.load();
     let (hashes, most_hashes) = app.hasher.load();
     let refused = app.metrics.errors.of(crate::error::Code::PasswordQueueFull);
     let (uses, most_uses) = app.keys.last_uses.load();
     let (body_bytes, max_body_bytes) = app.body_budget.load();
     let mut queues: Vec<Queue> = vec![
-        ("books", pieces, most_pieces, Some(app.metrics.books.refused.load(Relaxed))),
+        ("books", pieces, most_pieces, Some(app.billing.metrics.books.refused.load(Relaxed))),
         ("books_bytes", bytes, most_bytes, None),
         ("passwords", hashes, most_hashes, Some(refused)),
         ("last_uses", uses, most_uses, None),
@@ -146,7 +147,7 @@ fn memory(app: &App, text: &mut Text) {
     let (keys, key_bytes) = app.keys.keyring.size();
     text.gauge("tollkeeper_keys_held", "API keys in memory.", keys);
     text.gauge("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", key_bytes);
-    let (payers, months) = app.books.remembered();
+    let (payers, months) = app.billing.books.remembered();
     let rows = [
         ("api_keys", keys),
         ("unknown_api_keys", app.keys.keyring.unknown()),

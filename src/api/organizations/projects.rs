@@ -227,7 +227,7 @@ pub async fn read(
     _: Nothing,
 ) -> Result<Enveloped<Project>, Error> {
     let (detail, usage) = scope.into_parts();
-    let totals = usage.total(&app).await?;
+    let totals = usage.total(&app.billing).await?;
     let row = detail.project;
     Ok(ok(Project {
         id: row.id,

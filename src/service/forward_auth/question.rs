@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 
 use crate::access::Call;
 use crate::app::App;
+use crate::billing::decision::kind_of;
 use crate::error::Error;
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of};
 use crate::input::{Description, Fields, Input, Query, Record};
 use crate::rules::restrictions::{Permission, forwarded_address};
-use crate::service::decision::{Choices, Inputs, QuestionId, kind_of};
+use crate::service::decision::{Choices, Inputs, QuestionId};
 
 /// What is asked. It holds a credential, so it can't be printed.
 #[allow(missing_debug_implementations, reason = "see above")]

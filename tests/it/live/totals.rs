@@ -87,7 +87,8 @@ impl<'w> Scene<'w> {
     async fn close(&self, now: &str) -> usize {
         let now = Time::parse(now).unwrap();
         self.world.clock.advance_ms(now.unix_ms() - self.world.clock.now().unix_ms());
-        let closed = closing::close_due(&self.twins[1].app, now, &Trail::system(), None).await.unwrap();
+        let closed =
+            closing::close_due(&self.twins[1].app.billing, now, &Trail::system(), None).await.unwrap();
         assert!(closed.failed.is_empty(), "{:?}", closed.failed);
         closed.closed.len()
     }
@@ -283,8 +284,9 @@ fn months_end_while_others_report_and_read() {
             while !is_over() {
                 world.clock.advance_ms(31 * DAY_MS);
                 let now = world.clock.now();
-                let done =
-                    closing::close_due(&scene.twins[1].app, now, &Trail::system(), None).await.unwrap();
+                let done = closing::close_due(&scene.twins[1].app.billing, now, &Trail::system(), None)
+                    .await
+                    .unwrap();
                 assert!(done.failed.is_empty(), "{:?}", done.failed);
                 let before = answered.load(Ordering::SeqCst);
                 while answered.load(Ordering::SeqCst) < before + 8 {

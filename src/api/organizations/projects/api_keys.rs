@@ -163,7 +163,7 @@ pub struct Usage {
 /// GET …/api-keys/{key_id}
 pub async fn read(app: App, scope: UsedScope<ApiKeyRow>, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
     let (row, usage) = scope.into_parts();
-    let totals = usage.total(&app).await?;
+    let totals = usage.total(&app.billing).await?;
     let (restrictions, created_by) = (restrictions(&row), created_by(&row));
     Ok(ok(ApiKey {
         id: row.id,
