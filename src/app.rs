@@ -16,7 +16,7 @@ use hyper::body::Bytes;
 use crate::accounts::{self, Accounts};
 use crate::billing::metrics::Counters;
 use crate::billing::{self, Billing};
-use crate::catalog::CurrentCatalog;
+use crate::catalog::{self, Catalogs, CurrentCatalog};
 use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
@@ -25,6 +25,7 @@ use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
 use crate::jobs::leases::Leases;
 use crate::keys::{self, Keys};
+use crate::letters::Letters;
 use crate::live;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
@@ -32,8 +33,8 @@ use crate::live::clock_guard::ClockGuard;
 use crate::live::feed::{CatalogChange, Feed};
 use crate::live::limiter::Limiter;
 use crate::live::totals::UsageTotals;
-use crate::mail::Mailer;
 use crate::mail::posting::Outbox;
+use crate::mail::{self, Mail, Mailer};
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::secrets::Secret;
@@ -63,10 +64,12 @@ pub struct Parts {
     pub catalog: Arc<CurrentCatalog>,
     /// Accounts.
     pub accounts: Accounts,
+    /// Puts catalogs in force.
+    pub catalogs: Catalogs,
     /// Seals secrets under the master key.
     pub sealer: Arc<Sealer>,
-    /// Delivers mail.
-    pub mailer: Arc<Mailer>,
+    /// Mail that is sent.
+    pub mail: Mail,
     /// What links and `iss` start with, without a slash at the end.
     pub public_url: String,
     /// What the service listener asks for.
@@ -105,6 +108,18 @@ impl Deref for App {
     type Target = Parts;
     fn deref(&self) -> &Parts {
         &self.0
+    }
+}
+
+impl From<App> for Catalogs {
+    fn from(app: App) -> Self {
+        app.catalogs.clone()
+    }
+}
+
+impl From<App> for Mail {
+    fn from(app: App) -> Self {
+        app.mail.clone()
     }
 }
 
@@ -227,6 +242,29 @@ impl App {
             };
             Keys::new(shared, config.api_keys.clone(), config.limits.clone())
         };
+        let mail = {
+            let shared = mail::Shared {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                metrics: Arc::clone(&metrics),
+                outbox: Arc::clone(&outbox),
+            };
+            let letters = Letters {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                public_url: config.public_url(),
+            };
+            Mail::new(shared, Mailer::new(&config.mail, data)?, letters.into_writer())
+        };
+        let catalogs = Catalogs::new(catalog::Shared {
+            db: db.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            current: Arc::clone(&catalog),
+            currency: config.billing.currency.clone(),
+        });
         let usage_totals = Arc::new(UsageTotals::new(db.clone(), Arc::clone(&feed.epochs)));
         let billing = Billing::new(billing::Parts {
             db: db.clone(),
@@ -259,8 +297,9 @@ impl App {
             accounts,
             db,
             catalog,
+            catalogs,
             sealer,
-            mailer: Arc::new(Mailer::new(&config.mail, data)?),
+            mail,
             public_url: config.public_url(),
             service_token,
             feed,
@@ -315,12 +354,12 @@ impl App {
         address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
         closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {
-            live::catalog::start(self).await.map_err(|problem| match problem {
+            live::catalog::start(&self.catalogs).await.map_err(|problem| match problem {
                 live::catalog::Problem::Refused(error) => BootError::Fatal(error.to_string()),
                 live::catalog::Problem::Failed(error) => kept_from(error),
             })?;
         } else {
-            live::catalog::read_book(self).await.map_err(kept_from)?;
+            live::catalog::read_book(&self.catalogs).await.map_err(kept_from)?;
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         self.feed.catch_up().await.map_err(kept_from)?;
@@ -370,7 +409,7 @@ impl App {
     /// should go elsewhere.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.outbox.notify_one();
+        self.mail.stop();
     }
 
     /// Whether the server is about to end.

@@ -32,6 +32,7 @@ pub mod invoice_page;
 pub mod jobs;
 pub mod keys;
 pub mod keys_access;
+pub mod letters;
 pub mod live;
 pub mod log;
 pub mod mail;

@@ -10,12 +10,9 @@ mod logins;
 mod process;
 mod requests;
 mod text;
-mod usage_events;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::rules::mail_bounds::Counter;
 
 pub use codes::{Asked, Codes, Decisions};
 pub use histogram::{Durations, Histogram, Sizes};
@@ -24,7 +21,6 @@ pub use logins::Logins;
 pub use process::Process;
 pub use requests::{Measured, Routes, Traffic};
 pub use text::{Kind, Text};
-pub use usage_events::UsageEvents;
 
 /// The counters of this process.
 #[derive(Debug, Default)]
@@ -51,6 +47,17 @@ pub struct Metrics {
     pub mails_suppressed: SuppressedMails,
 }
 
+/// The limit that a dropped notice met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MailLimit {
+    /// Of the person who caused it.
+    Account,
+    /// Of the client's address.
+    Address,
+    /// Of its recipient.
+    Recipient,
+}
+
 /// Notices that were dropped, by the limit that they met.
 #[derive(Debug, Default)]
 pub struct SuppressedMails {
@@ -61,12 +68,12 @@ pub struct SuppressedMails {
 
 impl SuppressedMails {
     /// Counts so many.
-    pub fn add(&self, counter: Counter, mails: usize) {
+    pub fn add(&self, limit: MailLimit, mails: usize) {
         let mails = u64::try_from(mails).unwrap_or(u64::MAX);
-        match counter {
-            Counter::Account => &self.account,
-            Counter::Address => &self.address,
-            Counter::Recipient | Counter::PasswordReset | Counter::Verification => &self.recipient,
+        match limit {
+            MailLimit::Account => &self.account,
+            MailLimit::Address => &self.address,
+            MailLimit::Recipient => &self.recipient,
         }
         .fetch_add(mails, Ordering::Relaxed);
     }

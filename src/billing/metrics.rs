@@ -1,8 +1,12 @@
 //! Counters of billing, and its figures for `/metrics`.
 
+mod usage_events;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::metrics::{Durations, Kind, Sizes, Text, UsageEvents};
+use crate::metrics::{Durations, Kind, Sizes, Text};
+
+pub use usage_events::UsageEvents;
 
 /// What this process has counted.
 #[derive(Debug, Default)]

@@ -7,8 +7,6 @@ use super::unlinked::{shortened, unlinked};
 use super::{Message, one_line};
 use crate::clock::Time;
 use crate::html::escape;
-use crate::store::invitations;
-use crate::store::login_guesses::FAILURES_TOLD;
 use crate::store::outbox::About;
 
 /// Asks the owner of an address to confirm it.
@@ -74,21 +72,34 @@ pub fn password_changed(to: &str, public_url: &str, username: &str, about: &Abou
     .write_list(to, &about.belongs_to)
 }
 
+/// What the mail of an invitation says.
+#[derive(Clone, Copy, Debug)]
+pub struct Invitation<'a> {
+    /// The organization's name.
+    pub organization: &'a str,
+    /// The role that the guest gets.
+    pub role: &'a str,
+    /// The username of the person who invites.
+    pub invited_by: &'a str,
+    /// Their words.
+    pub message: Option<&'a str>,
+}
+
 /// Asks somebody into an organization; who has no account yet isn't called by a name.
 pub fn invitation(
     to: &str,
     public_url: &str,
     token: &str,
     username: &str,
-    letter: &invitations::Letter,
+    invitation: &Invitation<'_>,
 ) -> Message {
-    let (organization, by) = (harmless(&letter.organization), harmless(&letter.invited_by));
+    let (organization, by) = (harmless(invitation.organization), harmless(invitation.invited_by));
     Letter {
-        subject: &format!("Invitation to {}", in_subject(&letter.organization)),
+        subject: &format!("Invitation to {}", in_subject(invitation.organization)),
         username,
         opening: &format!(
             "{by} invites you to {organization}.\nYour role there: {}. The link works for seven days, once.",
-            letter.role
+            invitation.role
         ),
         link: Some(Link {
             url: format!("{}/invitations/accept?token={token}", public_url.trim_end_matches('/')),
@@ -98,7 +109,7 @@ pub fn invitation(
         closing: "If you have no account yet, register with this address: the invitation is\naccepted when you \
                   confirm it. If you do not know what this is about, you\ncan ignore this mail.",
     }
-    .write_with(to, letter.message.as_deref().filter(|words| !words.trim().is_empty()).map(|words| Quote { by: &by, words }))
+    .write_with(to, invitation.message.filter(|words| !words.trim().is_empty()).map(|words| Quote { by: &by, words }))
 }
 
 /// Tells a member that the organization is gone.
@@ -172,13 +183,20 @@ fn in_subject(name: &str) -> String {
     unlinked(&shortened(&one_line(name), MAX_SUBJECT_NAME))
 }
 
-/// Tells the owner of an account that logins to it failed.
-pub fn logins_refused(to: &str, service: &str, username: &str, about: &About, at: Time) -> Message {
+/// Tells the owner of an account that so many logins to it failed within a day, the last one at `at`.
+pub fn logins_refused(
+    to: &str,
+    service: &str,
+    username: &str,
+    about: &About,
+    failures: i64,
+    at: Time,
+) -> Message {
     Letter {
         subject: "Failed logins to your account",
         username,
         opening: &format!(
-            "within a day somebody has tried {FAILURES_TOLD} times to log in to your account with a\n             wrong password, the last time on {}\nfrom {}. Nobody got in by that.",
+            "within a day somebody has tried {failures} times to log in to your account with a\n             wrong password, the last time on {}\nfrom {}. Nobody got in by that.",
             minute(at),
             client(about)
         ),

@@ -1,7 +1,9 @@
 //! Mails as they lie in the folder.
 
+use std::path::{Path, PathBuf};
+
+use super::delivery::compose;
 use super::*;
-use crate::store::invitations::Letter;
 use crate::store::outbox::About;
 
 const NOW: Time = Time::from_unix_ms(1_769_851_800_123);
@@ -229,12 +231,8 @@ fn mails_about(bait: &str) -> Vec<Message> {
     let (to, url) = ("ada@example.org", "https://keys.example.org/");
     let text = || Some(bait.to_owned());
     let about = About { organization: text(), project: text(), role: text(), by: text(), ..About::default() };
-    let letter = Letter {
-        organization: bait.to_owned(),
-        role: "member".to_owned(),
-        invited_by: bait.to_owned(),
-        message: text(),
-    };
+    let invitation =
+        templates::Invitation { organization: bait, role: "member", invited_by: bait, message: Some(bait) };
     vec![
         verify(bait),
         templates::reset_password(to, url, TOKEN, bait),
@@ -244,7 +242,7 @@ fn mails_about(bait: &str) -> Vec<Message> {
             bait,
             &About { belongs_to: vec![bait.to_owned()], ..About::default() },
         ),
-        templates::invitation(to, url, TOKEN, bait, &letter),
+        templates::invitation(to, url, TOKEN, bait, &invitation),
         templates::organization_deleted(to, url, bait, &about),
         templates::added_to_project(to, url, bait, &about),
         templates::project_deleted(to, url, bait, &about),

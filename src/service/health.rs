@@ -130,7 +130,7 @@ async fn checks(app: &App) -> Vec<Check> {
 async fn currency(app: &App) -> Option<Check> {
     let own = &app.config.billing.currency;
     let found = tokio::time::timeout(PATIENCE, async {
-        store::wallets::other_currencies(&mut app.db.read().await?, own).await
+        store::prices::other_currencies(&mut app.db.read().await?, own).await
     });
     let others = found.await.ok()?.ok()?;
     if others.is_empty() && !app.catalog.has_wrong_currency() {
