@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::WholeProjectScope;
-use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report, Row, too_many, usage_file};
-use crate::app::App;
+use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report};
+use crate::billing::Billing;
+use crate::billing::usage_reports::{self, Row};
 use crate::clock::Day;
 use crate::error::Error;
 use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::QueryOrBody;
-use crate::store::usage::reports;
 
 /// Usage of a project, by key and person.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -51,30 +51,25 @@ impl From<Row> for ProjectUsageRow {
             // Always there: a project's query groups by key whatever is asked for.
             api_key_name: group.api_key_name.unwrap_or_default(),
             user_id: group.user_id,
-            cells,
+            cells: cells.into(),
         }
     }
 }
 
 /// Days without usage are left out.
 pub async fn read(
-    app: App,
+    billing: Billing,
     scope: WholeProjectScope,
     QueryOrBody(ProjectQuery(query)): QueryOrBody<ProjectQuery>,
 ) -> Result<Report<ProjectUsage>, Error> {
-    let range = query.range(app.clock.now())?;
-    let mut tx = app.db.read().await?;
     let project = scope.into_project().project;
-    let (organization_id, project_id) = (project.organization_id, project.id);
-    let mut old = app.db.reports().await?;
-    let days =
-        reports::of_project(&mut old, organization_id, project_id, range, query.groups, too_many()).await?;
-    let file = || usage_file(&project_id.to_string(), range);
+    let (organization_id, id) = (project.organization_id, project.id);
+    let report = usage_reports::of_project(&billing, organization_id, id, query.query()).await?;
     let json = |rows: Vec<Row>, total| ProjectUsage {
-        project_id,
+        project_id: id,
         project_name: project.name,
         usage: rows.into_iter().map(ProjectUsageRow::from).collect(),
         total,
     };
-    query.report(&mut tx, organization_id, days, file, json).await
+    Ok(query.answer(report, &id.to_string(), json))
 }
