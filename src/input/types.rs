@@ -9,7 +9,6 @@ use crate::ids::{Id, Kind};
 use crate::money::Ppm;
 use crate::roles::{OrganizationRole, Visibility};
 use crate::rules::naming::{self, Problem};
-use crate::rules::periods::DateBound;
 use crate::rules::phones;
 use crate::rules::restrictions::{AllowedIps, Permission, Permissions};
 
@@ -237,26 +236,6 @@ impl Field for Time {
     }
     fn schema() -> Value {
         json!({"type": "string", "format": "date-time", "examples": ["2030-01-31T09:30:00Z"]})
-    }
-}
-
-impl Field for DateBound {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        let text = string(value, at, problems)?;
-        match Self::parse(&text) {
-            Some(bound) => Some(bound),
-            None => problems.add(
-                at,
-                "invalid_date",
-                format!(
-                    "`{}` must be a date such as 2026-01-31 or a timestamp such as 2026-01-31T09:30:00Z.",
-                    at.path
-                ),
-            ),
-        }
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}], "examples": ["2026-01-01"]})
     }
 }
 
