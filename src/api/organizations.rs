@@ -76,7 +76,7 @@ pub async fn create(
     let mut tx = app.db.write().await?;
     let (mut held, maker) = scope.hold(&mut tx).await?;
     counts::one_more(&app.config.limits, Kind::Organizations, maker.organizations)?;
-    let credit_limit = CreditLimit::of(&app.config.billing, maker.standing);
+    let credit_limit = CreditLimit::of(app.config.billing.credit_limits(), maker.standing);
     let new = NewOrganization {
         id,
         name: &body.name.display,

@@ -1,5 +1,7 @@
 //! The types of fields: each reads itself and says in words what would be right.
 
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 
 use super::fields::{At, Field, Problems};
@@ -236,6 +238,21 @@ impl Field for Time {
     }
     fn schema() -> Value {
         json!({"type": "string", "format": "date-time", "examples": ["2030-01-31T09:30:00Z"]})
+    }
+}
+
+impl Field for IpAddr {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match text.parse() {
+            Ok(address) => Some(address),
+            Err(_) => {
+                problems.add(at, "invalid_address", format!("`{}` must be an IPv4 or IPv6 address.", at.path))
+            }
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "examples": ["203.0.113.7"]})
     }
 }
 
