@@ -1,5 +1,7 @@
 //! The application: everything a handler can reach, built once and shared.
 
+mod organization_money;
+
 use std::fs::DirBuilder;
 use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -169,13 +171,14 @@ impl App {
             })
         };
         let outbox = Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics)));
+        let later = organization_money::Later::default();
         let tenants = Tenants::new(tenants::Parts {
             db: db.clone(),
             clock: clock.clone(),
             random: random.clone(),
             outbox: Arc::clone(&outbox),
             limits: config.limits.clone(),
-            billing: config.billing.clone(),
+            money: organization_money::hooks(config.billing.clone(), Arc::clone(&later)),
         });
         let parts = Parts {
             usage_totals: Arc::new(UsageTotals::new(db.clone(), Arc::clone(&feed.epochs))),
@@ -219,7 +222,10 @@ impl App {
         // No handler has to think of it: what a transaction announces is let go of within its commit.
         let epochs = Arc::clone(&parts.feed.epochs);
         parts.db.on_commit(move |changes| changes.iter().for_each(|change| epochs.apply(*change)));
-        Ok(Self(Arc::new(parts)))
+        let parts = Arc::new(parts);
+        // Set once: the cell is new.
+        let _ = later.set(Arc::downgrade(&parts));
+        Ok(Self(parts))
     }
 
     /// Brings the database to this version's schema, puts the catalog in force, finds the place from which to follow the feed

@@ -37,6 +37,7 @@ pub mod metrics;
 pub mod money;
 pub mod openapi;
 pub mod pages;
+pub mod patch;
 pub mod random;
 pub mod reply;
 pub mod roles;

@@ -135,6 +135,12 @@ impl Field for Name {
     }
 }
 
+impl From<Name> for naming::Name {
+    fn from(name: Name) -> Self {
+        Self { display: name.display, folded: name.folded }
+    }
+}
+
 /// A longer text about a thing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DescriptionText(pub String);
@@ -166,6 +172,12 @@ impl Field for Email {
     }
     fn schema() -> Value {
         json!({"type": "string", "format": "email", "maxLength": 254, "examples": ["ada@example.com"]})
+    }
+}
+
+impl From<Email> for naming::Name {
+    fn from(email: Email) -> Self {
+        Self { display: email.display, folded: email.folded }
     }
 }
 
