@@ -2,6 +2,7 @@
 
 mod first_credit;
 mod hooks;
+mod organization_money;
 mod reclaiming;
 
 use std::fs::DirBuilder;
@@ -212,25 +213,6 @@ impl App {
         });
         let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
         let outbox = Arc::new(outbox);
-        let accounts = {
-            let shared = accounts::Shared {
-                db: db.clone(),
-                clock: clock.clone(),
-                random: random.clone(),
-                feed: Arc::clone(&feed),
-                limiter: Arc::clone(&limiter),
-                sealer: Arc::clone(&sealer),
-                outbox: Arc::clone(&outbox),
-                metrics: Arc::clone(&metrics),
-            };
-            let settings = accounts::Settings {
-                public_url: config.public_url(),
-                require_verified_email: config.require_verified_email,
-                limits: config.limits.clone(),
-            };
-            let hooks = hooks::hooks(&random, config.billing.credit_limit);
-            Accounts::new(shared, hasher, settings, hooks)
-        };
         let keys = {
             let shared = keys::Shared {
                 db: db.clone(),
@@ -291,8 +273,27 @@ impl App {
             random: random.clone(),
             outbox: Arc::clone(&outbox),
             limits: config.limits.clone(),
-            billing: config.billing.clone(),
+            money: organization_money::hooks(billing.clone()),
         });
+        let accounts = {
+            let shared = accounts::Shared {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                feed: Arc::clone(&feed),
+                limiter: Arc::clone(&limiter),
+                sealer: Arc::clone(&sealer),
+                outbox: Arc::clone(&outbox),
+                metrics: Arc::clone(&metrics),
+            };
+            let settings = accounts::Settings {
+                public_url: config.public_url(),
+                require_verified_email: config.require_verified_email,
+                limits: config.limits.clone(),
+            };
+            let hooks = hooks::hooks(&random, tenants.clone(), config.billing.credit_limit);
+            Accounts::new(shared, hasher, settings, hooks)
+        };
         let parts = Parts {
             accounts,
             db,

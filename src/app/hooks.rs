@@ -2,17 +2,20 @@
 
 use super::{first_credit, reclaiming};
 use crate::accounts::hooks::Hooks;
-use crate::api::organizations::invitations::acceptance;
 use crate::money::Nano;
 use crate::random::Random;
+use crate::tenants::{Tenants, invitations};
 
 /// The steps; `credit_limit` is that of a person's first organization.
-pub(super) fn hooks(random: &Random, credit_limit: Nano) -> Hooks {
-    let (accepting, reclaiming) = (random.clone(), random.clone());
+pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Hooks {
+    let reclaiming = random.clone();
     Hooks {
         accept_invitations: Box::new(move |tx, trail, user, now| {
-            let random = accepting.clone();
-            Box::pin(async move { acceptance::accept_all(&random, tx, trail, user, now).await })
+            let tenants = tenants.clone();
+            Box::pin(async move {
+                let person = (user.id, user.email_folded.as_str());
+                invitations::accept_all(&tenants, tx, trail, person, now).await
+            })
         }),
         reclaim: Box::new(move |tx, trail, user, now| {
             let random = reclaiming.clone();

@@ -3,13 +3,13 @@
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::access::Trail;
 use crate::billing::Billing;
 use crate::billing::wallets::{self, LimitSet, Overview};
 use crate::clock::Time;
 use crate::config::Config;
 use crate::ids::OrganizationId;
 use crate::money::Nano;
+use crate::store::audit_log::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -176,6 +176,12 @@ impl Field for Email {
     }
 }
 
+impl From<Email> for naming::Name {
+    fn from(email: Email) -> Self {
+        Self { display: email.display, folded: email.folded }
+    }
+}
+
 /// A username, and its form for comparing without regard to case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Username {

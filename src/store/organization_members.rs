@@ -5,6 +5,7 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
 use crate::roles::OrganizationRole;
+use crate::store::changes::{self, Change};
 use crate::store::users::Audience;
 use crate::store::window::Window;
 use crate::store::{Page, contains_pattern};
@@ -242,7 +243,7 @@ pub async fn audience(
     Ok(Audience::of(rows, by))
 }
 
-/// Gives a member another role.
+/// Gives a member another role. Replicas let go of what they hold of the person; the last statement of its transaction.
 pub async fn set_role(
     tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
@@ -256,21 +257,25 @@ pub async fn set_role(
         .bind(role.as_str())
         .bind(now)
         .defer(tx)
-        .await
+        .await?;
+    changes::record(tx, Change::User(user_id), now).await
 }
 
-/// Takes somebody out of the organization and of all its projects.
+/// Takes a person out of the organization and of all its projects. Replicas let go of what they hold of the person; the last
+/// statement of its transaction.
 pub async fn remove(
     tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
     user_id: UserId,
+    now: Time,
 ) -> Result<(), db::Error> {
     sql(LEAVE_PROJECTS).bind(organization_id).bind(user_id).defer(tx).await?;
     sql("DELETE FROM organization_members WHERE organization_id = $1 AND user_id = $2")
         .bind(organization_id)
         .bind(user_id)
         .defer(tx)
-        .await
+        .await?;
+    changes::record(tx, Change::User(user_id), now).await
 }
 
 /// By the person's own memberships: the organization may have many projects that they aren't in.

@@ -5,6 +5,7 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ProjectId, UserId};
 use crate::roles::ProjectRole;
+use crate::store::changes::{self, Change};
 use crate::store::users::Audience;
 use crate::store::window::Window;
 use crate::store::{Page, contains_pattern};
@@ -89,7 +90,7 @@ pub async fn audience(tx: &mut Tx, project_id: ProjectId, by: UserId) -> Result<
     Ok(Audience::of(rows, by))
 }
 
-/// Gives a member another role.
+/// Gives a member another role. Replicas let go of what they hold of the person; the last statement of its transaction.
 pub async fn set_role(
     tx: &mut HeldTx<'_>,
     project_id: ProjectId,
@@ -103,16 +104,23 @@ pub async fn set_role(
         .bind(role.as_str())
         .bind(now)
         .defer(tx)
-        .await
+        .await?;
+    changes::record(tx, Change::User(user_id), now).await
 }
 
-/// Takes somebody out of the project.
-pub async fn remove(tx: &mut HeldTx<'_>, project_id: ProjectId, user_id: UserId) -> Result<(), db::Error> {
+/// Takes a person out of the project. Replicas let go of what they hold of the person; the last statement of its transaction.
+pub async fn remove(
+    tx: &mut HeldTx<'_>,
+    project_id: ProjectId,
+    user_id: UserId,
+    now: Time,
+) -> Result<(), db::Error> {
     sql("DELETE FROM project_members WHERE project_id = $1 AND user_id = $2")
         .bind(project_id)
         .bind(user_id)
         .defer(tx)
-        .await
+        .await?;
+    changes::record(tx, Change::User(user_id), now).await
 }
 
 /// Which members a list shows.

@@ -48,7 +48,7 @@ impl<S: Subscriber> Layer<S> for ForCollector {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let Some((queue, lost)) = LINES.get() else { return };
         // What is said of the sending isn't sent.
-        if event.metadata().target().starts_with("tollkeeper::telemetry") {
+        if event.metadata().target().starts_with(concat!(env!("CARGO_CRATE_NAME"), "::")) {
             return;
         }
         if queue.try_send(line(event)).is_err() {
