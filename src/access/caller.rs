@@ -9,7 +9,7 @@ use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, ProjectId, SessionId, UserId};
 use crate::live::epochs::Stamp;
-use crate::live::limiter::{self, Who};
+use crate::live::limiter::{self, Subject};
 use crate::roles::OrganizationRole;
 use crate::rules::api_keys::Bounds;
 use crate::secrets::jwt::TokenKind;
@@ -188,7 +188,7 @@ pub(super) async fn manager(app: &App, call: &mut Call) -> Result<Caller, Error>
         } else {
             ("write", limits.writes_per_minute)
         };
-        let key = limiter::key_for(scope, Who::Id(caller.user_id().as_u128()));
+        let key = limiter::key_for(scope, Subject::Id(caller.user_id().as_u128()));
         app.limiter.check(key, per_minute, app.clock.now()).map_err(rate_limited)?;
     }
     Ok(caller)

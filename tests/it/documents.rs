@@ -116,7 +116,8 @@ fn no_text_cites_what_is_not_here() {
             let is_standard = ["rfc", "uts", "csp", "nist", "fips", "openid", "owasp", "html", "unicode"]
                 .iter()
                 .any(|name| lower.contains(name));
-            let by_number = lower.split("section ").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+            let by_number =
+                lower.split("section ").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
             if ABSENT.iter().any(|words| lower.contains(words)) || (by_number && !is_standard) {
                 cited.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
             }
