@@ -70,7 +70,7 @@ impl Limiter {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.shards.is_empty()
     }
 }
 

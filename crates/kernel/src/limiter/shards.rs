@@ -59,6 +59,11 @@ impl<T> Shards<T> {
     pub fn len(&self) -> usize {
         self.each().map(|shard| shard.entries.len()).sum()
     }
+
+    /// Returns `true` if there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.each().all(|shard| shard.entries.is_empty())
+    }
 }
 
 fn lock<T>(shard: &Mutex<Shard<T>>) -> MutexGuard<'_, Shard<T>> {
