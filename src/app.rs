@@ -475,7 +475,7 @@ fn open_database(config: &Config) -> Result<Db, String> {
     let db = Db::open(&database(config)).map_err(|error| named("database_url", &error))?;
     let Some(DatabaseUrl::Postgres(url)) = &config.database_replica_url else { return Ok(db) };
     let most_lag = Duration::from_secs(config.database_replica_max_lag_seconds.into());
-    db.with_replica(url, most_lag).map_err(|error| named("database_replica_url", &error))
+    db.with_standby(url, most_lag).map_err(|error| named("database_replica_url", &error))
 }
 
 /// The database that the configuration names.

@@ -52,7 +52,7 @@ pub async fn run(app: App) {
         // The large ones each in an allocation of its own: in one piece they would cost an idle server 2 MiB, a huge page.
         tokio::join!(
             follow_changes(&app),
-            app.db.watch_replica(),
+            app.db.watch_standby(),
             note_uses(&app),
             expire_reservations(&app),
             give_leases_back(&app),

@@ -17,7 +17,7 @@ use crate::error::{Code, Error};
 use crate::ids::OrganizationId;
 use crate::keys::uses::Left;
 use crate::live::books::Reservation;
-use crate::live::limiter::{self, Who};
+use crate::live::limiter::{self, Subject};
 use crate::money::Pico;
 use crate::rules::restrictions::Permission;
 use crate::telemetry;
@@ -246,5 +246,5 @@ fn give_rates_back(app: &App, calling: &Calling, model: &Model, now: Time) {
 }
 
 fn model_meter(organization_id: OrganizationId, model: &Model) -> u128 {
-    limiter::key_for("model", Who::Within(organization_id.as_u128(), &model.id))
+    limiter::key_for("model", Subject::Within(organization_id.as_u128(), &model.id))
 }

@@ -27,7 +27,7 @@ use crate::db::{self, Db};
 use crate::error::RateLimit;
 use crate::live::limiter::{Limiter, Shards};
 use crate::rules::rate_pool::{Loan, Pool};
-use crate::rules::rates::Allowed;
+use crate::rules::rates::Allowance;
 use crate::store;
 
 /// How long a call waits for the database before it is decided without.
@@ -104,11 +104,11 @@ impl Rates {
         checked.unwrap_or(Checked::Ask)
     }
 
-    fn check_alone(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
+    fn check_alone(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowance, RateLimit> {
         let now_ms = now.unix_ms();
         let checked = self.with(key, per_minute, now_ms, |share| share.check_alone(per_minute, now_ms));
         // There always is a place for it; were there none, refusing everybody would be the worse mistake.
-        checked.unwrap_or(Ok(Allowed { remaining: 0, reset_ms: 0 }))
+        checked.unwrap_or(Ok(Allowance { remaining: 0, reset_ms: 0 }))
     }
 
     /// Whether to ask the database: during an outage one call a second tries.
@@ -144,7 +144,12 @@ impl Rates {
     ///
     /// # Errors
     /// The limit is used up, as in `Limiter::check`.
-    pub async fn take(self: &Arc<Self>, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
+    pub async fn take(
+        self: &Arc<Self>,
+        key: u128,
+        per_minute: u32,
+        now: Time,
+    ) -> Result<Allowance, RateLimit> {
         if !self.is_shared() {
             return self.limiter.check(key, per_minute, now);
         }
@@ -161,7 +166,7 @@ impl Rates {
         key: u128,
         per_minute: u32,
         now: Time,
-    ) -> Option<Result<Allowed, RateLimit>> {
+    ) -> Option<Result<Allowance, RateLimit>> {
         match self.check(key, per_minute, now) {
             Checked::Done(result) => Some(result),
             Checked::Renew(allowed) => {
@@ -206,7 +211,7 @@ impl Rates {
         count
     }
 
-    async fn ask(self: &Arc<Self>, key: u128, per_minute: u32) -> Result<Allowed, RateLimit> {
+    async fn ask(self: &Arc<Self>, key: u128, per_minute: u32) -> Result<Allowance, RateLimit> {
         let _turn = self.turn(key).await;
         let now = self.clock.now();
         // Whoever had the turn before may have borrowed for all.

@@ -99,7 +99,7 @@ fn queues(app: &App, text: &mut Text) {
         ("request_body_bytes", body_bytes, max_body_bytes, Some(app.body_budget.refused())),
     ]);
     for (what, load) in app.tracer.iter().flat_map(|tracer| tracer.load()) {
-        queues.push((what, load.waiting, load.most, None));
+        queues.push((what, load.waiting, load.max, None));
         let names = match what {
             "traces" => ["tollkeeper_traces_sent_total", "tollkeeper_traces_lost_total"],
             _ => ["tollkeeper_log_lines_sent_total", "tollkeeper_log_lines_lost_total"],
@@ -156,7 +156,7 @@ fn connections(app: &App, text: &mut Text) {
             "Those in use; shared ones count while they are open.",
             |pool| pool.in_use,
         ),
-        ("tollkeeper_db_connections_max", "The most of them.", |pool| pool.most),
+        ("tollkeeper_db_connections_max", "The most of them.", |pool| pool.max),
         (
             "tollkeeper_db_connections_waiting",
             "Who waits for one; known of PostgreSQL's writes only.",
