@@ -42,8 +42,8 @@ pub async fn rotate(accounts: &Accounts) -> Result<String, Error> {
     Ok(kid)
 }
 
-/// Makes a key that signs new tokens, and no older key verifies any more. Sessions end as well: who has the old key can make a
-/// token for any of them, and by a token of the old key nobody gets one of the new.
+/// Makes a key that signs new tokens, and no older key verifies any more. Sessions end as well: who has the
+/// old key can make a token for any of them, and by a token of the old key nobody gets one of the new.
 ///
 /// # Errors
 /// The database's.

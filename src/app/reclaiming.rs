@@ -13,8 +13,8 @@ use crate::store::users::User;
 /// The most organizations that an account is told to belong to.
 const MAX_TOLD: usize = 50;
 
-/// Deletes the API keys that were made with an account and ends the invitations that were sent with it; returns the organizations
-/// that it belongs to, a line each.
+/// Deletes the API keys that were made with an account and ends the invitations that were sent with it;
+/// returns the organizations that it belongs to, a line each.
 ///
 /// # Errors
 /// The database's.

@@ -46,8 +46,8 @@ pub struct PasswordChanged {
     updated_at: Time,
 }
 
-/// Sets the password; every other session of the account and every older link for a new password end. A guess at the current
-/// password counts like a login.
+/// Sets the password; every other session of the account and every older link for a new password end. A guess
+/// at the current password counts like a login.
 pub async fn change_password(
     accounts: Accounts,
     scope: SessionScope,

@@ -30,7 +30,8 @@ pub struct Requested {
     email: String,
 }
 
-/// Puts a mail into the outbox, whether or not there is such an account: neither the answer nor its time tells.
+/// Puts a mail into the outbox, whether or not there is such an account: neither the answer nor its time
+/// tells.
 pub async fn forgot_password(
     accounts: Accounts,
     scope: Visitor,
