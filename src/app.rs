@@ -1,8 +1,6 @@
 //! The application: everything a handler can reach, built once and shared.
 
-mod first_credit;
 mod hooks;
-mod reclaiming;
 
 use std::fs::DirBuilder;
 use std::ops::Deref;
@@ -14,6 +12,8 @@ use std::time::Duration;
 use hyper::body::Bytes;
 
 use crate::accounts::{self, Accounts};
+use crate::billing::metrics::Counters;
+use crate::billing::{self, Billing};
 use crate::catalog::CurrentCatalog;
 use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
@@ -21,15 +21,14 @@ use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
 use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
+use crate::jobs::leases::Leases;
+use crate::keys::{self, Keys};
 use crate::live;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
 use crate::live::clock_guard::ClockGuard;
 use crate::live::feed::{CatalogChange, Feed};
-use crate::live::keyring::Keyring;
-use crate::live::last_uses::LastUses;
 use crate::live::limiter::Limiter;
-use crate::live::rates::Rates;
 use crate::live::totals::UsageTotals;
 use crate::mail::Mailer;
 use crate::mail::posting::Outbox;
@@ -40,6 +39,7 @@ use crate::secrets::files;
 use crate::secrets::password::Hasher;
 use crate::secrets::sealing::Sealer;
 use crate::telemetry::Tracer;
+use crate::tenants::{self, Tenants};
 
 /// A handle on the application; cheap to clone.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ pub struct Parts {
     pub db: Db,
     /// The models and their prices.
     pub catalog: Arc<CurrentCatalog>,
-    /// Accounts.
+    /// People, their passwords and sessions.
     pub accounts: Accounts,
     /// Seals secrets under the master key.
     pub sealer: Arc<Sealer>,
@@ -71,26 +71,26 @@ pub struct Parts {
     pub service_token: Secret,
     /// What has changed of all that is held in memory.
     pub feed: Arc<Feed>,
-    /// API keys in memory.
-    pub keyring: Arc<Keyring>,
-    /// Uses of keys that aren't written yet.
-    pub last_uses: Arc<LastUses>,
+    /// Organizations, projects, members and invitations.
+    pub tenants: Tenants,
+    /// API keys.
+    pub keys: Keys,
     /// What was used in closed months.
     pub usage_totals: Arc<UsageTotals>,
     /// Request rates of this replica's own.
     pub limiter: Arc<Limiter>,
     /// The bytes of unfinished request bodies.
     pub body_budget: BodyBudget,
-    /// The queue to the books.
-    pub books: Arc<Books>,
-    /// Request rates that all replicas share.
-    pub rates: Arc<Rates>,
+    /// Usage and money.
+    pub billing: Billing,
+    /// Jobs that one replica at a time does.
+    pub leases: Leases,
     /// Where mails are put that are to be sent.
     pub outbox: Arc<Outbox>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Traces requests, if somebody wants that.
-    pub tracer: Option<Tracer>,
+    pub tracer: Option<Arc<Tracer>>,
     /// The OpenAPI document, made at its first reading.
     pub openapi: OnceLock<Bytes>,
     /// When this process began to be one.
@@ -109,6 +109,24 @@ impl Deref for App {
 impl From<App> for Accounts {
     fn from(app: App) -> Self {
         app.accounts.clone()
+    }
+}
+
+impl From<App> for Keys {
+    fn from(app: App) -> Self {
+        app.keys.clone()
+    }
+}
+
+impl From<App> for Billing {
+    fn from(app: App) -> Self {
+        app.billing.clone()
+    }
+}
+
+impl From<App> for Tenants {
+    fn from(app: App) -> Self {
+        app.tenants.clone()
     }
 }
 
@@ -153,9 +171,39 @@ impl App {
         let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
         let feed = follow_changes(&db, &clock, &catalog);
         let limiter = Arc::new(Limiter::new());
-        let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
-        let outbox = Arc::new(outbox);
-        let shared = accounts::Shared {
+        let keys = {
+            let shared = keys::Shared {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                feed: Arc::clone(&feed),
+                limiter: Arc::clone(&limiter),
+                sealer: Arc::clone(&sealer),
+            };
+            Keys::new(shared, config.api_keys.clone(), config.limits.clone())
+        };
+        let usage_totals = Arc::new(UsageTotals::new(db.clone(), Arc::clone(&feed.epochs)));
+        let billing = Billing::new(billing::Parts {
+            db: db.clone(),
+            clock: clock.clone(),
+            clock_guard: Arc::clone(&clock_guard),
+            random: random.clone(),
+            feed: Arc::clone(&feed),
+            catalog: Arc::clone(&catalog),
+            books: Books::new(),
+            usage_totals: Arc::clone(&usage_totals),
+            metrics: Counters::default(),
+            settings: config.billing.clone(),
+            audit: config.audit.clone(),
+        });
+        let leases = Leases {
+            db: db.clone(),
+            clock_guard: Arc::clone(&clock_guard),
+            random: random.clone(),
+            jobs: Arc::clone(&metrics.jobs),
+        };
+        let outbox = Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics)));
+        let accounts = accounts::Shared {
             db: db.clone(),
             clock: clock.clone(),
             random: random.clone(),
@@ -165,27 +213,35 @@ impl App {
             outbox: Arc::clone(&outbox),
             metrics: Arc::clone(&metrics),
         };
-        let accounts = accounts(shared, hasher, &config);
+        let accounts = open_accounts(accounts, hasher, &config);
+        let tenants = Tenants::new(tenants::Parts {
+            db: db.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            outbox: Arc::clone(&outbox),
+            limits: config.limits.clone(),
+            billing: config.billing.clone(),
+        });
         let parts = Parts {
-            accounts,
-            rates: Arc::new(Rates::new(db.is_postgres())),
             db,
             catalog,
+            accounts,
             sealer,
             mailer: Arc::new(Mailer::new(&config.mail, data)?),
             public_url: config.public_url(),
             service_token,
             feed,
-            keyring: Arc::new(Keyring::new()),
-            last_uses: Arc::new(LastUses::default()),
-            usage_totals: Arc::new(UsageTotals::new()),
+            tenants,
+            keys,
+            usage_totals,
             limiter,
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
-            books: Arc::new(Books::new()),
+            billing,
+            leases,
             clock_guard,
             outbox,
             metrics,
-            tracer: Tracer::new(&config.telemetry, &random)?,
+            tracer: Tracer::new(&config.telemetry, &random)?.map(Arc::new),
             openapi: OnceLock::new(),
             started_at: clock.now(),
             ready: AtomicBool::new(false),
@@ -221,7 +277,7 @@ impl App {
         };
         self.clock_guard.look().await.map_err(kept_from)?;
         address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
-        closing::keep_issuers(self).await.map_err(kept_from)?;
+        closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {
             live::catalog::start(self).await.map_err(|problem| match problem {
                 live::catalog::Problem::Refused(error) => BootError::Fatal(error.to_string()),
@@ -318,7 +374,7 @@ fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<
 }
 
 /// Builds the handle of accounts.
-fn accounts(shared: accounts::Shared, hasher: Hasher, config: &Config) -> Accounts {
+fn open_accounts(shared: accounts::Shared, hasher: Hasher, config: &Config) -> Accounts {
     let settings = accounts::Settings {
         public_url: config.public_url(),
         require_verified_email: config.require_verified_email,

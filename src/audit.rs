@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::app::App;
+use crate::billing::Billing;
 use crate::catalog::PriceBook;
 use crate::clock::{Month, Time};
 use crate::db::Tx;
@@ -55,15 +55,15 @@ pub struct Checked {
 ///
 /// # Errors
 /// The database can't be read. A drift is none.
-pub async fn check(app: &App, organization: Option<OrganizationId>) -> Result<Report, Error> {
+pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> Result<Report, Error> {
     let mut report = Report::default();
     if let Some(id) = organization {
-        check_one(app, &id.to_string(), &mut report).await?;
+        check_one(billing, &id.to_string(), &mut report).await?;
         return Ok(report);
     }
     let mut walk = Walk::default();
-    while walk.next(app).await? {}
-    walk.finish(app).await
+    while walk.next(billing).await? {}
+    walk.finish(billing).await
 }
 
 /// A check of all organizations, one at a time, for those who want to rest in between.
@@ -79,10 +79,10 @@ impl Walk {
     ///
     /// # Errors
     /// The database can't be read.
-    pub async fn next(&mut self, app: &App) -> Result<bool, Error> {
-        let next = store::audit::next_organization(&mut app.db.read().await?, &self.after).await?;
+    pub async fn next(&mut self, billing: &Billing) -> Result<bool, Error> {
+        let next = store::audit::next_organization(&mut billing.db.read().await?, &self.after).await?;
         let Some(id) = next else { return Ok(false) };
-        check_one(app, &id, &mut self.report).await?;
+        check_one(billing, &id, &mut self.report).await?;
         self.after = id;
         Ok(true)
     }
@@ -91,8 +91,8 @@ impl Walk {
     ///
     /// # Errors
     /// The database can't be read.
-    pub async fn finish(mut self, app: &App) -> Result<Report, Error> {
-        let mut tx = app.db.read().await?;
+    pub async fn finish(mut self, billing: &Billing) -> Result<Report, Error> {
+        let mut tx = billing.db.read().await?;
         // Each is one statement, which sees one moment.
         let invoices = (What::InvoiceNumber, store::audit::numbers(&mut tx).await?);
         let notes = (What::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
@@ -104,13 +104,13 @@ impl Walk {
     }
 }
 
-async fn check_one(app: &App, id: &str, report: &mut Report) -> Result<(), Error> {
-    let mut tx = app.db.snapshot().await?;
+async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(), Error> {
+    let mut tx = billing.db.snapshot().await?;
     let prices = store::prices::book(&mut tx).await?;
     let since = Since(store::audit::recorded_since(&mut tx).await?);
     let clock = store::service_clock::get(&mut tx).await?;
     let running = clock.map(|clock| Running { since: clock.up_since_at, until: clock.last_seen_at });
-    let now = app.clock.now();
+    let now = billing.clock.now();
     let (checked, drifts) = (&mut report.checked, Vec::new());
     let mut one = Organization { tx: &mut tx, id, prices, since, running, now, checked, drifts };
     let (ledger, usage) = (one.ledger().await?, one.usage().await?);

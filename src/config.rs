@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-use crate::money::{Decimal, Nano};
+use crate::money::Nano;
 use crate::rules::mail_bounds::Bounds;
 
 pub use keys::{names, variable};
@@ -89,7 +89,7 @@ pub struct Config {
     /// The audit of the books.
     pub audit: Audit,
     /// Traces.
-    pub telemetry: Telemetry,
+    pub telemetry: telemetry::Settings,
 }
 
 /// Table `server`: what a client may take its time for. Each holds for each connection of each listener.
@@ -283,29 +283,10 @@ pub struct Audit {
     pub every_hours: u32,
 }
 
-/// Table `telemetry`.
-#[derive(Clone, Debug)]
-pub struct Telemetry {
-    /// Where an OpenTelemetry collector takes OTLP over HTTP; `None`: nothing is traced.
-    pub endpoint: Option<PublicUrl>,
-    /// Headers that it wants.
-    pub headers: Vec<Header>,
-    /// Which part of the requests is traced.
-    pub sample_ratio: Decimal<6>,
-    /// Whether the log's lines go there too.
-    pub logs: bool,
-}
-
 impl Default for Retention {
     fn default() -> Self {
         // A month after the end of a year, the trail still holds all of it.
         Self { unverified_accounts_days: 30, audit_log_days: 400, mail_files_days: 30 }
-    }
-}
-
-impl Default for Telemetry {
-    fn default() -> Self {
-        Self { endpoint: None, headers: Vec::new(), sample_ratio: Decimal::from_units(100_000), logs: false }
     }
 }
 
@@ -365,7 +346,7 @@ impl Default for Config {
             // One core stays free for everything else.
             passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 128 },
             audit: Audit { every_hours: 24 },
-            telemetry: Telemetry::default(),
+            telemetry: telemetry::Settings::default(),
         }
     }
 }

@@ -16,9 +16,9 @@ use http::{HeaderMap, header};
 pub use fields::{Fields, Patch, Record};
 pub use request_body::{BodyError, LeftOver, Received, RequestBody};
 
-use crate::access::Call;
 use crate::app::App;
 use crate::error::{Code, Detail, Error};
+use crate::gate::Call;
 use fields::{Entry, ObjectSchema, Origin};
 use json::Json;
 use limits::{BodyLimit, MAX_PAIRS};

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::live::{catalog, clock_guard, last_uses, rates};
-use crate::metrics::{Job, Stopwatch};
+use crate::live::{catalog, clock_guard};
+use crate::metrics::Job;
+use kernel::stopwatch::Stopwatch;
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
@@ -112,17 +113,17 @@ async fn send_mail(app: &App) {
 
 /// Writes what would be lost with the process: the last thing that a server does.
 pub async fn finish(app: &App) {
-    if let Err(error) = last_uses::flush(app, usize::MAX).await {
-        tracing::warn!("the last uses of {} keys are lost: {error}", app.last_uses.len());
+    if let Err(error) = app.keys.last_uses.flush(usize::MAX).await {
+        tracing::warn!("the last uses of {} keys are lost: {error}", app.keys.last_uses.len());
     }
-    rates::give_leases_back(app, true).await;
+    app.keys.rates.give_leases_back(true).await;
 }
 
 /// Writes when and from where keys were used last.
 async fn note_uses(app: &App) {
     loop {
         tokio::time::sleep(NOTE_EVERY).await;
-        if let Err(error) = noted(app, Job::LastUses, last_uses::flush(app, NOTED_AT_ONCE)).await {
+        if let Err(error) = noted(app, Job::LastUses, app.keys.last_uses.flush(NOTED_AT_ONCE)).await {
             tracing::warn!("last uses of keys: {error}");
         }
     }
@@ -133,7 +134,7 @@ async fn expire_reservations(app: &App) {
     loop {
         tokio::time::sleep(EXPIRE_EVERY).await;
         if app.is_ready()
-            && let Err(error) = noted(app, Job::Reservations, reservations::expire_due(app)).await
+            && let Err(error) = noted(app, Job::Reservations, reservations::expire_due(&app.billing)).await
         {
             tracing::warn!("reservations: {error}");
         }
@@ -144,7 +145,7 @@ async fn expire_reservations(app: &App) {
 async fn give_leases_back(app: &App) {
     loop {
         tokio::time::sleep(GIVE_BACK_EVERY).await;
-        rates::give_leases_back(app, false).await;
+        app.keys.rates.give_leases_back(false).await;
     }
 }
 
@@ -194,27 +195,27 @@ async fn clean(app: &App) {
 
 /// Looks once a minute whether a month is to be closed or a credit's time is over.
 async fn keep_books(app: &App) {
-    let lease = leases::Lease::new(Job::Billing, &app.random);
+    let lease = app.leases.lease(Job::Billing);
     loop {
         if app.is_ready()
-            && let Err(error) = noted(app, Job::Billing, billing::run_due(app, &lease)).await
+            && let Err(error) = noted(app, Job::Billing, billing::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("billing: {error}");
         }
-        lease.next_turn(app, LOOK_EVERY).await;
+        lease.next_turn(LOOK_EVERY, || app.is_ready()).await;
     }
 }
 
 /// Looks once a minute whether the books are to be checked.
 async fn audit(app: &App) {
-    let lease = leases::Lease::new(Job::Audit, &app.random);
+    let lease = app.leases.lease(Job::Audit);
     loop {
         if app.is_ready()
-            && let Err(error) = noted(app, Job::Audit, auditing::run_due(app, &lease)).await
+            && let Err(error) = noted(app, Job::Audit, auditing::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("audit: {error}");
         }
-        lease.next_turn(app, LOOK_EVERY).await;
+        lease.next_turn(LOOK_EVERY, || app.is_ready()).await;
     }
 }
 
@@ -229,7 +230,8 @@ async fn forget(app: &App) {
                     return Ok(false);
                 }
                 // What keeps one of them from its work is none of the other's.
-                let turns = (retention::turn(app, &mut events).await, cleanup::turn(app, &mut others).await);
+                let turns =
+                    (retention::turn(&app.billing, &mut events).await, cleanup::turn(app, &mut others).await);
                 Ok::<_, Error>(turns.0?.goes_on | turns.1?.goes_on)
             };
             match noted(app, Job::Retention, turns).await {

@@ -4,7 +4,7 @@
 //!
 //! 1. [`routes`] is the table of endpoints, each with its access and its handler.
 //! 2. [`server`] brings a request from the socket to its route and logs one line about it.
-//! 3. [`access`] is the gate: it turns a bearer into a scope, or refuses. [`roles`] is its table.
+//! 3. [`gate`] reads who calls what; [`access`] judges it: it turns a caller into a scope, or refuses. [`roles`] is its table.
 //! 4. [`input`] reads bodies and query parameters; [`reply`] and [`error`] write answers.
 //! 5. [`api`] and [`service`] hold the handlers, laid out like the URLs; [`pages`] what people meet behind mail links,
 //!    [`invoice_page`] what they print.
@@ -13,30 +13,32 @@
 //! 8. [`jobs`] go on without a request; [`mail`] leaves through an outbox; [`audit`] checks the books.
 //! 9. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
 
+pub use db;
+pub use kernel::{clock, error, html, ids, money, random};
+pub use telemetry;
+
 pub mod access;
 pub mod accounts;
 pub mod api;
 pub mod app;
 pub mod audit;
+pub mod billing;
 pub mod catalog;
 pub mod cli;
-pub mod clock;
 pub mod config;
-pub mod db;
-pub mod error;
-pub mod html;
-pub mod ids;
+pub mod gate;
 pub mod input;
 pub mod invoice_page;
 pub mod jobs;
+pub mod keys;
+pub mod keys_access;
 pub mod live;
 pub mod log;
 pub mod mail;
 pub mod metrics;
-pub mod money;
 pub mod openapi;
 pub mod pages;
-pub mod random;
+pub mod patch;
 pub mod reply;
 pub mod roles;
 pub mod routes;
@@ -45,4 +47,4 @@ pub mod secrets;
 pub mod server;
 pub mod service;
 pub mod store;
-pub mod telemetry;
+pub mod tenants;

@@ -1,5 +1,7 @@
 //! What this replica holds in memory. Nothing here is the truth: all of it is read from the database and can be again.
 
+pub use kernel::limiter;
+
 pub mod body_budget;
 pub mod books;
 pub mod catalog;
@@ -8,7 +10,6 @@ pub mod epochs;
 pub mod feed;
 pub mod keyring;
 pub mod last_uses;
-pub mod limiter;
 pub mod rates;
 pub mod sessions;
 pub mod signing_keys;

@@ -12,8 +12,8 @@ mod requests;
 mod text;
 mod usage_events;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use crate::rules::mail_bounds::Counter;
 
@@ -37,14 +37,10 @@ pub struct Metrics {
     pub errors: Codes,
     /// What was decided about model calls.
     pub decisions: Decisions,
-    /// Reported usage events by outcome.
-    pub usage_events: UsageEvents,
     /// Logins by outcome.
     pub logins: Logins,
-    /// How the books are written.
-    pub books: Rounds,
     /// What goes on without a request.
-    pub jobs: Jobs,
+    pub jobs: Arc<Jobs>,
     /// Mails handed to the mail server or written to the folder.
     pub mails_sent: AtomicU64,
     /// Attempts that failed and will be made again.
@@ -76,28 +72,13 @@ impl SuppressedMails {
     }
 }
 
-/// The transactions that take many pieces of work of the books at once.
-#[derive(Debug, Default)]
-pub struct Rounds {
-    /// Pieces of work in one.
-    pub sizes: Sizes,
-    /// From its first statement to its commit.
-    pub durations: Durations,
-    /// Those that came to nothing, so that their pieces were tried one by one or refused.
-    pub failed: AtomicU64,
-    /// Pieces of work that found the queue full.
-    pub refused: AtomicU64,
-}
-
 impl Metrics {
     /// Writes what this process has counted.
     pub fn render(&self, text: &mut Text) {
         requests::render(&[("public", &self.public), ("service", &self.service)], text);
         self.errors.render(text);
         self.decisions.render(text);
-        self.usage_events.render(text);
         self.logins.render(text);
-        self.books.render(text);
         self.jobs.render(text);
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         text.counter("tollkeeper_mails_sent_total", "Mails that left.", of(&self.mails_sent));
@@ -124,47 +105,5 @@ impl Metrics {
             "reason",
             reasons.map(|(reason, counter)| (reason, of(counter))),
         );
-    }
-}
-
-impl Rounds {
-    fn render(&self, text: &mut Text) {
-        text.family(
-            "tollkeeper_books_round_pieces",
-            Kind::Histogram,
-            "Pieces of work that one transaction of the books takes.",
-        );
-        self.sizes.render("tollkeeper_books_round_pieces", &[], text);
-        text.family(
-            "tollkeeper_books_round_duration_seconds",
-            Kind::Histogram,
-            "How long one transaction of the books takes, its commit included.",
-        );
-        self.durations.render("tollkeeper_books_round_duration_seconds", &[], text);
-        text.counter(
-            "tollkeeper_books_rounds_failed_total",
-            "Transactions of the books that came to nothing.",
-            self.failed.load(Ordering::Relaxed),
-        );
-    }
-}
-
-/// How long something takes.
-#[derive(Clone, Copy, Debug)]
-pub struct Stopwatch(Instant);
-
-impl Stopwatch {
-    /// From now on.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "how long something took is no business of the injected clock"
-    )]
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Nanoseconds since the start.
-    pub fn elapsed_ns(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::error::{Code, Error};
+use crate::gate::Visitor;
 use crate::input::fields::ObjectSchema;
 use crate::input::{self, Nothing};
 use crate::reply::{self, Rendered};
@@ -31,7 +32,7 @@ impl JsonSchema for Document {
 }
 
 /// GET /openapi.json
-pub async fn read(app: App, (): (), _: Nothing) -> Result<Rendered<Document>, Error> {
+pub async fn read(app: App, _: Visitor, _: Nothing) -> Result<Rendered<Document>, Error> {
     let text = match app.openapi.get() {
         Some(text) => text.clone(),
         None => {

@@ -11,14 +11,14 @@ use http::{Method, Response};
 use schemars::SchemaGenerator;
 use serde_json::Value;
 
-use crate::access::{
-    self, Access, AccessDoc, Anyone, Call, Key, Manager, Models, OneModel, OneReservation, Open, Org,
-    OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public, Service, Session, UsedKey,
-    UsedProject, Watching, WholeProject,
-};
+use crate::access::KeyKind;
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
 use crate::error::Error;
+use crate::gate::{
+    self, Access, AccessDoc, Bearer, Call, Key, Models, OneModel, OneReservation, Org, OrgInvoice, OrgMember,
+    Person, Project, ProjectMember, Proxy, Public, Service, Session,
+};
 use crate::input::{Description, Input};
 use crate::pages;
 use crate::reply::{Body, Reply};
@@ -94,7 +94,7 @@ fn public_routes() -> Vec<Route> {
         post("/v1/auth/logout",        Session::AccessToken,  auth::logout),
         // 4.2 Organizations
         post("/v1/organizations",                   Person,    organizations::create),
-        get ("/v1/organizations",                   Manager,   organizations::list),
+        get ("/v1/organizations",                   Bearer { with: KeyKind::Whole }, organizations::list),
         get ("/v1/organizations/{organization_id}", Org(View), organizations::read),
         put ("/v1/organizations/{organization_id}", Org(Modify), organizations::update),
         delete("/v1/organizations/{organization_id}", Org(Delete), organizations::delete),
@@ -109,26 +109,26 @@ fn public_routes() -> Vec<Route> {
         post("/v1/organizations/{organization_id}/projects", Org(ManageProjects), organizations::projects::create),
         get ("/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),
         get ("/v1/organizations/{organization_id}/projects/{project_id}",
-             UsedProject(ProjectAction::View), organizations::projects::read),
+             Project::to(ProjectAction::View), organizations::projects::read),
         put ("/v1/organizations/{organization_id}/projects/{project_id}",
-             Project(ProjectAction::Modify), organizations::projects::update),
+             Project::to(ProjectAction::Modify), organizations::projects::update),
         delete("/v1/organizations/{organization_id}/projects/{project_id}",
-               Project(ProjectAction::Delete), organizations::projects::delete),
+               Project::to(ProjectAction::Delete), organizations::projects::delete),
         post("/v1/organizations/{organization_id}/projects/{project_id}/members",
-             Project(ManageMembers), organizations::projects::members::create),
+             Project::to(ManageMembers), organizations::projects::members::create),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/members",
-             Project(ProjectAction::ViewMembers), organizations::projects::members::list),
+             Project::to(ProjectAction::ViewMembers), organizations::projects::members::list),
         put ("/v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
              ProjectMember::Managed, organizations::projects::members::update),
         delete("/v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
                ProjectMember::ManagedOrLeaving, organizations::projects::members::delete),
         // 4.4 API keys
         post("/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
-             Project(ManageApiKeys), organizations::projects::api_keys::create),
+             Project::to(ManageApiKeys), organizations::projects::api_keys::create),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
-             Project(ManageApiKeys), organizations::projects::api_keys::list),
+             Project::to(ManageApiKeys), organizations::projects::api_keys::list),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
-             UsedKey(ManageApiKeys), organizations::projects::api_keys::read),
+             Key::Read, organizations::projects::api_keys::read),
         put ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
              Key::Update, organizations::projects::api_keys::update),
         delete("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
@@ -143,8 +143,8 @@ fn public_routes() -> Vec<Route> {
              OrgInvoice(ViewBilling), organizations::billing::invoices::read),
         get ("/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/usage",
-             WholeProject(ViewUsage), organizations::projects::usage::read),
-        get ("/v1/billing/pricing", Anyone, billing::pricing),
+             Project { action: ViewUsage, with: KeyKind::Any }, organizations::projects::usage::read),
+        get ("/v1/billing/pricing", Bearer { with: KeyKind::Any }, billing::pricing),
         // 4.6 Model catalog. Ids may hold slashes.
         get ("/v1/models",             Models,   models::list),
         get ("/v1/models/{*model_id}", OneModel, models::read),
@@ -156,7 +156,7 @@ fn public_routes() -> Vec<Route> {
         get ("/invitations/accept", Public::Unlimited, pages::invitations::accept::read),
         post("/invitations/accept", Public::Login,     pages::invitations::accept::create),
         // Beyond section 4: documents for machines (decisions, section 8).
-        get ("/openapi.json",          Open,              crate::openapi::read),
+        get ("/openapi.json",          Public::Always,    crate::openapi::read),
         get ("/.well-known/jwks.json", Public::Unlimited, crate::api::well_known::jwks),
     ]
 }
@@ -165,12 +165,12 @@ fn public_routes() -> Vec<Route> {
 fn service_routes() -> Vec<Route> {
     let mut routes = vec![
         // Decisions, section 6
-        post("/service/v1/authorize", Service, service::authorize),
+        post("/service/v1/authorize", Service::Calls, service::authorize),
         get ("/service/v1/forward-auth", Proxy, service::forward_auth),
-        post("/service/v1/usage",     Service, service::usage),
+        post("/service/v1/usage",     Service::Calls, service::usage),
         post("/service/v1/reservations/{reservation_id}/extend", OneReservation, service::reservations::extend),
         delete("/service/v1/reservations/{reservation_id}", OneReservation, service::reservations::delete),
-        get ("/metrics",              Watching, service::metrics),
+        get ("/metrics",              Service::Watching, service::metrics),
     ];
     for route in &mut routes {
         route.listener = Listener::Service;
@@ -181,8 +181,8 @@ fn service_routes() -> Vec<Route> {
 #[rustfmt::skip]
 fn shared_routes() -> Vec<Route> {
     let mut routes = vec![
-        get("/healthz", Open, service::healthz),
-        get("/readyz",  Open, service::readyz),
+        get("/healthz", Public::Always, service::healthz),
+        get("/readyz",  Public::Always, service::readyz),
     ];
     for route in &mut routes {
         route.listener = Listener::Both;
@@ -331,7 +331,7 @@ where
     let scope = access.admit(&app, call).await?;
     let input = I::read(&app, call).await?;
     if I::WAITS {
-        access::check_again(&app, call).await?;
+        gate::check_again(&app, call).await?;
     }
     handler(app.into(), scope, input).await?.into_response()
 }
@@ -339,16 +339,17 @@ where
 #[cfg(test)]
 pub(crate) mod tests {
     //! A route for the tests of others.
-    use super::{App, Error, Open, Route, get};
+    use super::{App, Error, Public, Route, get};
+    use crate::gate::Visitor;
     use crate::input::Nothing;
     use crate::reply::Bare;
 
     /// A route that is in no table, for the test of what becomes of a panic.
     pub fn panicking() -> Route {
-        get("/v1/panicking", Open, panics)
+        get("/v1/panicking", Public::Always, panics)
     }
 
-    async fn panics(_: App, (): (), _: Nothing) -> Result<Bare<String>, Error> {
+    async fn panics(_: App, _: Visitor, _: Nothing) -> Result<Bare<String>, Error> {
         // Not at once: a handler has done something by then.
         tokio::task::yield_now().await;
         panic!("on purpose");

@@ -1,6 +1,7 @@
 //! What is decided: pure functions over values, no input or output.
 
-pub mod addresses;
+pub use kernel::{addresses, naming, networks, rates, usernames};
+
 pub mod api_keys;
 pub mod audit;
 pub mod books;
@@ -11,17 +12,16 @@ pub mod currencies;
 pub mod discounts;
 pub mod events;
 pub mod invoicing;
+pub mod key_bounds;
 pub mod mail_bounds;
 pub mod membership;
-pub mod naming;
-pub mod networks;
 pub mod password;
 pub mod password_changes;
 pub mod periods;
 pub mod phones;
 pub mod project_membership;
 pub mod projects;
-pub mod rates;
+pub mod rate_pool;
 pub mod rating;
 pub mod reserving;
 pub mod restrictions;
@@ -29,4 +29,3 @@ pub mod rotation;
 pub mod settlement;
 pub mod throttling;
 pub mod usage_groups;
-pub mod usernames;

@@ -60,7 +60,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     let service = Socket::new(&app, Listener::Service, service, certificates.service.clone());
     let _certificates = AbortOnDrop(tokio::spawn(certificates.keep_fresh()));
     let (served, done) = tokio::sync::watch::channel(false);
-    let mut traces = AbortOnDrop(tokio::spawn(telemetry::run(app.clone(), done)));
+    let mut traces = AbortOnDrop(tokio::spawn(telemetry::run(app.tracer.clone(), done)));
     let mut public = tokio::spawn(public.serve(stopped.clone()));
     let mut service = tokio::spawn(service.serve(stopped));
     tokio::pin!(shutdown);

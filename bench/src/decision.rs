@@ -6,15 +6,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 use tollkeeper::app::App;
+use tollkeeper::billing::decision::{Question, decide};
 use tollkeeper::clock::Clock;
 use tollkeeper::config::Config;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::live::feed;
 use tollkeeper::live::limiter::{Who, key_for};
-use tollkeeper::live::rates;
 use tollkeeper::rules::restrictions::Permission;
 use tollkeeper::secrets::api_key::ApiKeySecret;
-use tollkeeper::service::decision::{Question, decide};
 
 use crate::report;
 use crate::servers::{Cores, Folder, MASTER_KEY, Tollkeeper, quick_catalog};
@@ -86,7 +85,7 @@ const STEPS: [(&str, Step); 7] = [
 async fn time(step: Step, app: &App, secret: &str) -> Result<(), String> {
     let parsed = || ApiKeySecret::parse(PREFIX, black_box(secret)).ok_or("a malformed key");
     let refused = |error: tollkeeper::error::Error| error.to_string();
-    let key = app.keyring.authenticate(app, secret, app.clock.now()).await.map_err(refused)?;
+    let key = app.keys.authenticate(secret, app.clock.now()).await.map_err(refused)?;
     match step {
         Step::Whole => {
             for _ in 0..AT_ONCE {
@@ -106,7 +105,7 @@ async fn time(step: Step, app: &App, secret: &str) -> Result<(), String> {
         }
         Step::Authenticate => {
             for _ in 0..AT_ONCE {
-                let known = app.keyring.authenticate(app, black_box(secret), app.clock.now()).await;
+                let known = app.keys.authenticate(black_box(secret), app.clock.now()).await;
                 black_box(known.map_err(refused)?);
             }
         }
@@ -127,7 +126,7 @@ async fn time(step: Step, app: &App, secret: &str) -> Result<(), String> {
         Step::Rate => {
             let meter = meter(key.organization_id);
             for _ in 0..AT_ONCE {
-                let taken = rates::take(app, black_box(meter), 1_000_000, app.clock.now()).await;
+                let taken = app.keys.rates.take(black_box(meter), 1_000_000, app.clock.now()).await;
                 black_box(taken.map_err(|limit| format!("{limit:?}"))?);
             }
         }

@@ -9,7 +9,8 @@ use fuzz::{Somebody, WORLD};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use tollkeeper::access::{Access, Anyone, Models, Session};
+use tollkeeper::access::KeyKind;
+use tollkeeper::gate::{Access, Bearer, Models, Session};
 use tollkeeper::error::{Code, Error};
 
 static ADA: LazyLock<Somebody> = LazyLock::new(|| WORLD.somebody());
@@ -63,7 +64,10 @@ fuzz_target!(|input: Input| {
     let app = &WORLD.app;
     let outcome = WORLD.runtime.block_on(async {
         match input.door {
-            Door::Anyone => Anyone.admit(app, &mut call).await.map(|scope| scope.user_id().to_string()),
+            Door::Anyone => {
+                let anyone = Bearer { with: KeyKind::Any };
+                anyone.admit(app, &mut call).await.map(|scope| scope.user_id().to_string())
+            }
             Door::Models => Models.admit(app, &mut call).await.map(drop).map(|()| ADA.user_id.clone()),
             Door::Access => Session::AccessToken.admit(app, &mut call).await.map(|s| s.user_id().to_string()),
             Door::Refresh => {

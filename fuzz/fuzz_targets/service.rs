@@ -135,10 +135,10 @@ fn question(bytes: &[u8]) {
 
 fn events(bytes: &[u8]) {
     let words = |batch: Result<Batch, Error>| {
-        batch.map(|batch| batch.in_words(&WORLD.app)).map_err(|error| told(&error))
+        batch.map(|batch| batch.in_words()).map_err(|error| told(&error))
     };
     let quick = words(read(bytes, "application/json"));
-    let general = words(input::parse_record(&WORLD.app, bytes));
+    let general = words(Batch::parse(&WORLD.app, bytes));
     assert_eq!(quick, general);
     let Ok(general) = general else { return };
     let body: Value = serde_json::from_slice(bytes).expect("what was read is JSON");

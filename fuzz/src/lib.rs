@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, Request, Uri, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tollkeeper::access::Call;
+use tollkeeper::gate::Call;
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::config::Config;
@@ -70,7 +70,7 @@ impl World {
             request_id: RequestId::new(now(), &self.app.random),
             body: RequestBody::Whole(body.into().into()),
             who: String::new(),
-            credential: tollkeeper::access::Credential::default(),
+            credential: tollkeeper::gate::Credential::default(),
         }
     }
 

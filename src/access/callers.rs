@@ -1,69 +1,37 @@
-//! Access for whoever has a valid credential.
+//! Scopes of callers with a valid credential, in no place yet.
 
-use crate::app::App;
 use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, UserId};
 use crate::store;
 use crate::store::organizations::Maker;
 
-use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
+use super::{Caller, HeldTx, KeyKind, Trail};
 
-/// An access token or an API key, whatever the key is for.
-#[derive(Clone, Copy, Debug)]
-pub struct Anyone;
-
-/// Somebody with a valid credential.
+/// A caller with a valid credential.
 #[derive(Clone, Debug)]
 pub struct CallerScope {
     caller: Caller,
 }
 
 impl CallerScope {
-    /// Whose roles count.
+    /// Lets in people, and keys of this kind.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn admit(caller: Caller, with: KeyKind) -> Result<Self, Error> {
+        caller.may_manage(with)?;
+        Ok(Self { caller })
+    }
+    /// The person whose roles count.
     pub fn user_id(&self) -> UserId {
-        self.caller.user_id()
+        self.caller.user_id
     }
     /// The one organization that the caller is confined to, when it is an API key.
     pub fn only_organization(&self) -> Option<OrganizationId> {
-        match &self.caller {
-            Caller::Person(_) => None,
-            Caller::Key(key) => Some(key.organization_id),
-        }
+        self.caller.key.as_ref().map(|key| key.organization_id)
     }
 }
-
-impl Access for Anyone {
-    type Scope = CallerScope;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<CallerScope, Error> {
-        let caller = manager(app, call).await?;
-        caller.may_call(app, call)?;
-        Ok(CallerScope { caller })
-    }
-    fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("bearer"), "access token or API key")
-    }
-}
-
-/// An access token, or an API key that was not narrowed to some model calls.
-#[derive(Clone, Copy, Debug)]
-pub struct Manager;
-
-impl Access for Manager {
-    type Scope = CallerScope;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<CallerScope, Error> {
-        let caller = manager(app, call).await?;
-        caller.may_manage(app, call)?;
-        Ok(CallerScope { caller })
-    }
-    fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("bearer"), "access token, or API key without limits on models and tokens")
-    }
-}
-
-/// A person: what lies outside every API key's own organization (decisions, section 8).
-#[derive(Clone, Copy, Debug)]
-pub struct Person;
 
 /// A person with an access token.
 #[derive(Clone, Debug)]
@@ -73,7 +41,17 @@ pub struct PersonScope {
 }
 
 impl PersonScope {
-    /// Who it is.
+    /// Lets in people.
+    ///
+    /// # Errors
+    /// 403 for an API key.
+    pub fn admit(caller: &Caller, trail: Trail) -> Result<Self, Error> {
+        match caller.key {
+            None => Ok(Self { user_id: caller.user_id, trail }),
+            Some(_) => Err(Code::OutsideApiKeyScope.into()),
+        }
+    }
+    /// The person.
     pub fn user_id(&self) -> UserId {
         self.user_id
     }
@@ -91,18 +69,5 @@ impl PersonScope {
         store::users::lock(tx, self.user_id).await?;
         let maker = store::organizations::maker(tx, self.user_id).await?.ok_or(Code::InvalidAccessToken)?;
         Ok((HeldTx::new(tx), maker))
-    }
-}
-
-impl Access for Person {
-    type Scope = PersonScope;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<PersonScope, Error> {
-        match manager(app, call).await? {
-            Caller::Person(user_id) => Ok(PersonScope { user_id, trail: Trail::of(call) }),
-            Caller::Key(_) => Err(Code::OutsideApiKeyScope.into()),
-        }
-    }
-    fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("accessToken"), "access token (an API key: 403)")
     }
 }

@@ -1,6 +1,5 @@
-//! Access to one member of an organization: managed by others, or leaving.
+//! Scopes of one member of an organization: managed by others, or leaving.
 
-use crate::app::App;
 use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, UserId};
@@ -8,19 +7,11 @@ use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::rules::membership::Grantor;
 use crate::store;
 use crate::store::organization_members::Member;
+use crate::tenants::Tenants;
 
-use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
+use super::{Caller, HeldTx, KeyKind, Trail};
 
-/// What is done to the member in the path.
-#[derive(Clone, Copy, Debug)]
-pub enum OrgMember {
-    /// They are managed ("Manage members", section 5).
-    Managed,
-    /// The same, or they leave by themselves (decisions, section 3).
-    ManagedOrLeaving,
-}
-
-/// The right to do it.
+/// The right to change or remove a member.
 #[derive(Clone, Debug)]
 pub struct MemberScope {
     caller: Caller,
@@ -31,6 +22,35 @@ pub struct MemberScope {
 }
 
 impl MemberScope {
+    /// Lets in a caller who manages members and, with `may_leave`, the member.
+    ///
+    /// # Errors
+    /// 404 and 403.
+    pub async fn admit(
+        tenants: &Tenants,
+        organization_id: OrganizationId,
+        member_id: Option<UserId>,
+        caller: Caller,
+        may_leave: bool,
+        trail: Trail,
+    ) -> Result<Self, Error> {
+        let mut tx = tenants.db.read().await?;
+        let roles = store::organization_members::roles(&mut tx, organization_id, caller.user_id, member_id)
+            .await?
+            .ok_or(Code::OrganizationNotFound)?;
+        let role = caller.organization_role(&mut tx, organization_id, roles.one).await?;
+        let member_id = member_id.filter(|_| roles.other.is_some()).ok_or(Code::MemberNotFound)?;
+        caller.confine(organization_id, None)?;
+        caller.may_manage(KeyKind::Whole)?;
+        let is_oneself = caller.key.is_none() && caller.user_id == member_id;
+        let is_leaving = may_leave && is_oneself && role.is_some();
+        let manages = role.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
+        if !manages && !is_leaving {
+            return Err(Code::InsufficientRole.into());
+        }
+        Ok(Self { caller, organization_id, member_id, is_leaving, trail })
+    }
+
     /// For the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
@@ -43,7 +63,7 @@ impl MemberScope {
     pub fn member_id(&self) -> UserId {
         self.member_id
     }
-    /// Whether the caller is that member, and a person: a key acts for whoever made it, but is not them.
+    /// Returns `true` if the caller is that member, and a person: a key acts for its maker, but is not them.
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
     }
@@ -56,7 +76,7 @@ impl MemberScope {
     pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, HeldMember), Error> {
         store::organizations::lock(tx, self.organization_id).await?;
         let two =
-            store::organization_members::two(tx, self.organization_id, self.caller.user_id(), self.member_id)
+            store::organization_members::two(tx, self.organization_id, self.caller.user_id, self.member_id)
                 .await?
                 .ok_or(Code::OrganizationNotFound)?;
         let role = self.caller.organization_role(tx, self.organization_id, two.caller_role).await?;
@@ -66,7 +86,7 @@ impl MemberScope {
             _ => return Err(Code::InsufficientRole.into()),
         };
         let row = two.member.ok_or(Code::MemberNotFound)?;
-        let grantor = Grantor { role, is_key: self.caller.key().is_some() };
+        let grantor = Grantor { role, is_key: self.caller.key.is_some() };
         Ok((HeldTx::new(tx), HeldMember { grantor, row, has_other_owner: two.has_other_owner }))
     }
 }
@@ -78,40 +98,6 @@ pub struct HeldMember {
     pub grantor: Grantor<OrganizationRole>,
     /// The member.
     pub row: Member,
-    /// Whether anybody but the member owns the organization.
+    /// `true` if the organization has an owner besides the member.
     pub has_other_owner: bool,
-}
-
-impl Access for OrgMember {
-    type Scope = MemberScope;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<MemberScope, Error> {
-        let caller = manager(app, call).await?;
-        let organization_id =
-            OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
-        let user_id = caller.user_id();
-        let mut tx = app.db.read().await?;
-        let member_id = UserId::parse(call.path("member_id"));
-        let roles = store::organization_members::roles(&mut tx, organization_id, user_id, member_id)
-            .await?
-            .ok_or(Code::OrganizationNotFound)?;
-        let role = caller.organization_role(&mut tx, organization_id, roles.one).await?;
-        let member_id = member_id.filter(|_| roles.other.is_some()).ok_or(Code::MemberNotFound)?;
-        caller.confine(organization_id, None)?;
-        caller.may_manage(app, call)?;
-        let is_leaving = matches!((self, &caller), (Self::ManagedOrLeaving, Caller::Person(_)))
-            && user_id == member_id
-            && role.is_some();
-        let manages = role.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
-        if !manages && !is_leaving {
-            return Err(Code::InsufficientRole.into());
-        }
-        Ok(MemberScope { caller, organization_id, member_id, is_leaving, trail: Trail::of(call) })
-    }
-    fn describe(&self) -> AccessDoc {
-        let text = match self {
-            Self::Managed => "organization: ManageMembers",
-            Self::ManagedOrLeaving => "organization: ManageMembers, or oneself with an access token",
-        };
-        AccessDoc::new(Some("bearer"), text)
-    }
 }

@@ -1,27 +1,16 @@
-//! Access to one member of a project: managed by others, or leaving.
+//! Scopes of one member of a project: managed by others, or leaving.
 
-use crate::app::App;
 use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{ProjectId, UserId};
 use crate::roles::{ProjectAction, ProjectRole};
 use crate::rules::membership::Grantor;
 use crate::store::project_members::Member;
-use crate::store::standings;
+use crate::tenants::Tenants;
 
-use super::projects::{Found, Named, ProjectScope, Roles};
-use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
+use super::{Caller, FoundProject, HeldTx, KeyKind, Place, ProjectScope, Trail};
 
-/// What is done to the member in the path.
-#[derive(Clone, Copy, Debug)]
-pub enum ProjectMember {
-    /// They are managed ("Manage members", section 5).
-    Managed,
-    /// The same, or they leave by themselves (decisions, section 3).
-    ManagedOrLeaving,
-}
-
-/// The right to do it.
+/// The right to change or remove a member.
 #[derive(Clone, Debug)]
 pub struct ProjectMemberScope {
     project: ProjectScope,
@@ -30,6 +19,28 @@ pub struct ProjectMemberScope {
 }
 
 impl ProjectMemberScope {
+    /// Lets in a caller who manages members and, with `may_leave`, the member.
+    ///
+    /// # Errors
+    /// 404 and 403.
+    pub async fn admit(
+        tenants: &Tenants,
+        place: Place,
+        member_id: Option<UserId>,
+        caller: Caller,
+        may_leave: bool,
+        trail: Trail,
+    ) -> Result<Self, Error> {
+        let mut tx = tenants.db.read().await?;
+        let found = FoundProject::<Member>::find(&mut tx, place, member_id, caller).await?;
+        let member_id = found.found.as_ref().ok_or(Code::MemberNotFound)?.user_id;
+        let is_leaving = may_leave && found.is_caller(member_id);
+        let action = ProjectAction::ManageMembers;
+        let allowed = |role: ProjectRole| is_leaving || role.allows(action);
+        let project = found.admit_if(action, allowed, KeyKind::Whole, trail)?;
+        Ok(Self { project, member_id, is_leaving })
+    }
+
     /// The project, for who did what where. It is no right to more than is done to the member: that is what this scope's
     /// own `hold` asks for.
     pub fn project(&self) -> &ProjectScope {
@@ -43,7 +54,7 @@ impl ProjectMemberScope {
     pub fn member_id(&self) -> UserId {
         self.member_id
     }
-    /// Whether the caller is that member, and a person: a key acts for whoever made it, but is not them.
+    /// Returns `true` if the caller is that member, and a person: a key acts for its maker, but is not them.
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
     }
@@ -57,45 +68,13 @@ impl ProjectMemberScope {
         &self,
         tx: &'t mut Tx,
     ) -> Result<(HeldTx<'t>, Grantor<ProjectRole>, Member), Error> {
-        let project = &self.project;
-        project.lock(tx).await?;
-        let (project_id, member_id) = (Some(project.project_id()), Some(self.member_id));
-        let (organization_id, user_id) = (project.organization_id(), project.user_id());
-        let standing = standings::of_member(tx, organization_id, project_id, user_id, member_id).await?;
-        let (roles, member) = Roles::of(standing)?;
-        let role = match project.roles(tx, roles).await?.role {
+        let (roles, member) = self.project.lock::<Member>(tx, Some(self.member_id)).await?;
+        let role = match roles.role {
             Some(role) if self.is_leaving || role.allows(ProjectAction::ManageMembers) => role,
             None if self.is_leaving => return Err(Code::MemberNotFound.into()),
             _ => return Err(Code::InsufficientRole.into()),
         };
-        let grantor = Grantor { role, is_key: project.caller().key().is_some() };
+        let grantor = Grantor { role, is_key: self.project.caller().key.is_some() };
         Ok((HeldTx::new(tx), grantor, member.ok_or(Code::MemberNotFound)?))
-    }
-}
-
-impl Access for ProjectMember {
-    type Scope = ProjectMemberScope;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<ProjectMemberScope, Error> {
-        let caller = manager(app, call).await?;
-        let Named { organization_id, project_id } = Named::of(call)?;
-        let member_id = UserId::parse(call.path("member_id"));
-        let (mut tx, user_id) = (app.db.read().await?, caller.user_id());
-        let standing = standings::of_member(&mut tx, organization_id, project_id, user_id, member_id).await?;
-        let found = Found::of(&mut tx, standing, organization_id, project_id, caller).await?;
-        let member_id = found.found.as_ref().ok_or(Code::MemberNotFound)?.user_id;
-        found.confine()?;
-        found.caller.may_manage(app, call)?;
-        let is_leaving = matches!((self, &found.caller),
-            (Self::ManagedOrLeaving, Caller::Person(user_id)) if *user_id == member_id);
-        let action = ProjectAction::ManageMembers;
-        let project = found.admit(action, |role| is_leaving || role.allows(action), Trail::of(call))?;
-        Ok(ProjectMemberScope { project, member_id, is_leaving })
-    }
-    fn describe(&self) -> AccessDoc {
-        let text = match self {
-            Self::Managed => "project: ManageMembers",
-            Self::ManagedOrLeaving => "project: ManageMembers, or oneself with an access token",
-        };
-        AccessDoc::new(Some("bearer"), text)
     }
 }

@@ -1,23 +1,27 @@
-//! Access to projects: the tables of `roles.rs` decide.
+//! Scopes of projects: the tables of `roles.rs` decide.
 
-use crate::app::App;
 use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationRole, ProjectAction, ProjectRole, effective_project_role};
-use crate::rules::api_keys::Bounds;
+use crate::rules::key_bounds::Bounds;
 use crate::rules::membership::Grantor;
 use crate::store;
-use crate::store::projects::ProjectDetail;
-use crate::store::standings::{self, FoundProject, InProject};
+use crate::store::standings::{self, Beside, InProject, ProjectAndOrganization};
+use crate::tenants::Tenants;
 
-use super::{Access, AccessDoc, Call, Caller, HeldTx, Trail, manager};
+use super::{Caller, HeldTx, KeyKind, Trail};
 
-/// An action on the project in the path.
-#[derive(Clone, Copy, Debug)]
-pub struct Project(pub ProjectAction);
+/// A path's organization and project.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The tenant.
+    pub organization_id: OrganizationId,
+    /// `None` where the path's word can't be a project's id.
+    pub project_id: Option<ProjectId>,
+}
 
-/// The right to do it.
+/// The right to an action on a project.
 #[derive(Clone, Debug)]
 pub struct ProjectScope {
     caller: Caller,
@@ -28,13 +32,28 @@ pub struct ProjectScope {
 }
 
 impl ProjectScope {
+    /// Lets in a caller whose role allows the action; of API keys only those of a kind.
+    ///
+    /// # Errors
+    /// 404 and 403.
+    pub async fn admit(
+        tenants: &Tenants,
+        place: Place,
+        caller: Caller,
+        (action, with): (ProjectAction, KeyKind),
+        trail: Trail,
+    ) -> Result<Self, Error> {
+        let mut tx = tenants.db.read().await?;
+        FoundProject::<()>::find(&mut tx, place, (), caller).await?.admit(action, with, trail)
+    }
+
     /// For the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// Whose roles count.
+    /// The person whose roles count.
     pub fn user_id(&self) -> UserId {
-        self.caller.user_id()
+        self.caller.user_id
     }
     /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
@@ -44,17 +63,54 @@ impl ProjectScope {
     pub fn project_id(&self) -> ProjectId {
         self.project_id
     }
+    /// The caller.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+    /// The person who made the calling key's secret, where that isn't the key's maker: a new key is bound to both.
+    pub fn rotated_by(&self) -> Option<UserId> {
+        self.caller.rotated_by
+    }
 
     /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since.
     ///
     /// # Errors
     /// 404 and 403, as at the gate.
-    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, Held<FoundProject>), Error> {
-        self.lock(tx).await?;
-        let standing =
-            standings::in_project(tx, self.organization_id, Some(self.project_id), self.user_id()).await?;
-        let held = self.held(tx, standing).await?.ok_or(Code::ProjectNotFound)?;
-        Ok((HeldTx::new(tx), held))
+    pub async fn hold<'t>(
+        &self,
+        tx: &'t mut Tx,
+    ) -> Result<(HeldTx<'t>, Held<ProjectAndOrganization>), Error> {
+        let (tx, held) = self.hold_with::<ProjectAndOrganization>(tx, ()).await?;
+        let Held { organization_role, grantor, found } = held;
+        Ok((tx, Held { organization_role, grantor, found: found.ok_or(Code::ProjectNotFound)? }))
+    }
+
+    /// The same, with something else in the place of the project; `None` where it isn't there.
+    ///
+    /// It takes the organization's lock and not the project's own: on PostgreSQL a transaction that adds an API key holds the
+    /// project's row too, and a second, stronger lock of it for a new name or a removal would wait for that transaction while
+    /// it waits for the first.
+    ///
+    /// # Errors
+    /// 404 and 403, as at the gate.
+    pub async fn hold_with<'t, T: Beside>(
+        &self,
+        tx: &'t mut Tx,
+        id: T::Id,
+    ) -> Result<(HeldTx<'t>, Held<Option<T>>), Error> {
+        let (roles, found) = self.lock::<T>(tx, id).await?;
+        let role = roles.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
+        let grantor = Grantor { role, is_key: self.caller.key.is_some() };
+        Ok((HeldTx::new(tx), Held { organization_role: roles.organization_role, grantor, found }))
+    }
+
+    /// Takes the lock and reads the caller's roles.
+    pub(super) async fn lock<T: Beside>(&self, tx: &mut Tx, id: T::Id) -> Result<(Roles, Option<T>), Error> {
+        let (organization_id, project_id) = (self.organization_id, Some(self.project_id));
+        store::organizations::lock(tx, organization_id).await?;
+        let standing = standings::in_project(tx, organization_id, project_id, self.user_id(), id).await?;
+        let (roles, found) = Roles::of(standing)?;
+        Ok((self.caller.project_roles(tx, organization_id, project_id, roles).await?, found))
     }
 
     /// Refuses an API key that would make a key with wider restrictions or a longer life than its own.
@@ -64,60 +120,34 @@ impl ProjectScope {
     pub fn may_hand_out(&self, bounds: &Bounds<'_>) -> Result<(), Error> {
         self.caller.may_hand_out(bounds)
     }
-
-    /// The person who made the calling key's secret, where that isn't the key's maker: a new key is bound to both.
-    pub fn rotated_by(&self) -> Option<UserId> {
-        Some(self.caller.holder()).filter(|_| !self.caller.is_one_person())
-    }
-
-    pub(super) fn caller(&self) -> &Caller {
-        &self.caller
-    }
-
-    /// The organization's lock and not the project's own: whoever adds an API key holds the project's row too, and on
-    /// PostgreSQL a second, stronger lock of it for a new name or a removal would wait for them while they wait for the first.
-    pub(super) async fn lock(&self, tx: &mut Tx) -> Result<(), Error> {
-        Ok(store::organizations::lock(tx, self.organization_id).await?)
-    }
-
-    /// 404 and 403; none where all is well but what else was asked for is missing.
-    pub(super) async fn held<T>(
-        &self,
-        tx: &mut Tx,
-        standing: Option<InProject<T>>,
-    ) -> Result<Option<Held<T>>, Error> {
-        let (roles, found) = Roles::of(standing)?;
-        let roles = self.roles(tx, roles).await?;
-        let role = roles.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
-        let grantor = Grantor { role, is_key: self.caller.key().is_some() };
-        Ok(found.map(|found| Held { organization_role: roles.organization_role, grantor, found }))
-    }
-
-    /// The caller's roles, from those of [`ProjectScope::user_id`].
-    pub(super) async fn roles(&self, tx: &mut Tx, roles: Roles) -> Result<Roles, Error> {
-        self.caller.project_roles(tx, self.organization_id, Some(self.project_id), roles).await
-    }
 }
 
-/// What the caller is while the lock is held.
+/// The caller's roles while the lock is held.
 #[derive(Clone, Debug)]
 pub struct Held<T> {
     /// Their role in the organization.
     pub organization_role: Option<OrganizationRole>,
     /// Their effective role in the project, as far as they give roles to others.
     pub grantor: Grantor<ProjectRole>,
-    /// The project, or the key.
+    /// The project, or what was read in its place.
     pub found: T,
 }
 
-/// Where somebody stands in a project that is there.
+/// A person's roles in a project that is there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Roles {
-    pub(super) organization_role: Option<OrganizationRole>,
-    pub(super) role: Option<ProjectRole>,
+pub struct Roles {
+    /// In the organization.
+    pub organization_role: Option<OrganizationRole>,
+    /// In the project, effectively.
+    pub role: Option<ProjectRole>,
 }
 
 impl Roles {
+    /// Returns `true` if neither role is below the other's.
+    pub fn reach(self, other: Self) -> bool {
+        self.organization_role >= other.organization_role && self.role >= other.role
+    }
+
     /// The lower of both in each.
     pub(super) fn lower(self, other: Self) -> Self {
         Self {
@@ -126,13 +156,8 @@ impl Roles {
         }
     }
 
-    /// Whether neither role is below the other's.
-    pub(super) fn reach(self, other: Self) -> bool {
-        self.organization_role >= other.organization_role && self.role >= other.role
-    }
-
     /// 404 without the organization or the project.
-    pub(super) fn of<T>(standing: Option<InProject<T>>) -> Result<(Self, Option<T>), Error> {
+    fn of<T>(standing: Option<InProject<T>>) -> Result<(Self, Option<T>), Error> {
         let standing = standing.ok_or(Code::OrganizationNotFound)?;
         let (organization_role, project) =
             (standing.organization_role, standing.project.ok_or(Code::ProjectNotFound)?);
@@ -141,132 +166,78 @@ impl Roles {
     }
 }
 
-/// Finds organization and project (404, from the outside in), and what this person is in both.
-pub(super) async fn roles(
+/// Finds organization and project, and a person's roles in both.
+///
+/// # Errors
+/// 404, from the outside in.
+pub async fn roles(
     tx: &mut Tx,
     organization_id: OrganizationId,
     project_id: Option<ProjectId>,
     user_id: UserId,
 ) -> Result<Roles, Error> {
-    Ok(Roles::of(standings::roles(tx, organization_id, project_id, user_id).await?)?.0)
+    Ok(Roles::of::<()>(standings::in_project(tx, organization_id, project_id, user_id, ()).await?)?.0)
 }
 
-impl Access for Project {
-    type Scope = ProjectScope;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<ProjectScope, Error> {
-        let caller = manager(app, call).await?;
-        let mut tx = app.db.read().await?;
-        let found = Found::find(&mut tx, call, caller).await?;
-        found.confine()?;
-        found.caller.may_manage(app, call)?;
-        found.admit(self.0, |role| role.allows(self.0), Trail::of(call))
-    }
-    fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("bearer"), format!("project: {:?}", self.0))
-    }
-}
-
-/// What a path names inside an organization.
-pub(super) struct Named {
-    pub(super) organization_id: OrganizationId,
-    /// None where it can't be one's id.
-    pub(super) project_id: Option<ProjectId>,
-}
-
-impl Named {
-    pub(super) fn of(call: &Call) -> Result<Self, Error> {
-        let organization_id =
-            OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?;
-        Ok(Self { organization_id, project_id: ProjectId::parse(call.path("project_id")) })
-    }
-}
-
-/// A project that is there, and where its caller stands; nothing is allowed yet.
-pub(super) struct Found<T> {
-    pub(super) caller: Caller,
-    pub(super) project_id: ProjectId,
+/// A project that is there, its caller's roles, and what else was asked for; nothing is allowed yet.
+#[derive(Debug)]
+pub struct FoundProject<T> {
+    caller: Caller,
     organization_id: OrganizationId,
-    pub(super) roles: Roles,
+    project_id: ProjectId,
+    roles: Roles,
     /// What else was asked for, if it is there.
-    pub(super) found: Option<T>,
+    pub found: Option<T>,
 }
 
-impl Found<()> {
-    /// 404, from the outside in; nothing else is asked for.
-    pub(super) async fn find(tx: &mut Tx, call: &Call, caller: Caller) -> Result<Self, Error> {
-        let Named { organization_id, project_id } = Named::of(call)?;
-        let standing = standings::roles(tx, organization_id, project_id, caller.user_id()).await?;
-        Self::of(tx, standing, organization_id, project_id, caller).await
-    }
-}
-
-impl<T> Found<T> {
-    pub(super) async fn of(
-        tx: &mut Tx,
-        standing: Option<InProject<T>>,
-        organization_id: OrganizationId,
-        project_id: Option<ProjectId>,
-        caller: Caller,
-    ) -> Result<Self, Error> {
+impl<T: Beside> FoundProject<T> {
+    /// Finds the project and the caller's roles.
+    ///
+    /// # Errors
+    /// 404, from the outside in.
+    pub async fn find(tx: &mut Tx, place: Place, id: T::Id, caller: Caller) -> Result<Self, Error> {
+        let Place { organization_id, project_id } = place;
+        let standing = standings::in_project(tx, organization_id, project_id, caller.user_id, id).await?;
         let (roles, found) = Roles::of(standing)?;
         let roles = caller.project_roles(tx, organization_id, project_id, roles).await?;
         let project_id = project_id.ok_or(Code::ProjectNotFound)?;
-        Ok(Self { caller, project_id, organization_id, roles, found })
+        Ok(Self { caller, organization_id, project_id, roles, found })
+    }
+}
+
+impl<T> FoundProject<T> {
+    /// The caller's roles.
+    pub fn roles(&self) -> Roles {
+        self.roles
     }
 
-    /// 403 for an API key outside its own project.
-    pub(super) fn confine(&self) -> Result<(), Error> {
-        self.caller.confine(self.organization_id, Some(self.project_id))
+    /// Returns `true` if this is the caller, and a person: a key acts for its maker, but is not them.
+    pub(super) fn is_caller(&self, user_id: UserId) -> bool {
+        self.caller.key.is_none() && self.caller.user_id == user_id
     }
 
-    /// 403 without a role that is `allowed`.
-    pub(super) fn admit(
+    /// Lets in a caller whose role allows the action; of API keys only those of a kind.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn admit(self, action: ProjectAction, with: KeyKind, trail: Trail) -> Result<ProjectScope, Error> {
+        self.admit_if(action, |role| role.allows(action), with, trail)
+    }
+
+    /// The same with another condition.
+    pub(super) fn admit_if(
         self,
         action: ProjectAction,
         allowed: impl FnOnce(ProjectRole) -> bool,
+        with: KeyKind,
         trail: Trail,
     ) -> Result<ProjectScope, Error> {
         let Self { caller, organization_id, project_id, roles, .. } = self;
+        caller.confine(organization_id, Some(project_id))?;
+        caller.may_manage(with)?;
         if !roles.role.is_some_and(allowed) {
             return Err(Code::InsufficientRole.into());
         }
         Ok(ProjectScope { caller, organization_id, project_id, action, trail })
-    }
-}
-
-/// An action on the project in the path, which is read at the gate. API keys that were narrowed to some model calls have it
-/// too: it is how they see what they used.
-#[derive(Clone, Copy, Debug)]
-pub struct WholeProject(pub ProjectAction);
-
-/// The right to do it.
-#[derive(Clone, Debug)]
-pub struct WholeProjectScope {
-    project: ProjectDetail,
-}
-
-impl WholeProjectScope {
-    /// The project as it was at the gate.
-    pub fn into_project(self) -> ProjectDetail {
-        self.project
-    }
-}
-
-impl Access for WholeProject {
-    type Scope = WholeProjectScope;
-    async fn admit(&self, app: &App, call: &mut Call) -> Result<WholeProjectScope, Error> {
-        let caller = manager(app, call).await?;
-        let Named { organization_id, project_id } = Named::of(call)?;
-        let mut tx = app.db.read().await?;
-        let standing = standings::in_project(&mut tx, organization_id, project_id, caller.user_id()).await?;
-        let mut found = Found::of(&mut tx, standing, organization_id, project_id, caller).await?;
-        found.confine()?;
-        found.caller.may_call(app, call)?;
-        let project = found.found.take().ok_or(Code::ProjectNotFound)?.detail;
-        found.admit(self.0, |role| role.allows(self.0), Trail::of(call))?;
-        Ok(WholeProjectScope { project })
-    }
-    fn describe(&self) -> AccessDoc {
-        Project(self.0).describe()
     }
 }

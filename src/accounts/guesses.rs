@@ -1,6 +1,5 @@
 //! Guesses at an account's password: each is counted before anything is known of its outcome.
 
-use crate::access::Trail;
 use crate::accounts::Accounts;
 use crate::clock::{DAY_MS, Time};
 use crate::db::Tx;
@@ -11,6 +10,7 @@ use crate::rules::networks::Network;
 use crate::rules::throttling::{self, FreeAttempts, Wait};
 use crate::secrets::sha256;
 use crate::store;
+use crate::store::audit_log::Trail;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
 use crate::store::users::User;

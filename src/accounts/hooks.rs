@@ -5,10 +5,10 @@
 
 use std::pin::Pin;
 
-use crate::access::Trail;
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::Error;
+use crate::store::audit_log::Trail;
 use crate::store::users::{EmailVerified, User};
 
 /// The future of a hook.

@@ -1,6 +1,5 @@
 //! Logins: the password is checked, and a session opened.
 
-use crate::access::Trail;
 use crate::accounts::guesses::Guess;
 use crate::accounts::refusals::{Reason, Refusal};
 use crate::accounts::tokens::{SESSION_MS, sign};
@@ -12,7 +11,7 @@ use crate::rules::addresses;
 use crate::rules::networks::Network;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::users::{Credentials, User};
 
 /// Login credentials.

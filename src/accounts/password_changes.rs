@@ -1,6 +1,5 @@
 //! A new password, set by a person who is logged in and knows the old one.
 
-use crate::access::Trail;
 use crate::accounts::guesses::{self, Guess};
 use crate::accounts::{Accounts, Session, passwords};
 use crate::clock::Time;
@@ -11,7 +10,7 @@ use crate::mail::posting::Draft;
 use crate::rules::networks::Network;
 use crate::rules::password_changes;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::email_tokens::Purpose;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;

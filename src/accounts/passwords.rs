@@ -4,7 +4,6 @@
 //! first proof that an account has of its address comes with a new password, everything ends by which the
 //! account could be used until then.
 
-use crate::access::Trail;
 use crate::accounts::{Accounts, guesses};
 use crate::clock::Time;
 use crate::db::Tx;
@@ -15,7 +14,7 @@ use crate::rules::password;
 use crate::secrets::password::Place;
 use crate::secrets::token::MailToken;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::email_tokens::Purpose;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};

@@ -5,7 +5,6 @@
 
 use serde_json::json;
 
-use crate::access::Trail;
 use crate::accounts::Accounts;
 use crate::accounts::guesses::Guess;
 use crate::clock::Time;
@@ -15,7 +14,7 @@ use crate::ids::UserId;
 use crate::live::limiter::{self, Who};
 use crate::mail::posting::Draft;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::login_guesses::FAILURES_TOLD;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};

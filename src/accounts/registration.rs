@@ -1,6 +1,5 @@
 //! Registration of a person.
 
-use crate::access::Trail;
 use crate::accounts::Accounts;
 use crate::clock::Time;
 use crate::error::Error;
@@ -8,7 +7,7 @@ use crate::ids::UserId;
 use crate::mail::posting::Draft;
 use crate::rules::networks::Network;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
 use crate::store::users::NewUser;

@@ -1,12 +1,11 @@
 //! Changes of the keys that sign tokens, by an operator.
 
-use crate::access::Trail;
 use crate::accounts::{Accounts, sessions};
 use crate::db::Tx;
 use crate::error::Error;
 use crate::live::signing_keys::{SigningKeys, associated};
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 
 /// The outcome of a revocation.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,6 +1,5 @@
 //! Verification of an address by the link in a mail.
 
-use crate::access::Trail;
 use crate::accounts::Accounts;
 use crate::accounts::guesses::Guess;
 use crate::accounts::passwords::{self, NewPassword};
@@ -11,7 +10,7 @@ use crate::ids::UserId;
 use crate::rules::networks::Network;
 use crate::secrets::token::MailToken;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::email_tokens::Purpose;
 use crate::store::users::Credentials;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{ModelScope, ModelsScope};
 use crate::app::App;
 use crate::catalog::{Kind, Model as CatalogModel};
 use crate::error::Error;
+use crate::gate::{ModelScope, ModelsScope};
 use crate::input::Nothing;
 use crate::money::Pico;
 use crate::reply::{Bare, Rendered, to_json};

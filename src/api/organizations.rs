@@ -275,7 +275,7 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
 /// one are closed at once, and what is too little to be paid is written off, so that whoever paid everything can go.
 async fn settle(app: &App, tx: &mut Tx, scope: &OrgScope, name: &str, now: Time) -> Result<(), Error> {
     let id = scope.organization_id();
-    let booking = Booking { app, trail: scope.trail(), now };
+    let booking = Booking { billing: &app.billing, trail: scope.trail(), now };
     let wallet = booking.lock(tx, id).await?;
     let mut wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
     // Nothing is closed and written off for an organization that can't go anyway.

@@ -1,8 +1,8 @@
 //! `GET /.well-known/jwks.json`: the public halves of the signing keys (RFC 7517).
 
-use crate::access::Visitor;
 use crate::accounts::Accounts;
 use crate::error::Error;
+use crate::gate::Visitor;
 use crate::input::Nothing;
 use crate::reply::Cacheable;
 

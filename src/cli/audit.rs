@@ -45,7 +45,7 @@ async fn check(config: Config, organization: Option<OrganizationId>) -> Result<R
     if let Some(id) = organization {
         let wallet = async { Ok::<_, Error>(store::wallets::get(&mut app.db.read().await?, id).await?) };
         let known = wallet.await.map_err(|error| error.to_string())?;
-        let report = audit::check(&app, Some(id)).await.map_err(|error| error.to_string())?;
+        let report = audit::check(&app.billing, Some(id)).await.map_err(|error| error.to_string())?;
         // Without a wallet and without anything else it isn't there; a lost wallet is a drift.
         let checked = audit::Checked { organizations: 0, ..report.checked };
         if known.is_none() && checked == audit::Checked::default() && !exists(&app, id).await? {
@@ -53,7 +53,7 @@ async fn check(config: Config, organization: Option<OrganizationId>) -> Result<R
         }
         return Ok(report);
     }
-    audit::check(&app, None).await.map_err(|error| error.to_string())
+    audit::check(&app.billing, None).await.map_err(|error| error.to_string())
 }
 
 async fn exists(app: &crate::app::App, id: OrganizationId) -> Result<bool, String> {

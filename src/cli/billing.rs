@@ -81,8 +81,8 @@ async fn close(config: Config, as_of: Option<Time>, skip_wait: bool) -> Result<O
     }
     let trail = Trail::operator();
     let closed = async {
-        credits::expire_due(&app, &trail).await?;
-        closing::close_due(&app, as_of, &trail, None).await
+        credits::expire_due(&app.billing, &trail).await?;
+        closing::close_due(&app.billing, as_of, &trail, None).await
     };
     closed.await.map_err(|error| error.to_string())
 }

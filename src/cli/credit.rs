@@ -119,7 +119,7 @@ pub fn run(config: Config, command: Command) -> Result<(), String> {
         Command::TakeBack { id, amount, json } => {
             let taken = super::runtime()?.block_on(async {
                 let app = super::app(config).await?;
-                let taken = credits::take_back(&app, id, amount, &Trail::operator()).await;
+                let taken = credits::take_back(&app.billing, id, amount, &Trail::operator()).await;
                 taken.map_err(|refusal| refusal.to_string())
             })?;
             super::print(&taken_back(&taken, json)?);
@@ -221,7 +221,7 @@ async fn add(config: Config, arguments: AddCredit) -> Result<Added, String> {
         is_grant: arguments.grant,
         expires_at: arguments.expires_at,
     };
-    credits::add(&app, &new, &Trail::operator()).await.map_err(|refusal| refusal.to_string())
+    credits::add(&app.billing, &new, &Trail::operator()).await.map_err(|refusal| refusal.to_string())
 }
 
 fn json(organization_id: OrganizationId, added: &Added) -> Result<String, String> {

@@ -92,15 +92,15 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
             Command::List { organization, json } => list(&app, *organization, *json).await,
             Command::Show { id, html, json } => show(&app, *id, *html, *json).await,
             Command::MarkPaid { id, amount, json } => {
-                let settled = settling::mark_paid(&app, *id, *amount, &Trail::operator()).await;
+                let settled = settling::mark_paid(&app.billing, *id, *amount, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
             }
             Command::GiveUp { id, json } => {
-                let settled = settling::give_up(&app, *id, &Trail::operator()).await;
+                let settled = settling::give_up(&app.billing, *id, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "given up", *json)
             }
             Command::Void { id, json } => {
-                let settled = settling::void(&app, *id, &Trail::operator()).await;
+                let settled = settling::void(&app.billing, *id, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
             }
         }

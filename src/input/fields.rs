@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::json::Json;
 use crate::app::App;
 use crate::error::{Detail, Error, MAX_DETAILS};
+pub use crate::patch::Patch;
 
 /// An object that knows how to read itself field by field.
 ///
@@ -23,45 +24,6 @@ pub trait Field: Sized {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self>;
     /// Its JSON schema, with an example.
     fn schema() -> Value;
-}
-
-/// What a merge patch does to one field (RFC 7396).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Patch<T> {
-    /// It was not named: as it was.
-    Keep,
-    /// Null: empty from now on.
-    Clear,
-    /// A new value.
-    Set(T),
-}
-
-impl<T> Patch<T> {
-    fn new(value: Option<T>, null: bool) -> Self {
-        match value {
-            Some(value) => Self::Set(value),
-            None if null => Self::Clear,
-            None => Self::Keep,
-        }
-    }
-
-    /// The field after the patch.
-    pub fn onto(self, before: Option<T>) -> Option<T> {
-        match self {
-            Self::Keep => before,
-            Self::Clear => None,
-            Self::Set(value) => Some(value),
-        }
-    }
-
-    /// The same patch of what `f` makes of the value.
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Patch<U> {
-        match self {
-            Self::Keep => Patch::Keep,
-            Self::Clear => Patch::Clear,
-            Self::Set(value) => Patch::Set(f(value)),
-        }
-    }
 }
 
 /// Where a value came from.

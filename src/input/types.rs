@@ -124,6 +124,12 @@ pub struct Name {
     pub folded: String,
 }
 
+impl From<Name> for naming::Name {
+    fn from(Name { display, folded }: Name) -> Self {
+        Self { display, folded }
+    }
+}
+
 impl Field for Name {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::audit::{Report, Walk};
+use crate::billing::Billing;
 use crate::clock::HOUR_MS;
 use crate::error::Error;
 use crate::jobs::leases::Lease;
@@ -25,19 +25,19 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The database's; the check begins anew at the next turn.
-pub async fn run_due(app: &App, lease: &Lease) -> Result<Option<Report>, Error> {
-    let every_ms = i64::from(app.config.audit.every_hours) * HOUR_MS;
+pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<Option<Report>, Error> {
+    let every_ms = i64::from(billing.audit.every_hours) * HOUR_MS;
     if every_ms == 0 {
         return Ok(None);
     }
-    lease.during(app, Box::pin(run(app, every_ms))).await?.unwrap_or(Ok(None))
+    lease.during(Box::pin(run(billing, every_ms))).await?.unwrap_or(Ok(None))
 }
 
-async fn run(app: &App, every_ms: i64) -> Result<Option<Report>, Error> {
-    let now = app.clock.now();
-    let Some(state) = store::audit_state::get(&mut app.db.read().await?).await? else {
+async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> {
+    let now = billing.clock.now();
+    let Some(state) = store::audit_state::get(&mut billing.db.read().await?).await? else {
         let due_at = now.plus_ms(FIRST_AFTER_MS);
-        note(app, &AuditState { due_at, ended_at: None, organizations: 0, drifts: 0 }).await?;
+        note(billing, &AuditState { due_at, ended_at: None, organizations: 0, drifts: 0 }).await?;
         return Ok(None);
     };
     // The configuration may have become more eager since it was planned.
@@ -45,31 +45,31 @@ async fn run(app: &App, every_ms: i64) -> Result<Option<Report>, Error> {
     if due_at > now {
         return Ok(None);
     }
-    let report = walk(app).await?;
-    let now = app.clock.now();
+    let report = walk(billing).await?;
+    let now = billing.clock.now();
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let organizations = i64::try_from(report.checked.organizations).unwrap_or(i64::MAX);
     let drifts = count(report.drifts.len());
     let due_at = now.plus_ms(every_ms);
-    note(app, &AuditState { due_at, ended_at: Some(now), organizations, drifts }).await?;
+    note(billing, &AuditState { due_at, ended_at: Some(now), organizations, drifts }).await?;
     tell(&report);
     Ok(Some(report))
 }
 
 /// Goes from organization to organization, and rests after each as long as it took.
-async fn walk(app: &App) -> Result<Report, Error> {
+async fn walk(billing: &Billing) -> Result<Report, Error> {
     let mut walk = Walk::default();
     loop {
         let began = Instant::now();
-        if !walk.next(app).await? {
-            return walk.finish(app).await;
+        if !walk.next(billing).await? {
+            return walk.finish(billing).await;
         }
         tokio::time::sleep(began.elapsed().min(LONGEST_REST)).await;
     }
 }
 
-async fn note(app: &App, state: &AuditState) -> Result<(), Error> {
-    let mut tx = app.db.write().await?;
+async fn note(billing: &Billing, state: &AuditState) -> Result<(), Error> {
+    let mut tx = billing.db.write().await?;
     store::audit_state::put(&mut tx, state).await?;
     Ok(tx.commit().await?)
 }

@@ -7,24 +7,24 @@ pub mod settling;
 use std::fmt;
 
 use crate::access::Trail;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::error::{Code, Error};
 use crate::jobs::leases::Lease;
 
 /// Closes every month that is due and ends every credit whose time is over, if no other replica is at it. Months wait until the
 /// service has been up for a while, and all of it for a clock that is trusted.
-pub async fn run_due(app: &App, lease: &Lease) -> Result<(), Error> {
-    lease.during(app, Box::pin(run(app, lease))).await?.unwrap_or(Ok(()))
+pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<(), Error> {
+    lease.during(Box::pin(run(billing, lease))).await?.unwrap_or(Ok(()))
 }
 
-async fn run(app: &App, lease: &Lease) -> Result<(), Error> {
+async fn run(billing: &Billing, lease: &Lease) -> Result<(), Error> {
     let trail = Trail::system();
-    credits::expire_due(app, &trail).await?;
-    let Ok(now) = app.clock_guard.now() else { return Ok(()) };
-    if app.clock_guard.check_up().is_err() {
+    credits::expire_due(billing, &trail).await?;
+    let Ok(now) = billing.clock_guard.now() else { return Ok(()) };
+    if billing.clock_guard.check_up().is_err() {
         return Ok(());
     }
-    let outcome = closing::close_due(app, now, &trail, Some(lease)).await?;
+    let outcome = closing::close_due(billing, now, &trail, Some(lease)).await?;
     let invoices = outcome.closed.iter().filter(|closed| closed.invoice.is_some()).count();
     if !outcome.closed.is_empty() {
         tracing::info!(months = outcome.closed.len(), invoices, "billing months were closed");

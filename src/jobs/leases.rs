@@ -5,15 +5,17 @@
 //! replica whose clock isn't trusted takes none.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::app::App;
 use crate::clock::SECOND_MS;
+use crate::db::Db;
 use crate::error::Error;
-use crate::metrics::Job;
+use crate::live::clock_guard::ClockGuard;
+use crate::metrics::{Job, Jobs};
 use crate::random::Random;
 use crate::store;
 
@@ -22,44 +24,62 @@ pub const LEASE_MS: i64 = 15 * SECOND_MS;
 /// How often it is renewed, and looked whether another's has ended.
 const BEAT: Duration = Duration::from_secs(5);
 
+/// Everything that a lease needs; cheap to clone.
+#[derive(Clone)]
+pub struct Leases {
+    /// The database.
+    pub db: Db,
+    /// The clock that replicas have in common.
+    pub clock_guard: Arc<ClockGuard>,
+    /// The source of chance.
+    pub random: Random,
+    /// Counters, by job.
+    pub jobs: Arc<Jobs>,
+}
+
+impl Leases {
+    /// A lease of this job, not taken yet; its holder is another than any before.
+    pub fn lease(&self, job: Job) -> Lease {
+        let holder = format!("{:032x}", u128::from_be_bytes(self.random.bytes()));
+        Lease { leases: self.clone(), job, holder, is_held: AtomicBool::new(false) }
+    }
+}
+
 /// A job, as one replica would do it.
-#[derive(Debug)]
 pub struct Lease {
+    leases: Leases,
     job: Job,
     holder: String,
     is_held: AtomicBool,
 }
 
 impl Lease {
-    /// For a replica that has just started: its holder is nobody else.
-    pub fn new(job: Job, random: &Random) -> Self {
-        let holder = format!("{:032x}", u128::from_be_bytes(random.bytes()));
-        Self { job, holder, is_held: AtomicBool::new(false) }
-    }
-
-    /// Takes or renews it; whether the job is this replica's now.
-    pub async fn take(&self, app: &App) -> Result<bool, Error> {
-        let taken = if app.clock_guard.is_trusted() { self.try_take(app).await } else { Ok(false) };
+    /// Takes or renews it; returns `true` if the job is this replica's now.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn take(&self) -> Result<bool, Error> {
+        let taken = if self.leases.clock_guard.is_trusted() { self.try_take().await } else { Ok(false) };
         let is_held = matches!(taken, Ok(true));
         self.is_held.store(is_held, Ordering::Relaxed);
         if !is_held {
-            app.metrics.jobs.of(self.job).note_lease(None);
+            self.leases.jobs.of(self.job).note_lease(None);
         }
         taken
     }
 
-    async fn try_take(&self, app: &App) -> Result<bool, Error> {
-        let (now, job) = (app.clock_guard.shared_now(), self.job.as_str());
+    async fn try_take(&self) -> Result<bool, Error> {
+        let (now, job) = (self.leases.clock_guard.shared_now(), self.job.as_str());
         let (until, never) = (now.plus_ms(LEASE_MS), now.plus_ms(2 * LEASE_MS));
         // Most replicas wait for another, and write nothing meanwhile.
-        let mut read = app.db.read().await?;
+        let mut read = self.leases.db.read().await?;
         if store::job_leases::is_anothers(&mut read, job, &self.holder, now, never).await? {
             return Ok(false);
         }
-        let mut tx = app.db.write().await?;
+        let mut tx = self.leases.db.write().await?;
         let taken = store::job_leases::take(&mut tx, job, &self.holder, now, until, never).await?;
         tx.commit().await?;
-        app.metrics.jobs.of(self.job).note_lease(taken.then_some(until));
+        self.leases.jobs.of(self.job).note_lease(taken.then_some(until));
         Ok(taken)
     }
 
@@ -68,15 +88,15 @@ impl Lease {
     ///
     /// # Errors
     /// The lease can't be asked for.
-    pub async fn during<T>(&self, app: &App, work: impl Future<Output = T>) -> Result<Option<T>, Error> {
-        if !self.take(app).await? {
+    pub async fn during<T>(&self, work: impl Future<Output = T>) -> Result<Option<T>, Error> {
+        if !self.take().await? {
             return Ok(None);
         }
         let lost = async {
             loop {
                 sleep(BEAT).await;
                 // While the database can't be asked nobody else can take it either.
-                if matches!(self.take(app).await, Ok(false)) {
+                if matches!(self.take().await, Ok(false)) {
                     return;
                 }
             }
@@ -88,13 +108,14 @@ impl Lease {
         }
     }
 
-    /// Waits for the job's next turn: so long, or until the lease of another has ended. Who has it keeps it meanwhile.
-    pub async fn next_turn(&self, app: &App, after: Duration) {
+    /// Waits for the job's next turn: so long, or until the lease of another replica has ended. It is kept meanwhile, and taken
+    /// while the server `is_ready`.
+    pub async fn next_turn(&self, after: Duration, is_ready: impl Fn() -> bool) {
         let until = Instant::now() + after;
         while Instant::now() < until {
             sleep(BEAT).await;
             let was_held = self.is_held.load(Ordering::Relaxed);
-            if app.is_ready() && matches!(self.take(app).await, Ok(true)) && !was_held {
+            if is_ready() && matches!(self.take().await, Ok(true)) && !was_held {
                 return;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::Time;
 use crate::db;
 use crate::error::Error;
@@ -17,14 +17,14 @@ const AT_ONCE: i64 = 200;
 ///
 /// # Errors
 /// The database can't be written.
-pub async fn expire_due(app: &App) -> Result<u64, Error> {
+pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
     let mut ended = 0;
     loop {
-        if !app.clock_guard.is_trusted() {
+        if !billing.clock_guard.is_trusted() {
             return Ok(ended);
         }
-        let now = app.clock_guard.shared_now();
-        let due = store::reservations::due(&mut app.db.read().await?, now, AT_ONCE).await?;
+        let now = billing.clock_guard.shared_now();
+        let due = store::reservations::due(&mut billing.db.read().await?, now, AT_ONCE).await?;
         if due.is_empty() {
             return Ok(ended);
         }
@@ -32,18 +32,18 @@ pub async fn expire_due(app: &App) -> Result<u64, Error> {
         for reserved in due {
             theirs.entry(reserved.organization_id).or_default().push(reserved.id);
         }
-        ended += expire(app, &theirs, now).await?;
+        ended += expire(billing, &theirs, now).await?;
     }
 }
 
 /// Ends these, wallet by wallet in the order of their organizations.
 async fn expire(
-    app: &App,
+    billing: &Billing,
     theirs: &BTreeMap<OrganizationId, Vec<ReservationId>>,
     now: Time,
 ) -> Result<u64, Error> {
     let mut ended = 0;
-    let mut tx = app.db.write().await?;
+    let mut tx = billing.db.write().await?;
     for (organization_id, ids) in theirs {
         let wallet = store::wallets::lock(&mut tx, *organization_id, now).await?;
         let missing = || db::Error::Internal(format!("{organization_id} has no wallet"));

@@ -3,7 +3,7 @@
 //! Every replica walks over all events once a day, and where two meet, the second finds nothing left. A replica that stops in the
 //! middle starts anew.
 
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::Day;
 use crate::error::Error;
 use crate::rules::events;
@@ -34,28 +34,28 @@ pub struct Turn {
 ///
 /// # Errors
 /// The database's; the same slice comes again then.
-pub async fn turn(app: &App, walk: &mut Walk) -> Result<Turn, Error> {
-    turn_of(app, walk, SLICE).await
+pub async fn turn(billing: &Billing, walk: &mut Walk) -> Result<Turn, Error> {
+    turn_of(billing, walk, SLICE).await
 }
 
 /// The same with slices of another size.
 ///
 /// # Errors
 /// The database's.
-pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
-    let Ok(now) = app.clock_guard.now() else { return Ok(Turn { removed: 0, goes_on: false }) };
+pub async fn turn_of(billing: &Billing, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
+    let Ok(now) = billing.clock_guard.now() else { return Ok(Turn { removed: 0, goes_on: false }) };
     if walk.after.is_none() && walk.day == Some(now.day()) {
         return Ok(Turn { removed: 0, goes_on: false });
     }
     let before = events::forgettable_before(now);
     let after = walk.after.clone().unwrap_or_default();
-    let mut read = app.db.read().await?;
+    let mut read = billing.db.read().await?;
     let end = retention::slice_end(&mut read, &after, size).await?;
     // Most slices have nothing old, and then nobody has to wait for a writer.
     let older = retention::count_older(&mut read, &after, end.as_ref(), before).await?;
     let mut removed = 0;
     if older > 0 {
-        let mut tx = app.db.write().await?;
+        let mut tx = billing.db.write().await?;
         retention::raise(&mut tx, before).await?;
         removed = retention::remove_older(&mut tx, &after, end.as_ref(), before).await?;
         tx.commit().await?;

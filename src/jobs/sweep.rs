@@ -2,6 +2,7 @@
 
 use crate::accounts;
 use crate::app::App;
+use crate::billing::reservations;
 use crate::clock::MINUTE_MS;
 use crate::error::Error;
 use crate::jobs::outbox::LATEST_MS;
@@ -12,14 +13,11 @@ use crate::store;
 /// How long a shared rate is kept that nobody uses, in milliseconds: it has been empty for a while by then.
 const RATES_KEPT_MS: i64 = 2 * MINUTE_MS;
 
-/// How far the clocks of replicas may lie apart, in milliseconds.
-const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
-
 /// Gives memory and rows back that no rule looks at any more, and takes back what a clock that was ahead has put off.
 pub async fn sweep(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     app.limiter.sweep(now);
-    app.rates.sweep(now);
+    app.keys.rates.sweep(now);
     if !app.clock_guard.is_trusted() {
         return Ok(());
     }
@@ -29,10 +27,6 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;
     store::rate_meters::remove_unused_since(&mut tx, now.plus_ms(-RATES_KEPT_MS)).await?;
     store::outbox::recall(&mut tx, now, now.plus_ms(LATEST_MS)).await?;
-    let lives_ms = app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS);
-    let shared_now = app.clock_guard.shared_now();
-    let latest = shared_now.plus_ms(lives_ms.saturating_mul(2).saturating_add(CLOCKS_DIFFER_MS));
-    store::reservations::shorten(&mut tx, shared_now.plus_ms(lives_ms), latest).await?;
     tx.commit().await?;
-    Ok(())
+    reservations::shorten(&app.billing).await
 }

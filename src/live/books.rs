@@ -27,15 +27,15 @@ use tokio::time::timeout;
 use round::Stopped;
 pub use work::{Answer, Outcome, Refused, Reservation, Reserving, UsageEvent, Work};
 
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::Month;
 use crate::db;
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, ProjectId, UserId};
-use crate::metrics::Stopwatch;
 use crate::rules::events::{self as rules, Refusal};
 use crate::store::usage::recording::{self, Payer};
 use crate::telemetry::{self, Waiting};
+use kernel::stopwatch::Stopwatch;
 
 /// Pieces of work that may wait.
 const CAPACITY: usize = 10_000;
@@ -106,79 +106,6 @@ impl Books {
             person_payers: Cache::new(REMEMBERED),
             open_months: Cache::new(REMEMBERED),
         }
-    }
-
-    /// Does a piece of work; what came of it is durable when this returns.
-    ///
-    /// # Errors
-    /// 503 `books_queue_full` when too much waits already, or its turn doesn't come within ten seconds: the work was not done.
-    /// 503 as well when the database is away, or too slow to answer within twenty seconds more: the work was not done unless
-    /// the database went away within its commit, or is done after all where it was slow. The same ids may be sent again.
-    pub async fn submit(&self, app: &App, work: Work) -> Result<Answer, Error> {
-        self.submit_within(app, work, PATIENCE).await
-    }
-
-    /// The same, with so much time.
-    ///
-    /// # Errors
-    /// As of [`Books::submit`].
-    pub async fn submit_within(&self, app: &App, work: Work, patience: Patience) -> Result<Answer, Error> {
-        let refused = |error: Error| {
-            app.metrics.books.refused.fetch_add(1, Ordering::Relaxed);
-            error
-        };
-        let (answer, mut answered) = oneshot::channel();
-        let (number, must_lead) = self.push(work, answer).map_err(refused)?;
-        if must_lead {
-            drop(tokio::spawn(lead(app.clone())));
-        }
-        let answered = match timeout(patience.turn, &mut answered).await {
-            Ok(answered) => answered,
-            Err(_) if self.take_back(number) => return Err(refused(Code::BooksQueueFull.into())),
-            // A transaction has it: only that one can say what becomes of it.
-            Err(_) => timeout(patience.answer, answered).await.map_err(|_| too_slow())?,
-        };
-        Ok(answered.map_err(|_| Error::internal("the task that writes the books ended"))??)
-    }
-
-    /// Who pays for what is used with this key. A known key costs no query.
-    ///
-    /// # Errors
-    /// The database can't say.
-    pub async fn payer(&self, app: &App, api_key_id: ApiKeyId) -> Result<Option<Payer>, Error> {
-        if let Some(payer) = self.payers.get(&api_key_id.as_u128()) {
-            return Ok(Some(payer));
-        }
-        let payer = recording::payer(&mut app.db.read().await?, api_key_id).await?;
-        if let Some(payer) = payer {
-            self.payers.insert(api_key_id.as_u128(), payer);
-        }
-        Ok(payer)
-    }
-
-    /// The payer of a person's calls in a project, or why there is none. A known person costs no query.
-    ///
-    /// # Errors
-    /// The database can't say.
-    pub async fn person_payer(
-        &self,
-        app: &App,
-        project_id: ProjectId,
-        user_id: UserId,
-    ) -> Result<Result<Payer, Refusal>, Error> {
-        let key = (project_id.as_u128(), user_id.as_u128());
-        if let Some(payer) = self.person_payers.get(&key) {
-            return Ok(Ok(payer));
-        }
-        let found = recording::person_payer(&mut app.db.read().await?, project_id, user_id).await?;
-        Ok(match found {
-            None => Err(rules::unknown_project(project_id)),
-            Some((_, false)) => Err(rules::unknown_user(user_id)),
-            Some((payer, true)) => {
-                self.person_payers.insert(key, payer);
-                Ok(payer)
-            }
-        })
     }
 
     /// What waits, in pieces of work and in bytes, and the most of both.
@@ -265,14 +192,87 @@ impl Default for Books {
     }
 }
 
-async fn lead(app: App) {
-    let leading = Leading(&app.books);
+/// Does a piece of work; what came of it is durable when this returns.
+///
+/// # Errors
+/// 503 `books_queue_full` when too much waits already, or its turn doesn't come within ten seconds: the work was not done.
+/// 503 as well when the database is away, or too slow to answer within twenty seconds more: the work was not done unless
+/// the database went away within its commit, or is done after all where it was slow. The same ids may be sent again.
+pub async fn submit(billing: &Billing, work: Work) -> Result<Answer, Error> {
+    submit_within(billing, work, PATIENCE).await
+}
+
+/// The same, with so much time.
+///
+/// # Errors
+/// As of [`submit`].
+pub async fn submit_within(billing: &Billing, work: Work, patience: Patience) -> Result<Answer, Error> {
+    let books = &billing.books;
+    let refused = |error: Error| {
+        billing.metrics.books.refused.fetch_add(1, Ordering::Relaxed);
+        error
+    };
+    let (answer, mut answered) = oneshot::channel();
+    let (number, must_lead) = books.push(work, answer).map_err(refused)?;
+    if must_lead {
+        drop(tokio::spawn(lead(billing.clone())));
+    }
+    let answered = match timeout(patience.turn, &mut answered).await {
+        Ok(answered) => answered,
+        Err(_) if books.take_back(number) => return Err(refused(Code::BooksQueueFull.into())),
+        // A transaction has it: only that one can say what becomes of it.
+        Err(_) => timeout(patience.answer, answered).await.map_err(|_| too_slow())?,
+    };
+    Ok(answered.map_err(|_| Error::internal("the task that writes the books ended"))??)
+}
+
+/// The payer of what is used with this key; `None` for an unknown key. A known key costs no query.
+///
+/// # Errors
+/// The database can't say.
+pub async fn payer(billing: &Billing, api_key_id: ApiKeyId) -> Result<Option<Payer>, Error> {
+    if let Some(payer) = billing.books.payers.get(&api_key_id.as_u128()) {
+        return Ok(Some(payer));
+    }
+    let payer = recording::payer(&mut billing.db.read().await?, api_key_id).await?;
+    if let Some(payer) = payer {
+        billing.books.payers.insert(api_key_id.as_u128(), payer);
+    }
+    Ok(payer)
+}
+
+/// The payer of a person's calls in a project, or why there is none. A known person costs no query.
+///
+/// # Errors
+/// The database can't say.
+pub async fn person_payer(
+    billing: &Billing,
+    project_id: ProjectId,
+    user_id: UserId,
+) -> Result<Result<Payer, Refusal>, Error> {
+    let key = (project_id.as_u128(), user_id.as_u128());
+    if let Some(payer) = billing.books.person_payers.get(&key) {
+        return Ok(Ok(payer));
+    }
+    let found = recording::person_payer(&mut billing.db.read().await?, project_id, user_id).await?;
+    Ok(match found {
+        None => Err(rules::unknown_project(project_id)),
+        Some((_, false)) => Err(rules::unknown_user(user_id)),
+        Some((payer, true)) => {
+            billing.books.person_payers.insert(key, payer);
+            Ok(payer)
+        }
+    })
+}
+
+async fn lead(billing: Billing) {
+    let leading = Leading(&billing.books);
     let mut before = 0;
     loop {
-        gather(&app.books, before).await;
-        let Some(pieces) = app.books.next_pieces() else { break };
+        gather(&billing.books, before).await;
+        let Some(pieces) = billing.books.next_pieces() else { break };
         before = pieces.len();
-        write(&app, pieces).await;
+        write(&billing, pieces).await;
     }
     // Somebody else may lead by now.
     std::mem::forget(leading);
@@ -310,11 +310,11 @@ impl Drop for Leading<'_> {
 
 /// Does these pieces of work in one transaction; when that can't be, each by itself, so that one that can't be done keeps
 /// no other from being done. Of usage for which there is no room only what doesn't fit is refused.
-async fn write(app: &App, mut pieces: Vec<Piece>) {
+async fn write(billing: &Billing, mut pieces: Vec<Piece>) {
     let count = pieces.len();
     pieces.iter_mut().filter_map(|piece| piece.traced.as_mut()).for_each(|traced| traced.turn(count));
     let works: Vec<&Work> = pieces.iter().map(|piece| &piece.work).collect();
-    match measured(app, &works).await {
+    match measured(billing, &works).await {
         Ok(answers) => {
             for (piece, answer) in pieces.into_iter().zip(answers) {
                 tell(piece, Ok(answer));
@@ -330,7 +330,7 @@ async fn write(app: &App, mut pieces: Vec<Piece>) {
             let error = stopped.into_error();
             tracing::warn!(pieces = pieces.len(), "the books are written one by one: {error}");
             for piece in pieces {
-                let answer = alone(app, &piece.work).await;
+                let answer = alone(billing, &piece.work).await;
                 tell(piece, answer);
             }
         }
@@ -338,19 +338,19 @@ async fn write(app: &App, mut pieces: Vec<Piece>) {
 }
 
 /// Does a piece of work in a transaction of its own.
-async fn alone(app: &App, work: &Work) -> Result<Answer, db::Error> {
-    match measured(app, &[work]).await {
+async fn alone(billing: &Billing, work: &Work) -> Result<Answer, db::Error> {
+    match measured(billing, &[work]).await {
         Ok(mut answers) => {
             answers.pop().ok_or_else(|| db::Error::Internal("a piece of work has no answer".to_owned()))
         }
-        Err(Stopped::NoRoom) => careful::record(app, work.events()).await,
+        Err(Stopped::NoRoom) => careful::record(billing, work.events()).await,
         Err(stopped) => Err(stopped.into_error()),
     }
 }
 
-async fn measured(app: &App, works: &[&Work]) -> Result<Vec<Answer>, Stopped> {
-    let (rounds, watch) = (&app.metrics.books, Stopwatch::start());
-    let answers = round::run(app, works).await;
+async fn measured(billing: &Billing, works: &[&Work]) -> Result<Vec<Answer>, Stopped> {
+    let (rounds, watch) = (&billing.metrics.books, Stopwatch::start());
+    let answers = round::run(billing, works).await;
     rounds.durations.note_ns(watch.elapsed_ns());
     rounds.sizes.note(works.len());
     if answers.is_err() {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::app::App;
-use crate::catalog::{Catalog, CatalogError, Difference, Facts, Price, PriceBook, Standing};
+use crate::catalog::{Catalog, CatalogError, CurrentCatalog, Difference, Facts, Price, PriceBook, Standing};
 use crate::db::{self, Change, Tx};
 use crate::error::Error;
 use crate::secrets::sha256;
@@ -102,8 +102,13 @@ pub async fn put_in_force(app: &App, catalog: &Catalog) -> Result<Vec<String>, P
 ///
 /// # Errors
 /// The database can't say.
-pub async fn price(app: &App, tx: &mut Tx, model: &str, version: i64) -> Result<Option<Price>, db::Error> {
-    let known = app.catalog.now().price(model, version).cloned();
+pub async fn price(
+    catalog: &CurrentCatalog,
+    tx: &mut Tx,
+    model: &str,
+    version: i64,
+) -> Result<Option<Price>, db::Error> {
+    let known = catalog.now().price(model, version).cloned();
     match known {
         Some(price) => Ok(Some(price)),
         None => store::prices::price(tx, model, version).await,

@@ -10,13 +10,11 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use crate::app::App;
 use crate::clock::Time;
+use crate::db::Db;
 use crate::error::{Code, Error};
 use crate::live::epochs::Stamp;
 use crate::live::feed::Feed;
-use crate::live::limiter::{self, Allowed, Who};
-use crate::live::rates;
 use crate::rules::restrictions::{self, Permission};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
@@ -43,38 +41,6 @@ impl LiveKey {
         } else {
             Err(Code::IpNotAllowed.into())
         }
-    }
-
-    /// Counts one request against the key's own rate. What is let through is a use of the key.
-    pub async fn admit_rate(self: &Arc<Self>, app: &App, now: Time) -> Result<(), Error> {
-        self.take_rate(app, now).await?;
-        self.note_use(app, now);
-        Ok(())
-    }
-
-    /// Counts one request against the key's own rate: what is left of it, where there is one.
-    pub async fn take_rate(&self, app: &App, now: Time) -> Result<Option<Left>, Error> {
-        let Some(limit) = self.rate_limit else { return Ok(None) };
-        let allowed = rates::take(app, self.meter(), limit, now)
-            .await
-            .map_err(|limit| Error { rate_limit: Some(limit), ..Error::new(Code::RateLimited) })?;
-        Ok(Some(Left { limit, allowed }))
-    }
-
-    /// Takes that request back, when something else refuses it.
-    pub fn give_rate_back(&self, app: &App, now: Time) {
-        if self.rate_limit.is_some() {
-            rates::give_back(app, self.meter(), now);
-        }
-    }
-
-    /// What is let through is a use of the key.
-    pub fn note_use(self: &Arc<Self>, app: &App, now: Time) {
-        app.last_uses.note(self, now);
-    }
-
-    fn meter(&self) -> u128 {
-        limiter::key_for("api_key", Who::Id(self.id.as_u128()))
     }
 
     /// Refuses what the key isn't for.
@@ -108,15 +74,6 @@ impl LiveKey {
     }
 }
 
-/// A rate, in requests a minute, and what is left of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Left {
-    /// Requests a minute.
-    pub limit: u32,
-    /// After the request that was just let through.
-    pub allowed: Allowed,
-}
-
 /// A key, and when it was read.
 #[derive(Clone)]
 struct Held {
@@ -146,14 +103,22 @@ impl Weighter<[u8; 32], Held> for Bytes {
 
 /// The keys in memory, by the SHA-256 of their secret.
 pub struct Keyring {
+    db: Db,
+    feed: Arc<Feed>,
+    /// The prefix of secrets.
+    prefix: String,
     held: Cache<[u8; 32], Held, Bytes>,
     unknown: Cache<[u8; 32], Time>,
 }
 
 impl Keyring {
-    /// Holds nothing yet.
-    pub fn new() -> Self {
+    /// An empty keyring: it reads keys from this database when they are first used, and holds them as long as the feed says
+    /// that they haven't changed.
+    pub fn new(db: Db, feed: Arc<Feed>, prefix: String) -> Self {
         Self {
+            db,
+            feed,
+            prefix,
             held: Cache::with_weighter(CAPACITY_KEYS, CAPACITY_BYTES, Bytes),
             unknown: Cache::new(CAPACITY_UNKNOWN),
         }
@@ -163,14 +128,14 @@ impl Keyring {
     ///
     /// # Errors
     /// 401 when there is none, with a code of its own when it has expired; 503 when the database can't say.
-    pub async fn authenticate(&self, app: &App, secret: &str, now: Time) -> Result<Arc<LiveKey>, Error> {
+    pub async fn authenticate(&self, secret: &str, now: Time) -> Result<Arc<LiveKey>, Error> {
         // The checksum refuses a typo, and random garbage, without a look-up.
-        let secret = ApiKeySecret::parse(&app.config.api_keys.prefix, secret).ok_or(Code::InvalidApiKey)?;
+        let secret = ApiKeySecret::parse(&self.prefix, secret).ok_or(Code::InvalidApiKey)?;
         let hash = secret.hash();
-        let key = match self.known(&app.feed, &hash, now) {
+        let key = match self.known(&hash, now) {
             Some(key) => key,
             // Boxed: what a query needs would make every known key's future large, and futures are moved.
-            None => Box::pin(self.look_up(app, hash, now)).await?.ok_or(Code::InvalidApiKey)?,
+            None => Box::pin(self.look_up(hash, now)).await?.ok_or(Code::InvalidApiKey)?,
         };
         if key.secret_ends_at.is_some_and(|at| at <= now) {
             return Err(Code::InvalidApiKey.into());
@@ -191,9 +156,9 @@ impl Keyring {
         self.unknown.len()
     }
 
-    fn known(&self, feed: &Feed, hash: &[u8; 32], now: Time) -> Option<Arc<LiveKey>> {
+    fn known(&self, hash: &[u8; 32], now: Time) -> Option<Arc<LiveKey>> {
         let held = self.held.get(hash)?;
-        (feed.is_trusted(now) && held.is_current(feed)).then_some(held.key)
+        (self.feed.is_trusted(now) && held.is_current(&self.feed)).then_some(held.key)
     }
 
     fn is_unknown(&self, hash: &[u8; 32], now: Time) -> bool {
@@ -201,21 +166,21 @@ impl Keyring {
         self.unknown.get(hash).is_some_and(fresh)
     }
 
-    async fn look_up(&self, app: &App, hash: [u8; 32], now: Time) -> Result<Option<Arc<LiveKey>>, Error> {
-        while app.feed.is_trusted(now) {
+    async fn look_up(&self, hash: [u8; 32], now: Time) -> Result<Option<Arc<LiveKey>>, Error> {
+        while self.feed.is_trusted(now) {
             if self.is_unknown(&hash, now) {
                 return Ok(None);
             }
             match self.held.get_value_or_guard_async(&hash).await {
-                Ok(held) if held.is_current(&app.feed) => return Ok(Some(held.key)),
+                Ok(held) if held.is_current(&self.feed) => return Ok(Some(held.key)),
                 // It makes way, so that of a burst one reads it again and the others wait for that.
                 Ok(_) => {
-                    self.held.remove_if(&hash, |held| !held.is_current(&app.feed));
+                    self.held.remove_if(&hash, |held| !held.is_current(&self.feed));
                 }
                 // Whoever had the guard before us may have found out that there is no such key.
                 Err(_) if self.is_unknown(&hash, now) => return Ok(None),
                 Err(guard) => {
-                    let (stamp, key) = app.feed.epochs.stamped(self.load(app, hash, now)).await;
+                    let (stamp, key) = self.feed.epochs.stamped(self.load(hash, now)).await;
                     let key = key?;
                     if let Some(key) = &key {
                         // The guard is lost only when somebody inserted meanwhile, which is as good.
@@ -229,20 +194,14 @@ impl Keyring {
         if self.is_unknown(&hash, now) {
             return Ok(None);
         }
-        self.load(app, hash, now).await
+        self.load(hash, now).await
     }
 
-    async fn load(&self, app: &App, hash: [u8; 32], now: Time) -> Result<Option<Arc<LiveKey>>, Error> {
-        let key = store::api_keys::by_secret_hash(&mut app.db.read().await?, hash).await?;
+    async fn load(&self, hash: [u8; 32], now: Time) -> Result<Option<Arc<LiveKey>>, Error> {
+        let key = store::api_keys::by_secret_hash(&mut self.db.read().await?, hash).await?;
         if key.is_none() {
             self.unknown.insert(hash, now);
         }
         Ok(key.map(Arc::new))
-    }
-}
-
-impl Default for Keyring {
-    fn default() -> Self {
-        Self::new()
     }
 }

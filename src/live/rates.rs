@@ -4,7 +4,7 @@
 //! PostgreSQL the truth is a row of `rate_meters` (`rules::rates::Pool`, which also says why all replicas together keep to
 //! the limit). A replica borrows a few requests at a time and counts calls against them without a query; the next time it
 //! says how many it has used. How many it borrows follows from how many it used lately, from one to what the rate gives in
-//! five seconds. A lease is held for five seconds. What is left of it then goes back, by [`give_leases_back`] if nobody
+//! five seconds. A lease is held for five seconds. What is left of it then goes back, by [`Rates::give_leases_back`] if nobody
 //! asks before.
 //!
 //! One asks at a time for a meter, the others wait for that. A lease that is nearly used up is renewed while the rest of it
@@ -15,18 +15,19 @@
 
 mod share;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 
 use self::share::{Asked, Checked, Share};
-use crate::app::App;
-use crate::clock::{SECOND_MS, Time};
-use crate::db;
+use crate::clock::{Clock, SECOND_MS, Time};
+use crate::db::{self, Db};
 use crate::error::RateLimit;
-use crate::live::limiter::Shards;
-use crate::rules::rates::{Allowed, Loan, Pool};
+use crate::live::limiter::{Limiter, Shards};
+use crate::rules::rate_pool::{Loan, Pool};
+use crate::rules::rates::Allowed;
 use crate::store;
 
 /// How long a call waits for the database before it is decided without.
@@ -38,8 +39,10 @@ const TURNS: usize = 256;
 
 /// What this replica holds of the shared rates.
 pub struct Rates {
-    /// Whether there may be other replicas.
-    shared: bool,
+    db: Db,
+    clock: Clock,
+    /// Decides where there are no other replicas.
+    limiter: Arc<Limiter>,
     shares: Shards<Share>,
     /// By meter: who holds one is on the way to the database.
     turns: Vec<Mutex<()>>,
@@ -51,9 +54,11 @@ const NEVER: i64 = i64::MIN;
 
 impl Rates {
     /// Holds nothing yet.
-    pub fn new(shared: bool) -> Self {
+    pub fn new(db: Db, clock: Clock, limiter: Arc<Limiter>) -> Self {
         Self {
-            shared,
+            db,
+            clock,
+            limiter,
             shares: Shards::default(),
             turns: (0..TURNS).map(|_| Mutex::new(())).collect(),
             failed_at_ms: AtomicI64::new(NEVER),
@@ -73,6 +78,11 @@ impl Rates {
     /// Whether none is held.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether there may be other replicas.
+    fn is_shared(&self) -> bool {
+        self.db.is_postgres()
     }
 
     /// Does something with what is held of a meter.
@@ -129,150 +139,155 @@ impl Rates {
             );
         }
     }
-}
 
-/// Counts one request of the meter `key` (see `limiter::key_for`) against `per_minute` requests a minute.
-///
-/// # Errors
-/// The limit is used up, as in `Limiter::check`.
-pub async fn take(app: &App, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
-    if !app.rates.shared {
-        return app.limiter.check(key, per_minute, now);
-    }
-    match decided(app, key, per_minute, now) {
-        Some(result) => result,
-        // Boxed: what a query needs would make every call's future large, and futures are moved.
-        None => Box::pin(ask(app, key, per_minute)).await,
-    }
-}
-
-/// What can be decided without asking.
-fn decided(app: &App, key: u128, per_minute: u32, now: Time) -> Option<Result<Allowed, RateLimit>> {
-    match app.rates.check(key, per_minute, now) {
-        Checked::Done(result) => Some(result),
-        Checked::Renew(allowed) => {
-            tokio::spawn(renew_soon(app.clone(), key, per_minute));
-            Some(Ok(allowed))
+    /// Counts one request of the meter `key` (see `limiter::key_for`) against `per_minute` requests a minute.
+    ///
+    /// # Errors
+    /// The limit is used up, as in `Limiter::check`.
+    pub async fn take(self: &Arc<Self>, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
+        if !self.is_shared() {
+            return self.limiter.check(key, per_minute, now);
         }
-        Checked::Ask => None,
-    }
-}
-
-/// Takes a request back that [`take`] has let through and that came to nothing.
-pub fn give_back(app: &App, key: u128, now: Time) {
-    if !app.rates.shared {
-        return app.limiter.give_back(key, now);
-    }
-    let Some(mut shard) = app.rates.shares.of(key) else { return };
-    if let Some(share) = shard.entries.get_mut(&key) {
-        share.give_back(now.unix_ms());
-    }
-}
-
-/// Gives back what is left of leases that have lapsed, or of `all`; how many meters that concerns. What can't be given back
-/// counts as used a few seconds later.
-pub async fn give_leases_back(app: &App, all: bool) -> usize {
-    let now = app.clock.now();
-    let mut due = Vec::new();
-    for mut shard in app.rates.shares.each() {
-        for (key, share) in &mut shard.entries {
-            due.extend(share.returned(all, now.unix_ms()).map(|asked| (*key, share.per_minute(), asked)));
+        match self.decided(key, per_minute, now) {
+            Some(result) => result,
+            // Boxed: what a query needs would make every call's future large, and futures are moved.
+            None => Box::pin(self.ask(key, per_minute)).await,
         }
     }
-    let count = due.len();
-    for (key, per_minute, asked) in due {
-        if !app.rates.may_ask(now) {
-            break;
+
+    /// What can be decided without asking.
+    fn decided(
+        self: &Arc<Self>,
+        key: u128,
+        per_minute: u32,
+        now: Time,
+    ) -> Option<Result<Allowed, RateLimit>> {
+        match self.check(key, per_minute, now) {
+            Checked::Done(result) => Some(result),
+            Checked::Renew(allowed) => {
+                tokio::spawn(Arc::clone(self).renew_soon(key, per_minute));
+                Some(Ok(allowed))
+            }
+            Checked::Ask => None,
         }
-        let told = exchange(app, key, per_minute, asked, now).await;
-        if told.is_none() {
-            break;
+    }
+
+    /// Takes a request back that [`Rates::take`] has let through and that came to nothing.
+    pub fn give_back(&self, key: u128, now: Time) {
+        if !self.is_shared() {
+            return self.limiter.give_back(key, now);
+        }
+        let Some(mut shard) = self.shares.of(key) else { return };
+        if let Some(share) = shard.entries.get_mut(&key) {
+            share.give_back(now.unix_ms());
         }
     }
-    count
-}
 
-async fn ask(app: &App, key: u128, per_minute: u32) -> Result<Allowed, RateLimit> {
-    let _turn = turn(app, key).await;
-    let now = app.clock.now();
-    // Whoever had the turn before may have borrowed for all.
-    if let Some(result) = decided(app, key, per_minute, now) {
-        return result;
-    }
-    let asked = renew(app, key, per_minute, true, now).await;
-    // Nothing was lent when all is used, and then that is known here now.
-    let result = if asked { decided(app, key, per_minute, now) } else { None };
-    result.unwrap_or_else(|| app.rates.check_alone(key, per_minute, now))
-}
-
-async fn renew_soon(app: App, key: u128, per_minute: u32) {
-    let _turn = turn(&app, key).await;
-    let now = app.clock.now();
-    let is_due = app.rates.with(key, per_minute, now.unix_ms(), |share| share.is_renewing());
-    if is_due == Some(true) {
-        renew(&app, key, per_minute, false, now).await;
-    }
-}
-
-async fn turn(app: &App, key: u128) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-    let turns = u128::try_from(app.rates.turns.len()).ok()?;
-    let index = usize::try_from(key.checked_rem(turns)?).ok()?;
-    match app.rates.turns.get(index) {
-        Some(turn) => Some(turn.lock().await),
-        None => None,
-    }
-}
-
-/// Borrows anew; whether the database could be asked.
-async fn renew(app: &App, key: u128, per_minute: u32, call_waits: bool, now: Time) -> bool {
-    let (rates, now_ms) = (&app.rates, now.unix_ms());
-    let asked = if rates.may_ask(now) {
-        rates.with(key, per_minute, now_ms, |share| share.ask(call_waits, now_ms))
-    } else {
-        None
-    };
-    let lent = match asked {
-        Some(asked) => exchange(app, key, per_minute, asked, now).await,
-        None => None,
-    };
-    rates.with(key, per_minute, now_ms, |share| match &lent {
-        Some((pool, loan)) => share.settle(pool, *loan, now_ms),
-        None => share.give_up(),
-    });
-    lent.is_some()
-}
-
-/// One exchange with the pool: reports, and what was wanted. `None` when the database can't be asked.
-async fn exchange(app: &App, key: u128, per_minute: u32, asked: Asked, now: Time) -> Option<(Pool, Loan)> {
-    let done = tokio::time::timeout(PATIENCE, lend(app, key, per_minute, asked, now)).await;
-    match done {
-        Ok(Ok(lent)) => {
-            app.rates.succeeded();
-            Some(lent)
+    /// Gives back what is left of leases that have lapsed, or of `all`; how many meters that concerns. What can't be given back
+    /// counts as used a few seconds later.
+    pub async fn give_leases_back(&self, all: bool) -> usize {
+        let now = self.clock.now();
+        let mut due = Vec::new();
+        for mut shard in self.shares.each() {
+            for (key, share) in &mut shard.entries {
+                due.extend(share.returned(all, now.unix_ms()).map(|asked| (*key, share.per_minute(), asked)));
+            }
         }
-        Ok(Err(error)) => {
-            app.rates.failed(app.clock.now(), &error.to_string());
+        let count = due.len();
+        for (key, per_minute, asked) in due {
+            if !self.may_ask(now) {
+                break;
+            }
+            let told = self.exchange(key, per_minute, asked, now).await;
+            if told.is_none() {
+                break;
+            }
+        }
+        count
+    }
+
+    async fn ask(self: &Arc<Self>, key: u128, per_minute: u32) -> Result<Allowed, RateLimit> {
+        let _turn = self.turn(key).await;
+        let now = self.clock.now();
+        // Whoever had the turn before may have borrowed for all.
+        if let Some(result) = self.decided(key, per_minute, now) {
+            return result;
+        }
+        let asked = self.renew(key, per_minute, true, now).await;
+        // Nothing was lent when all is used, and then that is known here now.
+        let result = if asked { self.decided(key, per_minute, now) } else { None };
+        result.unwrap_or_else(|| self.check_alone(key, per_minute, now))
+    }
+
+    async fn renew_soon(self: Arc<Self>, key: u128, per_minute: u32) {
+        let _turn = self.turn(key).await;
+        let now = self.clock.now();
+        let is_due = self.with(key, per_minute, now.unix_ms(), |share| share.is_renewing());
+        if is_due == Some(true) {
+            self.renew(key, per_minute, false, now).await;
+        }
+    }
+
+    async fn turn(&self, key: u128) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let turns = u128::try_from(self.turns.len()).ok()?;
+        let index = usize::try_from(key.checked_rem(turns)?).ok()?;
+        match self.turns.get(index) {
+            Some(turn) => Some(turn.lock().await),
+            None => None,
+        }
+    }
+
+    /// Borrows anew; whether the database could be asked.
+    async fn renew(&self, key: u128, per_minute: u32, call_waits: bool, now: Time) -> bool {
+        let now_ms = now.unix_ms();
+        let asked = if self.may_ask(now) {
+            self.with(key, per_minute, now_ms, |share| share.ask(call_waits, now_ms))
+        } else {
             None
-        }
-        Err(_) => {
-            app.rates.failed(app.clock.now(), "the database takes too long");
-            None
+        };
+        let lent = match asked {
+            Some(asked) => self.exchange(key, per_minute, asked, now).await,
+            None => None,
+        };
+        self.with(key, per_minute, now_ms, |share| match &lent {
+            Some((pool, loan)) => share.settle(pool, *loan, now_ms),
+            None => share.give_up(),
+        });
+        lent.is_some()
+    }
+
+    /// One exchange with the pool: reports, and what was wanted. `None` when the database can't be asked.
+    async fn exchange(&self, key: u128, per_minute: u32, asked: Asked, now: Time) -> Option<(Pool, Loan)> {
+        let done = tokio::time::timeout(PATIENCE, self.lend(key, per_minute, asked, now)).await;
+        match done {
+            Ok(Ok(lent)) => {
+                self.succeeded();
+                Some(lent)
+            }
+            Ok(Err(error)) => {
+                self.failed(self.clock.now(), &error.to_string());
+                None
+            }
+            Err(_) => {
+                self.failed(self.clock.now(), "the database takes too long");
+                None
+            }
         }
     }
-}
 
-async fn lend(
-    app: &App,
-    key: u128,
-    per_minute: u32,
-    asked: Asked,
-    now: Time,
-) -> Result<(Pool, Loan), db::Error> {
-    // A crash of the database may lose it: a second of some meters.
-    let mut tx = app.db.write_behind().await?;
-    let mut pool = store::rate_meters::lock(&mut tx, key, per_minute, now).await?;
-    let loan = asked.of(&mut pool, per_minute, now.unix_ms());
-    store::rate_meters::set(&mut tx, key, &pool).await?;
-    tx.commit().await?;
-    Ok((pool, loan))
+    async fn lend(
+        &self,
+        key: u128,
+        per_minute: u32,
+        asked: Asked,
+        now: Time,
+    ) -> Result<(Pool, Loan), db::Error> {
+        // A crash of the database may lose it: a second of some meters.
+        let mut tx = self.db.write_behind().await?;
+        let mut pool = store::rate_meters::lock(&mut tx, key, per_minute, now).await?;
+        let loan = asked.of(&mut pool, per_minute, now.unix_ms());
+        store::rate_meters::set(&mut tx, key, &pool).await?;
+        tx.commit().await?;
+        Ok((pool, loan))
+    }
 }

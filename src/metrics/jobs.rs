@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use super::Stopwatch;
 use super::text::{Kind, Seconds, Text};
 use crate::clock::Time;
+use kernel::stopwatch::Stopwatch;
 
 /// What goes on without a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

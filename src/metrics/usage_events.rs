@@ -33,7 +33,8 @@ impl UsageEvents {
         }
     }
 
-    pub(super) fn render(&self, text: &mut Text) {
+    /// Writes the counts.
+    pub fn render(&self, text: &mut Text) {
         const NAME: &str = "tollkeeper_usage_events_total";
         text.family(
             NAME,

@@ -2,10 +2,9 @@
 
 use crate::catalog::Catalog;
 use crate::clock::Time;
-use crate::error::{Code, Error};
+pub use crate::rules::key_bounds::Bounds;
 use crate::rules::naming::Problem;
 use crate::rules::projects::unknown_model;
-use crate::rules::restrictions::AllowedIps;
 
 /// A key can't end before it begins (decisions, section 4).
 pub fn check_expiry(expires_at: Time, now: Time) -> Result<(), Problem> {
@@ -16,56 +15,6 @@ pub fn check_expiry(expires_at: Time, now: Time) -> Result<(), Problem> {
         code: "in_the_past",
         message: "`expires_at` must be in the future; null means never.".into(),
     })
-}
-
-/// The restrictions of a key that another key must keep to when it is made, changed or rotated by this one: where the key may
-/// be used from, how often, and how long.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds<'a> {
-    /// Addresses.
-    pub allowed_ips: Option<&'a AllowedIps>,
-    /// Requests a minute.
-    pub rate_limit: Option<i64>,
-    /// The end.
-    pub expires_at: Option<Time>,
-}
-
-impl Bounds<'_> {
-    /// Refuses bounds that reach beyond those of the calling key.
-    ///
-    /// # Errors
-    /// 403 `key_exceeds_caller` with the first field that does.
-    pub fn check_within(&self, caller: &Bounds<'_>) -> Result<(), Error> {
-        let within_addresses = match (self.allowed_ips, caller.allowed_ips) {
-            (_, None) => true,
-            (None, Some(_)) => false,
-            (Some(own), Some(callers)) => own.is_within(callers),
-        };
-        if !within_addresses {
-            let message =
-                "This API key is bound to some addresses: `restrictions.allowed_ips` must name no others.";
-            return Err(exceeds("restrictions.allowed_ips", message.to_owned()));
-        }
-        if let Some(most) = caller.rate_limit
-            && self.rate_limit.is_none_or(|rate| rate > most)
-        {
-            let message =
-                format!("`restrictions.rate_limit` must be at most {most}, as of the API key that calls.");
-            return Err(exceeds("restrictions.rate_limit", message));
-        }
-        if let Some(last) = caller.expires_at
-            && self.expires_at.is_none_or(|at| at > last)
-        {
-            let message =
-                format!("`expires_at` must not be later than {last}, when the API key that calls ends.");
-            return Err(exceeds("expires_at", message));
-        }
-        Ok(())
-    }
-}
-
-fn exceeds(param: &'static str, message: String) -> Error {
-    Error::new(Code::KeyExceedsCaller).param(param).message(message)
 }
 
 /// A key can be restricted only to models of the catalog: every unknown one is named, with its place in the list.
@@ -83,44 +32,6 @@ mod tests {
         let now = Time::from_unix_ms(1_000);
         let code = |ms| check_expiry(now.plus_ms(ms), now).map_err(|problem| problem.code);
         assert_eq!([code(1), code(0), code(-1)], [Ok(()), Err("in_the_past"), Err("in_the_past")]);
-    }
-
-    #[test]
-    fn bounds_of_a_key_stay_within_those_of_its_caller() {
-        let ips = |texts: &[&str]| AllowedIps::parse(texts, "allowed_ips").unwrap();
-        let (wide, narrow, other) =
-            (ips(&["10.0.0.0/8"]), ips(&["10.1.0.0/16", "10.2.3.4"]), ips(&["192.0.2.1"]));
-        let free = Bounds { allowed_ips: None, rate_limit: None, expires_at: None };
-        let at = |ms| Some(Time::from_unix_ms(ms));
-        let cases = [
-            (free, free, None),
-            (Bounds { allowed_ips: Some(&other), rate_limit: Some(9), expires_at: at(9) }, free, None),
-            (free, Bounds { allowed_ips: Some(&wide), ..free }, Some("restrictions.allowed_ips")),
-            (
-                Bounds { allowed_ips: Some(&narrow), ..free },
-                Bounds { allowed_ips: Some(&wide), ..free },
-                None,
-            ),
-            (
-                Bounds { allowed_ips: Some(&wide), ..free },
-                Bounds { allowed_ips: Some(&narrow), ..free },
-                Some("restrictions.allowed_ips"),
-            ),
-            (free, Bounds { rate_limit: Some(5), ..free }, Some("restrictions.rate_limit")),
-            (
-                Bounds { rate_limit: Some(6), ..free },
-                Bounds { rate_limit: Some(5), ..free },
-                Some("restrictions.rate_limit"),
-            ),
-            (Bounds { rate_limit: Some(5), ..free }, Bounds { rate_limit: Some(5), ..free }, None),
-            (free, Bounds { expires_at: at(5), ..free }, Some("expires_at")),
-            (Bounds { expires_at: at(6), ..free }, Bounds { expires_at: at(5), ..free }, Some("expires_at")),
-            (Bounds { expires_at: at(5), ..free }, Bounds { expires_at: at(5), ..free }, None),
-        ];
-        for (own, caller, expected) in cases {
-            let found = own.check_within(&caller).err().map(|error| error.param.unwrap().into_owned());
-            assert_eq!(found.as_deref(), expected, "{own:?} {caller:?}");
-        }
     }
 
     #[test]

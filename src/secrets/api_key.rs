@@ -5,16 +5,12 @@
 use std::fmt;
 
 use crate::random::Random;
-use crate::secrets::{SECRET_BYTES, sha256};
+use crate::secrets::{SECRET_BYTES, base62, sha256};
 
-/// Base62 characters of 256 bits: 62^43 is just above 2^256.
-pub(crate) const SECRET_CHARS: usize = 43;
 /// Base62 characters of 32 bits.
 const CHECKSUM_CHARS: usize = 6;
 /// Characters of the secret that [`ApiKeySecret::redacted`] shows at each end.
 const SHOWN_CHARS: usize = 4;
-
-const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// The full text of an API key.
 #[derive(Clone)]
@@ -35,14 +31,14 @@ impl ApiKeySecret {
     /// The 43 characters could spell a number of 2^256 or more, which no key of ours has: that is left to the
     /// look-up, which knows no such key.
     pub fn parse(prefix: &str, text: &str) -> Option<Self> {
-        if text.len() != prefix.len() + SECRET_CHARS + CHECKSUM_CHARS {
+        if text.len() != prefix.len() + base62::SECRET_CHARS + CHECKSUM_CHARS {
             return None;
         }
         let random_part = text.strip_prefix(prefix)?;
         if !random_part.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return None;
         }
-        let (body, checksum) = text.split_at_checked(prefix.len() + SECRET_CHARS)?;
+        let (body, checksum) = text.split_at_checked(prefix.len() + base62::SECRET_CHARS)?;
         if checksum.as_bytes() != checksum_of(body).as_slice() {
             return None;
         }
@@ -72,7 +68,7 @@ impl ApiKeySecret {
     }
 
     fn from_secret(prefix: &str, secret: [u8; SECRET_BYTES]) -> Self {
-        let mut text = format!("{prefix}{}", base62(secret));
+        let mut text = format!("{prefix}{}", base62::encode(secret));
         let checksum = checksum_of(&text);
         text.extend(checksum.map(char::from));
         Self { text, prefix_len: prefix.len() }
@@ -85,35 +81,15 @@ impl fmt::Debug for ApiKeySecret {
     }
 }
 
-/// A big-endian number of 256 bits in 43 base62 characters, padded with `0` on the left.
-pub(crate) fn base62(mut number: [u8; SECRET_BYTES]) -> String {
-    let mut characters = [b'0'; SECRET_CHARS];
-    for slot in characters.iter_mut().rev() {
-        // Long division by 62; what remains is the last digit that is still unwritten.
-        let mut remainder: u32 = 0;
-        for byte in &mut number {
-            let dividend = remainder * 256 + u32::from(*byte);
-            *byte = u8::try_from(dividend / 62).unwrap_or(0);
-            remainder = dividend % 62;
-        }
-        *slot = digit(remainder);
-    }
-    characters.into_iter().map(char::from).collect()
-}
-
 /// CRC32 (IEEE) of `body`, big-endian in six base62 characters.
 fn checksum_of(body: &str) -> [u8; CHECKSUM_CHARS] {
     let mut rest = crc32fast::hash(body.as_bytes());
     let mut characters = [b'0'; CHECKSUM_CHARS];
     for slot in characters.iter_mut().rev() {
-        *slot = digit(rest % 62);
+        *slot = base62::digit(rest % 62);
         rest /= 62;
     }
     characters
-}
-
-fn digit(value: u32) -> u8 {
-    usize::try_from(value).ok().and_then(|v| ALPHABET.get(v)).copied().unwrap_or(b'0')
 }
 
 #[cfg(test)]
@@ -180,7 +156,7 @@ mod tests {
         let good = ApiKeySecret::generate("tk_", &Random::system());
         let good = good.expose().as_bytes();
         for at in 0..good.len() {
-            for &other in ALPHABET.iter().filter(|&&c| c != good[at]) {
+            for &other in base62::ALPHABET.iter().filter(|&&c| c != good[at]) {
                 let mut bad = good.to_vec();
                 bad[at] = other;
                 assert!(!parses(std::str::from_utf8(&bad).unwrap()), "{at} to {other}");
@@ -199,11 +175,6 @@ mod tests {
             let key = ApiKeySecret::from_secret(&prefix, secret);
             let read = ApiKeySecret::parse(&prefix, key.expose());
             proptest::prop_assert_eq!(read.map(|k| k.text), Some(key.text));
-        }
-
-        #[test]
-        fn base62_keeps_the_order_of_numbers(a: [u8; 32], b: [u8; 32]) {
-            proptest::prop_assert_eq!(a.cmp(&b), base62(a).cmp(&base62(b)));
         }
 
         #[test]

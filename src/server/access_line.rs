@@ -7,8 +7,9 @@ use http::{Method, StatusCode};
 
 use crate::ids::{OrganizationId, RequestId};
 use crate::log;
-use crate::metrics::{Measured, Stopwatch};
+use crate::metrics::Measured;
 use crate::telemetry::{Ending, Trace};
+use kernel::stopwatch::Stopwatch;
 
 /// What is known of a request before it is answered. The path itself stays out of the log: links carry tokens.
 pub struct AccessLine<'a> {

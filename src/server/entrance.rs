@@ -15,16 +15,17 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::access_line::AccessLine;
-use crate::access::{Call, Credential, client_address};
 use crate::app::App;
 use crate::error::{Code, Error};
+use crate::gate::{Call, Credential, client_address};
 use crate::ids::{OrganizationId, RequestId};
 use crate::input::RequestBody;
-use crate::metrics::{Measured, Stopwatch};
+use crate::metrics::Measured;
 use crate::pages;
 use crate::reply::{self, Body};
 use crate::routes::{self, ErrorShape, Listener, Outcome, Route};
 use crate::telemetry::{InRequest, Trace, Tracer};
+use kernel::stopwatch::Stopwatch;
 
 /// What stands behind one listener: every request that gets in leaves with exactly one answer.
 #[derive(Clone)]

@@ -7,10 +7,11 @@ mod question;
 
 pub use question::Authorize;
 
-use super::decision::{Decision, Question, decide};
-use crate::access::ServiceScope;
+use super::decision::Decision;
 use crate::app::App;
+use crate::billing::decision::{Question, decide};
 use crate::error::Error;
+use crate::gate::ServiceScope;
 use crate::metrics::Asked;
 use crate::reply::Bare;
 
@@ -34,7 +35,7 @@ pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bar
     app.metrics.decisions.count(Asked::Authorize, decided.as_ref().err().map(|refused| refused.error.code));
     let model = body.model.map(|model| model.0);
     match decided {
-        Ok(granted) => Ok(Bare(granted.decision(model))),
-        Err(refused) => refused.decision(model).map(Bare),
+        Ok(granted) => Ok(Bare(Decision::granted(granted, model))),
+        Err(refused) => Decision::refused(refused, model).map(Bare),
     }
 }

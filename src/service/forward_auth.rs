@@ -12,10 +12,11 @@ use serde_json::Value;
 
 use question::{ForwardAuth, Mode};
 
-use super::decision::{Decision, Question, decide};
-use crate::access::ProxyScope;
+use super::decision::Decision;
 use crate::app::App;
+use crate::billing::decision::{Question, decide};
 use crate::error::Error;
+use crate::gate::ProxyScope;
 use crate::metrics::Asked;
 use crate::reply::{self, Bare, Body, Reply};
 
@@ -50,7 +51,7 @@ async fn allowed(app: &App, asked: ForwardAuth) -> Result<Decision, Error> {
         reserve: asked.reserve,
     };
     let granted = decide(app, question).await.map_err(|refused| refused.error)?;
-    Ok(granted.decision(asked.model))
+    Ok(Decision::granted(granted, asked.model))
 }
 
 /// What the proxy is told.

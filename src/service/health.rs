@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::db;
 use crate::error::{Code, Detail, Error};
+use crate::gate::Visitor;
 use crate::input::Nothing;
 use crate::reply::Bare;
 use crate::store;
@@ -52,12 +53,12 @@ pub struct Check {
 }
 
 /// The process runs and answers. It asks nobody, so that no supervisor ends a server whose database is away.
-pub async fn healthz(_: App, (): (), _: Nothing) -> Result<Bare<Health>, Error> {
+pub async fn healthz(_: App, _: Visitor, _: Nothing) -> Result<Bare<Health>, Error> {
     Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
 /// Requests can be sent here: each check by its name. Otherwise 503, and `details` has the ones that fail.
-pub async fn readyz(app: App, (): (), _: Nothing) -> Result<Bare<Readiness>, Error> {
+pub async fn readyz(app: App, _: Visitor, _: Nothing) -> Result<Bare<Readiness>, Error> {
     let checks = checks(&app).await;
     if checks.iter().all(|check| check.ok) {
         return Ok(Bare(Readiness { status: "ready", version: env!("CARGO_PKG_VERSION"), checks }));

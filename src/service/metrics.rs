@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use crate::access::ServiceScope;
 use crate::app::App;
 use crate::db;
 use crate::error::Error;
+use crate::gate::ServiceScope;
 use crate::input::Nothing;
 use crate::log;
 use crate::metrics::{Kind, Process, Text};
 use crate::reply::PlainText;
 use crate::store;
 use crate::store::audit_state::AuditState;
-use crate::telemetry::Tracer;
 
 /// How long the database may take for its part. Without it the rest is told: an outage is when metrics are needed.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -24,6 +23,7 @@ pub async fn metrics(app: App, _: ServiceScope, _: Nothing) -> Result<PlainText,
     let mut text = Text::new();
     build(&app, &mut text);
     app.metrics.render(&mut text);
+    app.billing.metrics.render(&mut text);
     app.metrics.jobs.render_leases(app.clock_guard.shared_now(), &mut text);
     queues(&app, &mut text);
     memory(&app, &mut text);
@@ -102,19 +102,19 @@ type Queue = (&'static str, usize, usize, Option<u64>);
 
 fn queues(app: &App, text: &mut Text) {
     use std::sync::atomic::Ordering::Relaxed;
-    let [(pieces, most_pieces), (bytes, most_bytes)] = app.books.load();
+    let [(pieces, most_pieces), (bytes, most_bytes)] = app.billing.books.load();
     let (hashes, most_hashes) = app.accounts.hasher.load();
     let refused = app.metrics.errors.of(crate::error::Code::PasswordQueueFull);
-    let (uses, most_uses) = app.last_uses.load();
+    let (uses, most_uses) = app.keys.last_uses.load();
     let (body_bytes, max_body_bytes) = app.body_budget.load();
     let mut queues: Vec<Queue> = vec![
-        ("books", pieces, most_pieces, Some(app.metrics.books.refused.load(Relaxed))),
+        ("books", pieces, most_pieces, Some(app.billing.metrics.books.refused.load(Relaxed))),
         ("books_bytes", bytes, most_bytes, None),
         ("passwords", hashes, most_hashes, Some(refused)),
         ("last_uses", uses, most_uses, None),
         ("request_body_bytes", body_bytes, max_body_bytes, Some(app.body_budget.refused())),
     ];
-    for (what, load) in app.tracer.iter().flat_map(Tracer::load) {
+    for (what, load) in app.tracer.iter().flat_map(|tracer| tracer.load()) {
         queues.push((what, load.waiting, load.most, None));
         let names = match what {
             "traces" => ["tollkeeper_traces_sent_total", "tollkeeper_traces_lost_total"],
@@ -144,17 +144,17 @@ fn queues(app: &App, text: &mut Text) {
 }
 
 fn memory(app: &App, text: &mut Text) {
-    let (keys, key_bytes) = app.keyring.size();
+    let (keys, key_bytes) = app.keys.keyring.size();
     text.gauge("tollkeeper_keys_held", "API keys in memory.", keys);
     text.gauge("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", key_bytes);
-    let (payers, months) = app.books.remembered();
+    let (payers, months) = app.billing.books.remembered();
     let rows = [
         ("api_keys", keys),
-        ("unknown_api_keys", app.keyring.unknown()),
+        ("unknown_api_keys", app.keys.keyring.unknown()),
         ("sessions", app.accounts.sessions.len()),
         ("verified_tokens", app.accounts.signing_keys.remembered()),
         ("rate_meters", app.limiter.len()),
-        ("shared_rate_meters", app.rates.len()),
+        ("shared_rate_meters", app.keys.rates.len()),
         ("payers", payers),
         ("open_months", months),
         ("usage_totals", app.usage_totals.len()),

@@ -1,19 +1,38 @@
 //! POST /service/v1/reservations/{reservation_id}/extend
 //! DELETE /service/v1/reservations/{reservation_id}
 //!
-//! A reservation ends by itself when nobody hears of its call for a while: a stream that goes on extends it, a call that
+//! A reservation ends by itself when nothing is heard of its call for a while: a stream that goes on extends it, a call that
 //! failed releases it. A call that was answered captures it by its usage event.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::ReservationScope;
-use crate::app::App;
-use crate::error::{Code, Error};
+use crate::billing::{Billing, reservations};
+use crate::clock::Time;
+use crate::error::Error;
 use crate::ids::ReservationId;
 use crate::input::Nothing;
-use crate::live::books::{Answer, Reservation, Work};
+use crate::money::Nano;
 use crate::reply::Bare;
+
+/// Money set aside for a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct Reservation {
+    /// By which it is captured, extended and released.
+    pub id: ReservationId,
+    /// How much, in the organization's currency.
+    pub amount: Nano,
+    /// When it ends by itself.
+    pub expires_at: Time,
+}
+
+impl From<reservations::Reservation> for Reservation {
+    fn from(reservation: reservations::Reservation) -> Self {
+        let reservations::Reservation { id, amount, expires_at } = reservation;
+        Self { id, amount, expires_at }
+    }
+}
 
 /// A reservation that is no more.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -24,19 +43,16 @@ pub struct Released {
 }
 
 /// Lets it live on for a whole lifetime from now.
-pub async fn extend(app: App, scope: ReservationScope, _: Nothing) -> Result<Bare<Reservation>, Error> {
-    match app.books.submit(&app, Work::Extend(scope.id())).await? {
-        Answer::Extended(Some(reservation)) => Ok(Bare(reservation)),
-        Answer::Extended(None) => Err(Code::ReservationNotFound.into()),
-        other => Err(Error::internal(format!("an extension was answered by {other:?}"))),
-    }
+pub async fn extend(
+    billing: Billing,
+    scope: ReservationScope,
+    _: Nothing,
+) -> Result<Bare<Reservation>, Error> {
+    Ok(Bare(reservations::extend(&billing, scope.id()).await?.into()))
 }
 
 /// Frees its money.
-pub async fn delete(app: App, scope: ReservationScope, _: Nothing) -> Result<Bare<Released>, Error> {
-    match app.books.submit(&app, Work::Release(scope.id())).await? {
-        Answer::Released(true) => Ok(Bare(Released { id: scope.id(), released: true })),
-        Answer::Released(false) => Err(Code::ReservationNotFound.into()),
-        other => Err(Error::internal(format!("a release was answered by {other:?}"))),
-    }
+pub async fn delete(billing: Billing, scope: ReservationScope, _: Nothing) -> Result<Bare<Released>, Error> {
+    reservations::release(&billing, scope.id()).await?;
+    Ok(Bare(Released { id: scope.id(), released: true }))
 }

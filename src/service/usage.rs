@@ -15,60 +15,37 @@ use serde_json::{Value, json};
 
 use crate::access::{Call, ServiceScope};
 use crate::app::App;
-use crate::catalog::Catalog;
-use crate::clock::Time;
+use crate::billing::Billing;
+use crate::billing::usage::{self, Event, Outcome};
 use crate::error::{Code, Detail, Error};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::{self, Json};
 use crate::input::{self, Body, Description, Fields, Input, Record, fields};
-use crate::live::books::{Answer, Outcome, UsageEvent, Work};
-use crate::metrics::UsageEvents;
-use crate::money::Pico;
 use crate::reply::Bare;
-use crate::rules::events::{self, Reason, Refusal};
-use crate::rules::rating;
-use crate::store::usage::recording::{self, Payer, RatedEvent};
+use crate::rules::events::{self, Reason};
 
-use event::{Caller, Event};
+use event::Reported;
 
 /// Events as they came; each is looked at on its own.
 #[derive(Debug)]
-pub struct Batch(Given);
-
-/// How events came.
-#[derive(Debug)]
-enum Given {
-    /// Each to be read by itself.
-    Plain(Vec<Json>),
-    /// The same as `CloudEvents`.
-    CloudEvents(Vec<Json>),
-    /// All of them are good.
-    Read(Vec<Event>),
-}
+pub struct Batch(Vec<Told>);
 
 /// An event and its id; the id also of one that can't be read otherwise.
 type Told = (Option<Arc<str>>, Result<Event, Box<Error>>);
 
 impl Batch {
-    fn read(self, app: &App) -> Vec<Told> {
-        let shared = |(id, event): (Option<String>, Result<Event, Error>)| {
-            (id.map(Arc::from), event.map_err(Box::new))
-        };
-        match self.0 {
-            Given::Plain(events) => events.into_iter().map(|event| shared(event::read(app, event))).collect(),
-            Given::CloudEvents(events) => {
-                events.into_iter().map(|event| shared(cloud_events::read(app, event))).collect()
-            }
-            Given::Read(events) => {
-                events.into_iter().map(|event| (Some(Arc::clone(&event.id.0)), Ok(event))).collect()
-            }
-        }
+    /// Reads a body that is no `CloudEvent`, with the reader that finds every mistake.
+    ///
+    /// # Errors
+    /// It isn't a list of events; what is wrong with one of them is told in its place.
+    pub fn parse(app: &App, bytes: &[u8]) -> Result<Self, Error> {
+        let List(events) = input::parse_record(app, bytes)?;
+        Ok(Self(events.into_iter().map(|event| told(event::read(app, event))).collect()))
     }
 
     /// What each event is read as, in words: the fuzz targets hold the readers against each other.
-    pub fn in_words(self, app: &App) -> Vec<String> {
-        let events = self.read(app).into_iter();
-        let words = events.map(|(id, event)| match event {
+    pub fn in_words(self) -> Vec<String> {
+        let words = self.0.into_iter().map(|(id, event)| match event {
             Ok(event) => format!("read {id:?} {event:?} {:?}", event.payload_hash()),
             Err(error) => format!("refused {id:?} {:?}", error.details),
         });
@@ -76,10 +53,17 @@ impl Batch {
     }
 }
 
-impl Record for Batch {
+fn told((id, event): (Option<String>, Result<Event, Error>)) -> Told {
+    (id.map(Arc::from), event.map_err(Box::new))
+}
+
+/// The body, its events not read yet.
+struct List(Vec<Json>);
+
+impl Record for List {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let events = fields.required::<EventList>("events");
-        Some(Self(Given::Plain(events?.0)))
+        Some(Self(events?.0))
     }
 }
 
@@ -98,16 +82,19 @@ impl Input for Batch {
             },
             _ => {
                 return match quick::read(&bytes) {
-                    Some(events) => Ok(Self(Given::Read(events))),
-                    None => input::parse_record(app, &bytes),
+                    Some(events) => {
+                        let told = |event: Event| (Some(Arc::clone(&event.id)), Ok(event));
+                        Ok(Self(events.into_iter().map(told).collect()))
+                    }
+                    None => Self::parse(app, &bytes),
                 };
             }
         };
-        Ok(Self(Given::CloudEvents(events)))
+        Ok(Self(events.into_iter().map(|event| told(cloud_events::read(app, event))).collect()))
     }
 
     fn describe() -> Description {
-        Body::<Self>::describe()
+        Body::<List>::describe()
     }
 }
 
@@ -131,7 +118,7 @@ impl Field for EventList {
         }
     }
     fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<Event>().to_value(),
+        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<Reported>().to_value(),
                "examples": [[{"id": "call-1", "source": "vllm-1", "time": "2026-01-31T09:30:00Z",
                               "api_key_id": "key_01kfz3v9xee8tb2m6h0q5w7r4n", "model": "svc-1", "kind": "chat",
                               "prompt_tokens": 12, "completion_tokens": 34}]]})
@@ -180,173 +167,37 @@ pub struct DetailText {
     message: String,
 }
 
-/// What is known of an event before it is recorded.
-enum Known {
-    Unreadable(Box<Error>),
-    Decided(Outcome),
-    /// It is on its way to the books.
-    Sent,
-}
-
 /// Records the events.
-pub async fn usage(app: App, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
-    // By a wrong time events would be refused for good.
-    app.clock_guard.require()?;
-    let (now, catalog) = (app.clock.now(), Arc::clone(&app.catalog.now()));
-    let events = batch.read(&app);
-    let mut known = Vec::with_capacity(events.len());
+pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
+    let Batch(events) = batch;
+    // An error of an event that can't be read; none where the outcome is the books'.
+    let mut read: Vec<(Option<Arc<str>>, Option<Box<Error>>)> = Vec::with_capacity(events.len());
     let mut sent = Vec::with_capacity(events.len());
     for (id, event) in events {
-        let what = match event {
-            Err(error) => Known::Unreadable(error),
-            Ok(event) => match rate(&app, &catalog, &event, now).await? {
-                Ok(rated) => {
-                    sent.push(as_recorded(event, rated));
-                    Known::Sent
-                }
-                Err(outcome) => Known::Decided(outcome),
-            },
-        };
-        known.push((id, what));
+        match event {
+            Ok(event) => {
+                sent.push(event);
+                read.push((id, None));
+            }
+            Err(error) => read.push((id, Some(error))),
+        }
     }
-    let mut recorded = record(&app, sent).await?.into_iter();
-    let mut results = Vec::with_capacity(known.len());
-    let (mut details_left, counts) = (MAX_BATCH_DETAILS, &app.metrics.usage_events);
-    for (id, what) in known {
-        results.push(match what {
-            Known::Unreadable(error) => {
-                counts.refused(Reason::InvalidEvent);
+    let mut outcomes = usage::record(&billing, sent).await?.into_iter();
+    let mut details_left = MAX_BATCH_DETAILS;
+    let mut results = Vec::with_capacity(read.len());
+    for (id, error) in read {
+        results.push(match error {
+            Some(error) => {
+                usage::count_unreadable(&billing);
                 unreadable(id, *error, &mut details_left)
             }
-            Known::Decided(outcome) => result(counts, id, outcome),
-            Known::Sent => {
-                let outcome = recorded.next().ok_or_else(|| Error::internal("an event has no outcome"))?;
-                result(counts, id, outcome)
+            None => {
+                let outcome = outcomes.next().ok_or_else(|| Error::internal("an event has no outcome"))?;
+                result(id, outcome)
             }
         });
     }
     Ok(Bare(Results { results }))
-}
-
-async fn record(app: &App, events: Vec<UsageEvent>) -> Result<Vec<Outcome>, Error> {
-    if events.is_empty() {
-        return Ok(Vec::new());
-    }
-    match app.books.submit(app, Work::Record(events)).await? {
-        Answer::Recorded(outcomes) => Ok(outcomes),
-        other => Err(Error::internal(format!("usage was answered by {other:?}"))),
-    }
-}
-
-/// Who pays for an event, and how much.
-struct Rated {
-    payer: Payer,
-    payload_hash: [u8; 32],
-    priced: Priced,
-}
-
-/// What the books have to know of an event, or what is to be said of it without them.
-async fn rate(
-    app: &App,
-    catalog: &Catalog,
-    event: &Event,
-    now: Time,
-) -> Result<Result<Rated, Outcome>, Error> {
-    let payer = match payer(app, &event.use_.caller).await? {
-        Ok(payer) => payer,
-        Err(refusal) => return Ok(Err(Outcome::Refused(refusal))),
-    };
-    let payload_hash = event.payload_hash();
-    match price(catalog, event, now) {
-        Ok(priced) => Ok(Ok(Rated { payer, payload_hash, priced })),
-        Err(refusal) => {
-            let is_unknown = refusal.reason == Reason::UnknownModel;
-            let outcome = look_again(app, event, payer, payload_hash, refusal).await?;
-            if is_unknown && app.catalog.is_outdated() && matches!(outcome, Outcome::Refused(_)) {
-                // The catalog in force may have it.
-                let message = "This server's catalog is out of date, and doesn't have every model of this batch: nothing was done, \
-                               send it again to another server.";
-                return Err(Error::new(Code::NotReady).message(message));
-            }
-            Ok(Err(outcome))
-        }
-    }
-}
-
-/// The payer of a caller's use, or why there is none.
-async fn payer(app: &App, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
-    match caller {
-        Caller::ApiKey(id) => {
-            Ok(app.books.payer(app, *id).await?.ok_or_else(|| events::unknown_api_key(*id)))
-        }
-        Caller::Person(person) => app.books.person_payer(app, person.project_id, person.user_id).await,
-    }
-}
-
-/// What can't be rated now may have counted long ago, when its model was still there: then it is a duplicate.
-async fn look_again(
-    app: &App,
-    event: &Event,
-    payer: Payer,
-    payload_hash: [u8; 32],
-    refusal: Refusal,
-) -> Result<Outcome, Error> {
-    let key = (payer.organization_id, &*event.source.0, &*event.id.0);
-    let stored = recording::stored_hashes(&mut app.db.read().await?, &[key]).await?;
-    Ok(match stored.first().copied().flatten() {
-        Some(hash) if hash == payload_hash => Outcome::Duplicate,
-        Some(_) => Outcome::Conflict,
-        None => Outcome::Refused(refusal),
-    })
-}
-
-/// The version of the price that holds for an event, and what it costs.
-#[derive(Clone, Copy, Default)]
-struct Priced {
-    version: i64,
-    amount: Pico,
-}
-
-fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<Priced, Refusal> {
-    let used = &event.use_;
-    events::check_time(event.time, now)?;
-    events::check_caller(used.caller.id(), event.time)?;
-    events::check_tokens(used.corrects.is_some(), used.prompt_tokens, used.completion_tokens)?;
-    if used.corrects.is_some() {
-        // At the price of what it corrects, which the books look up.
-        return Ok(Priced::default());
-    }
-    // It may have been retired since its use, or its answer took until after that: the use was real, and has a price.
-    let model = catalog.get_even_retired(&used.model.0);
-    let model = model.ok_or_else(|| events::unknown_model(&used.model.0))?;
-    events::check_kind(model, used.kind, used.completion_tokens)?;
-    let price = model.price_at(event.time).ok_or_else(|| events::no_price(&model.id))?;
-    let amount = rating::rate(price, used.prompt_tokens, used.completion_tokens)
-        .filter(|amount| *amount <= events::MOST_EXPENSIVE)
-        .ok_or_else(events::too_expensive)?;
-    Ok(Priced { version: price.effective_at.unix_ms(), amount })
-}
-
-fn as_recorded(event: Event, rated: Rated) -> UsageEvent {
-    let (used, Rated { payer, payload_hash, priced }) = (event.use_, rated);
-    UsageEvent {
-        event: RatedEvent {
-            payer,
-            source: event.source.0,
-            event_id: event.id.0,
-            payload_hash,
-            caller: used.caller.id(),
-            model: used.model.0,
-            kind: used.kind,
-            occurred_at: event.time,
-            prompt_tokens: used.prompt_tokens,
-            completion_tokens: used.completion_tokens,
-            price_version: priced.version,
-            amount: priced.amount,
-            corrects: used.corrects.map(|text| text.0),
-        },
-        reservation_id: used.reservation_id,
-    }
 }
 
 fn good(id: Option<Arc<str>>, status: EventStatus) -> EventResult {
@@ -365,20 +216,13 @@ fn unreadable(id: Option<Arc<str>>, mut error: Error, details_left: &mut usize) 
     }
 }
 
-fn result(counts: &UsageEvents, id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
+fn result(id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
     let refusal = match outcome {
-        Outcome::New => {
-            counts.accepted();
-            return good(id, EventStatus::Accepted);
-        }
-        Outcome::Duplicate => {
-            counts.duplicate();
-            return good(id, EventStatus::Duplicate);
-        }
+        Outcome::New => return good(id, EventStatus::Accepted),
+        Outcome::Duplicate => return good(id, EventStatus::Duplicate),
         Outcome::Conflict => events::conflict(),
         Outcome::Refused(refusal) => refusal,
     };
-    counts.refused(refusal.reason);
     EventResult {
         code: Some(refusal.reason.as_str()),
         message: Some(refusal.message),

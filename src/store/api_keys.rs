@@ -2,6 +2,7 @@
 
 mod live;
 mod secrets;
+pub mod standings;
 
 use std::sync::LazyLock;
 
@@ -11,10 +12,11 @@ use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::rules::api_keys::Bounds;
 use crate::rules::restrictions::{AllowedIps, Permissions};
+use crate::store::changes::{self, Change};
 use crate::store::{Page, contains_pattern};
 
 pub use live::{LastUse, LiveKey, Used, by_secret_hash, note_uses};
-pub use secrets::{insert_secret, retire_secrets, sealed_after, set_sealed};
+pub use secrets::{NewSecret, insert_secret, replace_secret, sealed_after, set_sealed};
 
 /// A row of `api_keys`, with who made it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,6 +55,13 @@ pub struct ApiKey {
     pub created_by_email: String,
     /// Their name.
     pub created_by_username: String,
+}
+
+impl ApiKey {
+    /// Returns `true` if the key has passed its end.
+    pub fn has_expired(&self, now: Time) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// What an [`ApiKey`] is read from, of the tables `k`, `l` and `u`.
@@ -187,8 +196,8 @@ fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
     serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
 }
 
-/// Writes what an owner can change: name, description, permissions and restrictions, with `updated_at`. The caller
-/// holds the organization's lock, so that of two at once none undoes the other, and records the change.
+/// Writes what an owner can change: name, description, permissions and restrictions, with `updated_at`, and announces it. The
+/// caller holds the organization's lock, so that of two at once none undoes the other.
 ///
 /// # Errors
 /// `Unique` with `ApiKeyName`.
@@ -206,21 +215,24 @@ pub async fn update(tx: &mut HeldTx<'_>, key: &ApiKey) -> Result<(), db::Error> 
     .bind(key.models.as_ref().map(json).transpose()?)
     .bind(key.updated_at)
     .defer(tx)
-    .await
+    .await?;
+    changes::record(tx, Change::ApiKey(key.id), key.updated_at).await
 }
 
-/// Removes a key with its secrets. Its name stays for reports (a trigger keeps it). The caller has found it while holding the
-/// organization's lock, and records the change.
+/// Removes a key with its secrets, and announces it. Its name stays for reports (a trigger keeps it). The caller has found it
+/// while holding the organization's lock.
 pub async fn delete(
     tx: &mut HeldTx<'_>,
     project_id: ProjectId,
     api_key_id: ApiKeyId,
+    now: Time,
 ) -> Result<(), db::Error> {
     sql("DELETE FROM api_keys WHERE id = $1 AND project_id = $2")
         .bind(api_key_id)
         .bind(project_id)
         .defer(tx)
-        .await
+        .await?;
+    changes::record(tx, Change::ApiKey(api_key_id), now).await
 }
 
 /// The organizations in which a person has made keys that are still there, in the order in which they are locked.
@@ -233,13 +245,22 @@ pub async fn organizations_of_maker(tx: &mut Tx, maker: UserId) -> Result<Vec<Or
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
-/// Removes every key that a person has made, as [`delete`] does one; each with its organization. The caller holds the locks of
-/// [`organizations_of_maker`], and records the changes.
+/// Removes every key that a person has made, as [`delete`] does one; returns each with its organization. However many they are,
+/// one change an organization is announced. The caller holds the locks of [`organizations_of_maker`].
 pub async fn delete_made_by(
     tx: &mut Tx,
     maker: UserId,
+    now: Time,
 ) -> Result<Vec<(ApiKeyId, OrganizationId)>, db::Error> {
-    sql("DELETE FROM api_keys WHERE created_by = $1 RETURNING id, organization_id").bind(maker).all(tx).await
+    let keys: Vec<(ApiKeyId, OrganizationId)> =
+        sql("DELETE FROM api_keys WHERE created_by = $1 RETURNING id, organization_id")
+            .bind(maker)
+            .all(tx)
+            .await?;
+    for (_, organization_id) in &keys {
+        changes::record(tx, Change::Organization(*organization_id), now).await?;
+    }
+    Ok(keys)
 }
 
 /// A computed status: it never waits for a job (decisions, section 4).

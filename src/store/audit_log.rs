@@ -1,10 +1,40 @@
 //! Who did what, on what, from where and when; in the same transaction as what was done.
 
-use crate::access::Trail;
+use std::net::IpAddr;
+
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{AuditId, OrganizationId};
+use crate::ids::{AuditId, OrganizationId, RequestId, UserId};
 use crate::random::Random;
+
+/// The actor, address and request of an entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trail {
+    /// A user's or a key's id, `anonymous`, `operator` for the command line, or `system` for the service itself.
+    pub actor: String,
+    /// The client's address, when it is known.
+    pub address: Option<IpAddr>,
+    /// The request.
+    pub request_id: Option<RequestId>,
+}
+
+impl Trail {
+    /// An operator at the command line.
+    pub fn operator() -> Self {
+        Self { actor: "operator".to_owned(), address: None, request_id: None }
+    }
+
+    /// The service by itself: no request asked for it.
+    pub fn system() -> Self {
+        Self { actor: "system".to_owned(), address: None, request_id: None }
+    }
+
+    /// The same request, by a person who has said who they are.
+    #[must_use]
+    pub fn by(&self, user_id: UserId) -> Self {
+        Self { actor: user_id.to_string(), ..self.clone() }
+    }
+}
 
 /// What was done. The word never changes once released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

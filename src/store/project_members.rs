@@ -5,7 +5,6 @@ use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ProjectId, UserId};
 use crate::roles::ProjectRole;
-use crate::store::standings::Found;
 use crate::store::users::Audience;
 use crate::store::window::Window;
 use crate::store::{Page, contains_pattern};
@@ -75,16 +74,6 @@ impl FromRow for Member {
             added_at: row.get("added_at")?,
             updated_at: row.get("updated_at")?,
         })
-    }
-}
-
-/// What a [`Member`] is read from beside a standing, of the tables `pn` and `nu`.
-pub const BESIDE: &str = "pn.user_id, nu.email, nu.username, pn.role, pn.added_at, pn.updated_at";
-
-impl Found for Member {
-    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
-        let user_id: Option<String> = row.get("user_id")?;
-        user_id.map(|_| Self::from_row(row)).transpose()
     }
 }
 

@@ -2,9 +2,11 @@
 
 pub mod listing;
 
+use std::sync::LazyLock;
+
 use crate::access::HeldTx;
 use crate::clock::Time;
-use crate::db::{self, FromRow, Row, sql};
+use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::money::Ppm;
 use crate::roles::Visibility;
@@ -110,6 +112,19 @@ impl FromRow for ProjectDetail {
             api_keys_count: row.get("api_keys_count")?,
         })
     }
+}
+
+/// The statement of [`detail`].
+static DETAIL: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM projects p WHERE p.id = $2 AND p.organization_id = $1"));
+
+/// The project with this id in this organization.
+pub async fn detail(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+) -> Result<Option<ProjectDetail>, db::Error> {
+    sql(DETAIL.as_str()).bind(organization_id).bind(project_id).batched().optional(tx).await
 }
 
 /// What a change writes.

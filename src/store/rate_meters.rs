@@ -2,7 +2,8 @@
 
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::rules::rates::{Meter, Pool};
+use crate::rules::rate_pool::Pool;
+use crate::rules::rates::Meter;
 
 impl FromRow for Pool {
     fn from_row(row: &Row) -> Result<Self, db::Error> {

@@ -1,16 +1,14 @@
-//! Where somebody stands, with what they ask about: one statement for both, because every call asks for it, and every change
+//! A person's standing, with what they ask about: one statement for both, because every call asks for it, and every change
 //! again under the organization's lock.
 
 use std::sync::LazyLock;
 
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use crate::db::{self, FromRow, Row, Statement, Tx, sql};
+use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationRole, ProjectRole};
-use crate::store::api_keys::{self, ApiKey};
 use crate::store::organizations::OrganizationDetail;
-use crate::store::project_members::{self, Member};
+use crate::store::project_members::Member;
 use crate::store::projects::{self, ProjectDetail};
-use crate::store::usage::totals::{self, Added, Limited, Part};
 
 /// An organization, and somebody's role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,7 +67,7 @@ pub struct ProjectStanding {
     pub open_to_organization: bool,
 }
 
-impl<T: Found> FromRow for InProject<T> {
+impl<T: Beside> FromRow for InProject<T> {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let organization_role: Option<String> = row.get("organization_role")?;
         let (project, role): (Option<String>, Option<String>) =
@@ -81,83 +79,22 @@ impl<T: Found> FromRow for InProject<T> {
             }),
             None => None,
         };
-        let found = if project.is_some() { T::find(row)? } else { None };
+        let found = if project.is_some() { T::read(row)? } else { None };
         let organization_role = organization_role.as_deref().and_then(OrganizationRole::parse);
         Ok(Self { organization_role, project, found })
     }
 }
 
-/// What is asked for beside a project that exists.
-pub trait Found: Sized {
+/// Something that is read in one statement with a person's standing in a project.
+pub trait Beside: Sized {
+    /// What it is found by, besides the project.
+    type Id: Copy + Send;
+    /// The statement, made by [`text`].
+    fn text() -> &'static str;
+    /// Binds the id, where the statement has a parameter for it.
+    fn bind(statement: Statement, id: Self::Id) -> Statement;
     /// Reads it, if it is there.
-    fn find(row: &Row) -> Result<Option<Self>, db::Error>;
-}
-
-/// Nothing.
-impl Found for () {
-    fn find(_: &Row) -> Result<Option<Self>, db::Error> {
-        Ok(Some(()))
-    }
-}
-
-/// A project and what its organization says of it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FoundProject {
-    /// The project.
-    pub detail: ProjectDetail,
-    /// The organization's name.
-    pub organization_name: String,
-    /// Whether the organization's projects may be public.
-    pub allow_public_projects: bool,
-}
-
-impl Found for FoundProject {
-    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
-        Ok(Some(Self {
-            detail: ProjectDetail::from_row(row)?,
-            organization_name: row.get("organization_name")?,
-            allow_public_projects: row.get("allow_public_projects")?,
-        }))
-    }
-}
-
-impl Found for ApiKey {
-    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
-        let id: Option<String> = row.get("id")?;
-        if id.is_some() { Self::from_row(row).map(Some) } else { Ok(None) }
-    }
-}
-
-/// A key, and what was kept of its current secret: never shown.
-#[derive(Clone)]
-pub struct WithSecret {
-    /// The key.
-    pub key: ApiKey,
-    /// The secret, sealed, where a copy was kept.
-    pub sealed: Option<Vec<u8>>,
-}
-
-impl Found for WithSecret {
-    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
-        let Some(key) = ApiKey::find(row)? else { return Ok(None) };
-        Ok(Some(Self { key, sealed: row.get("sealed_secret")? }))
-    }
-}
-
-/// Something, and what a part of its usage comes to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WithUse<T> {
-    /// The project or the key.
-    pub found: T,
-    /// What was added up.
-    pub added: Added,
-}
-
-impl<T: Found> Found for WithUse<T> {
-    fn find(row: &Row) -> Result<Option<Self>, db::Error> {
-        let Some(found) = T::find(row)? else { return Ok(None) };
-        Ok(Some(Self { found, added: Added::from_row(row)? }))
-    }
+    fn read(row: &Row) -> Result<Option<Self>, db::Error>;
 }
 
 const STANDING: &str = "om.role AS organization_role, p.id AS found_project_id, pm.role AS project_role,
@@ -168,142 +105,87 @@ const PLACES: &str = "organizations o
      LEFT JOIN projects p ON p.id = $2 AND p.organization_id = o.id
      LEFT JOIN project_members pm ON pm.project_id = p.id AND pm.user_id = $3";
 
-static ROLES: LazyLock<String> = LazyLock::new(|| format!("SELECT {STANDING} FROM {PLACES} WHERE o.id = $1"));
-
-static PROJECT: LazyLock<String> = LazyLock::new(|| project_text("", ""));
-
-static MEMBER: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "SELECT {STANDING}, {} FROM {PLACES}
-         LEFT JOIN project_members pn ON pn.project_id = p.id AND pn.user_id = $4
-         LEFT JOIN users nu ON nu.id = pn.user_id
-         WHERE o.id = $1",
-        project_members::BESIDE
-    )
-});
-
-static API_KEY: LazyLock<String> = LazyLock::new(|| key_text("", ""));
-
-static KEY_AND_SECRET: LazyLock<String> = LazyLock::new(|| {
-    let secret = "LEFT JOIN api_key_secrets s ON s.api_key_id = k.id AND s.ends_at IS NULL";
-    key_text(", s.sealed_secret", secret)
-});
-
-/// The statements of [`project_with_use`].
-pub static PROJECT_WITH_USE: LazyLock<Limited> = LazyLock::new(|| {
-    Limited::new(|most| {
-        let used = format!("CROSS JOIN ({}) used", totals::of_project(4, Some(most)));
-        project_text(&format!(", {}", totals::COLUMNS), &used)
-    })
-});
-
-/// The statements of [`key_with_use`].
-pub static KEY_WITH_USE: LazyLock<Limited> = LazyLock::new(|| {
-    Limited::new(|most| {
-        let used = format!("CROSS JOIN ({}) used", totals::of_key(4, 5, Some(most)));
-        key_text(&format!(", {}", totals::COLUMNS), &used)
-    })
-});
-
-/// The statement of [`in_project`], with further columns from another table.
-fn project_text(columns: &str, table: &str) -> String {
-    format!(
-        "SELECT {STANDING}, o.name AS organization_name, o.allow_public_projects, {}{columns}
-         FROM {PLACES} {table} WHERE o.id = $1",
-        projects::COLUMNS
-    )
+/// The statement of the standing of the person `$3` in the project `$2` of the organization `$1`, with further columns. They
+/// are of the organization `o`, of the project `p`, or of tables that `joins` adds by the id `$4`.
+pub fn text(columns: &str, joins: &str) -> String {
+    format!("SELECT {STANDING}{columns} FROM {PLACES} {joins} WHERE o.id = $1")
 }
 
-/// The statement of [`of_key`], with further columns from another table.
-fn key_text(columns: &str, table: &str) -> String {
-    format!(
-        "SELECT {STANDING}, {}{columns} FROM {PLACES}
-         LEFT JOIN api_keys k ON k.id = $4 AND k.project_id = p.id
-         LEFT JOIN users u ON u.id = k.created_by
-         LEFT JOIN api_key_last_uses l ON l.api_key_id = k.id
-         {table} WHERE o.id = $1",
-        api_keys::COLUMNS
-    )
-}
-
-/// Somebody's standing and no more; `None` when there is no such organization.
-pub async fn roles(
+/// A person's standing in a project, with something else; `None` when there is no such organization.
+pub async fn in_project<T: Beside>(
     tx: &mut Tx,
     organization_id: OrganizationId,
     project_id: Option<ProjectId>,
     user_id: UserId,
-) -> Result<Option<InProject<()>>, db::Error> {
-    sql(ROLES.as_str()).bind(organization_id).bind(project_id).bind(user_id).batched().optional(tx).await
+    id: T::Id,
+) -> Result<Option<InProject<T>>, db::Error> {
+    let statement = sql(T::text()).bind(organization_id).bind(project_id).bind(user_id);
+    T::bind(statement, id).batched().optional(tx).await
 }
 
-/// The same with the project.
-pub async fn in_project(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    project_id: Option<ProjectId>,
-    user_id: UserId,
-) -> Result<Option<InProject<FoundProject>>, db::Error> {
-    sql(PROJECT.as_str()).bind(organization_id).bind(project_id).bind(user_id).batched().optional(tx).await
+/// Nothing.
+impl Beside for () {
+    type Id = ();
+    fn text() -> &'static str {
+        static TEXT: LazyLock<String> = LazyLock::new(|| text("", ""));
+        &TEXT
+    }
+    fn bind(statement: Statement, (): ()) -> Statement {
+        statement
+    }
+    fn read(_: &Row) -> Result<Option<Self>, db::Error> {
+        Ok(Some(()))
+    }
 }
 
-/// The same with a member of the project, if it has such a one.
-pub async fn of_member(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    project_id: Option<ProjectId>,
-    user_id: UserId,
-    member_id: Option<UserId>,
-) -> Result<Option<InProject<Member>>, db::Error> {
-    let statement = sql(MEMBER.as_str()).bind(organization_id).bind(project_id).bind(user_id);
-    statement.bind(member_id).batched().optional(tx).await
+/// A project and the settings of its organization that concern it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProjectAndOrganization {
+    /// The project.
+    pub detail: ProjectDetail,
+    /// The organization's name.
+    pub organization_name: String,
+    /// Whether the organization's projects may be public.
+    pub allow_public_projects: bool,
 }
 
-/// The same with an API key of the project, if it has such a one.
-pub async fn of_key(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    project_id: Option<ProjectId>,
-    user_id: UserId,
-    api_key_id: Option<ApiKeyId>,
-) -> Result<Option<InProject<ApiKey>>, db::Error> {
-    let statement = sql(API_KEY.as_str()).bind(organization_id).bind(project_id).bind(user_id);
-    statement.bind(api_key_id).batched().optional(tx).await
+impl Beside for ProjectAndOrganization {
+    type Id = ();
+    fn text() -> &'static str {
+        static TEXT: LazyLock<String> = LazyLock::new(|| {
+            let columns =
+                format!(", o.name AS organization_name, o.allow_public_projects, {}", projects::COLUMNS);
+            text(&columns, "")
+        });
+        &TEXT
+    }
+    fn bind(statement: Statement, (): ()) -> Statement {
+        statement
+    }
+    fn read(row: &Row) -> Result<Option<Self>, db::Error> {
+        Ok(Some(Self {
+            detail: ProjectDetail::from_row(row)?,
+            organization_name: row.get("organization_name")?,
+            allow_public_projects: row.get("allow_public_projects")?,
+        }))
+    }
 }
 
-/// The same with what was kept of the key's current secret.
-pub async fn of_key_and_secret(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    project_id: Option<ProjectId>,
-    user_id: UserId,
-    api_key_id: Option<ApiKeyId>,
-) -> Result<Option<InProject<WithSecret>>, db::Error> {
-    let statement = sql(KEY_AND_SECRET.as_str()).bind(organization_id).bind(project_id).bind(user_id);
-    statement.bind(api_key_id).optional(tx).await
-}
-
-/// As [`in_project`], and what a part of the project's usage comes to. It is added up before anybody knows who may see it, so a
-/// part should be small.
-pub async fn project_with_use(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    project_id: Option<ProjectId>,
-    user_id: UserId,
-    part: Part,
-) -> Result<Option<InProject<WithUse<FoundProject>>>, db::Error> {
-    let text = PROJECT_WITH_USE.text(part.most);
-    let statement = sql(text).bind(organization_id).bind(project_id).bind(user_id);
-    statement.bind(part.from).bind(totals::LAST).batched().optional(tx).await
-}
-
-/// As [`of_key`], and what a part of the key's usage comes to.
-pub async fn key_with_use(
-    tx: &mut Tx,
-    (organization_id, project_id, api_key_id): (OrganizationId, Option<ProjectId>, Option<ApiKeyId>),
-    user_id: UserId,
-    part: Part,
-) -> Result<Option<InProject<WithUse<ApiKey>>>, db::Error> {
-    let text = KEY_WITH_USE.text(part.most);
-    let statement = sql(text).bind(organization_id).bind(project_id).bind(user_id);
-    statement.bind(api_key_id).bind(part.from).bind(totals::LAST).batched().optional(tx).await
+impl Beside for Member {
+    type Id = Option<UserId>;
+    fn text() -> &'static str {
+        static TEXT: LazyLock<String> = LazyLock::new(|| {
+            let joins = "LEFT JOIN project_members pn ON pn.project_id = p.id AND pn.user_id = $4
+                         LEFT JOIN users nu ON nu.id = pn.user_id";
+            text(", pn.user_id, nu.email, nu.username, pn.role, pn.added_at, pn.updated_at", joins)
+        });
+        &TEXT
+    }
+    fn bind(statement: Statement, id: Option<UserId>) -> Statement {
+        statement.bind(id)
+    }
+    fn read(row: &Row) -> Result<Option<Self>, db::Error> {
+        let user_id: Option<String> = row.get("user_id")?;
+        user_id.map(|_| Self::from_row(row)).transpose()
+    }
 }

@@ -143,7 +143,7 @@ fn named(report: &Report) -> Vec<String> {
 }
 
 async fn assert_clean(world: &World) -> Report {
-    let report = audit::check(&world.app, None).await.unwrap();
+    let report = audit::check(&world.app.billing, None).await.unwrap();
     assert!(report.is_clean(), "on {}: {:#?}", world.backend, report.drifts);
     report
 }
@@ -359,20 +359,20 @@ fn each_broken_rule_is_named() {
         ];
         for (broken, mended, expected) in cases {
             run(&world.app.db, &organization, &[broken]).await;
-            let report = audit::check(&world.app, None).await.unwrap();
+            let report = audit::check(&world.app.billing, None).await.unwrap();
             assert_eq!(named(&report), *expected, "on {}: {broken}", world.backend);
             let whose = report.drifts.iter().filter_map(|drift| drift.organization_id.as_deref());
             assert!(whose.into_iter().all(|id| id == organization), "{broken}");
             let alone = OrganizationId::parse(&other).unwrap();
             assert!(
-                audit::check(&world.app, Some(alone)).await.unwrap().is_clean(),
+                audit::check(&world.app.billing, Some(alone)).await.unwrap().is_clean(),
                 "the other one's books are fine"
             );
             run(&world.app.db, &organization, &[mended]).await;
         }
         assert_clean(&world).await;
         run(&world.app.db, &other, &["DELETE FROM wallets WHERE organization_id = $1"]).await;
-        let report = audit::check(&world.app, None).await.unwrap();
+        let report = audit::check(&world.app.billing, None).await.unwrap();
         assert_eq!(named(&report), ["wallet_missing wallet"]);
         assert_eq!(report.drifts[0].organization_id, Some(other));
     });
@@ -395,7 +395,7 @@ fn events_that_may_be_gone_are_not_missed() {
         )
         .await;
         assert_eq!(
-            named(&audit::check(&world.app, None).await.unwrap()),
+            named(&audit::check(&world.app.billing, None).await.unwrap()),
             ["daily_usage 2026-02-10 p k m chat price 0"]
         );
     });
@@ -433,7 +433,7 @@ fn large_books_are_read_to_their_end() {
             &["UPDATE usage_daily SET requests = requests + 1 WHERE organization_id = $1 AND day = 20999"],
         )
         .await;
-        assert_eq!(audit::check(&world.app, None).await.unwrap().drifts.len(), 1);
+        assert_eq!(audit::check(&world.app.billing, None).await.unwrap().drifts.len(), 1);
     });
 }
 

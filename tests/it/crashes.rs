@@ -181,7 +181,7 @@ fn closer(target: &Target<'_>) -> i64 {
         let closed = runtime().block_on(async {
             let app = App::new(target.start.config(), closed_month(months + 1)).unwrap();
             app.boot().await.ok()?;
-            let closing = closing::close_due(&app, app.clock.now(), &Trail::system(), None).await;
+            let closing = closing::close_due(&app.billing, app.clock.now(), &Trail::system(), None).await;
             closing.ok().filter(|outcome| outcome.failed.is_empty())
         });
         months += i64::from(closed.is_some());
@@ -294,9 +294,9 @@ fn assert_reservations_end(start: &Start, months: i64) {
         };
         let app = App::new(start.config(), later).unwrap();
         app.boot().await.unwrap();
-        expire_due(&app).await.unwrap();
-        credits::expire_due(&app, &Trail::system()).await.unwrap();
-        audit::check(&app, None).await.unwrap().drifts
+        expire_due(&app.billing).await.unwrap();
+        credits::expire_due(&app.billing, &Trail::system()).await.unwrap();
+        audit::check(&app.billing, None).await.unwrap().drifts
     });
     assert!(drifts.is_empty(), "{drifts:#?}");
     let db = Db::open(&start.database_settings()).unwrap();

@@ -339,7 +339,7 @@ fn commands_that_cut_off_explain_themselves() {
 #[test]
 fn everything_that_is_sealed_is_sealed_anew() {
     let known = ["sealed_private_key", "sealed_secret"];
-    for folder in ["migrations/sqlite", "migrations/postgres"] {
+    for folder in ["crates/db/migrations/sqlite", "crates/db/migrations/postgres"] {
         let mut found = std::collections::BTreeSet::new();
         for file in std::fs::read_dir(folder).unwrap() {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();

@@ -102,7 +102,7 @@ async fn run(app: &App, text: &str) {
 /// The schema's step, taken again for rows as an older version has left them: what the next start finds.
 async fn list_what_to_fold(world: &World) {
     run(&world.app, "DROP TABLE addresses_to_fold").await;
-    let file = format!("migrations/{}/0012_addresses_to_fold.sql", world.backend);
+    let file = format!("crates/db/migrations/{}/0012_addresses_to_fold.sql", world.backend);
     let step = std::fs::read_to_string(file).unwrap();
     for statement in step.split(';').filter(|statement| !statement.trim().is_empty()) {
         run(&world.app, statement).await;

@@ -231,9 +231,9 @@ fn of_many_first_organizations_at_once_one_has_credit() {
 /// The statement of the schema's step that marks makers of before.
 fn marking(is_postgres: bool) -> &'static str {
     let step = if is_postgres {
-        include_str!("../../migrations/postgres/0013_bounds.sql")
+        include_str!("../../crates/db/migrations/postgres/0013_bounds.sql")
     } else {
-        include_str!("../../migrations/sqlite/0013_bounds.sql")
+        include_str!("../../crates/db/migrations/sqlite/0013_bounds.sql")
     };
     &step[step.find("UPDATE users").unwrap()..]
 }

@@ -4,12 +4,13 @@ use std::fmt::Debug;
 
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
-use tollkeeper::access::{
-    self, Access, Anyone, Key, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public,
-    Service, Session, Trail,
-};
+use tollkeeper::access::{KeyKind, Trail};
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Error;
+use tollkeeper::gate::{
+    self, Access, Bearer, Key, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public,
+    Service, Session,
+};
 use tollkeeper::ids::{OrganizationId, ProjectId, RequestId};
 use tollkeeper::input::RequestBody;
 use tollkeeper::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
@@ -61,12 +62,12 @@ fn the_configuration_narrows_keys_at_every_route_that_takes_them() {
 }
 
 /// A request that has reached the gate.
-fn call(world: &World, bearer: &str, path: &[(&str, &str)]) -> access::Call {
+fn call(world: &World, bearer: &str, path: &[(&str, &str)]) -> gate::Call {
     let mut headers = HeaderMap::new();
     if !bearer.is_empty() {
         headers.insert(header::AUTHORIZATION, format!("Bearer {bearer}").parse().unwrap());
     }
-    access::Call {
+    gate::Call {
         method: Method::GET,
         uri: Uri::from_static("/"),
         headers,
@@ -75,7 +76,7 @@ fn call(world: &World, bearer: &str, path: &[(&str, &str)]) -> access::Call {
         request_id: RequestId::new(world.clock.now(), &world.app.random),
         body: RequestBody::Whole(Vec::new().into()),
         who: String::new(),
-        credential: access::Credential::default(),
+        credential: gate::Credential::default(),
     }
 }
 
@@ -110,7 +111,7 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         let org = Org(OrganizationAction::Modify).admit(app, &mut call).await.unwrap();
         let member = OrgMember::Managed.admit(app, &mut call).await.unwrap();
         let leaving = OrgMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
-        let project = Project(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
+        let project = Project::to(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
         let project_member = ProjectMember::Managed.admit(app, &mut call).await.unwrap();
         let leaving_project = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
         let key = Key::Rotate.admit(app, &mut call).await.unwrap();
@@ -185,7 +186,7 @@ fn scopes_say_who_and_where() {
             let trail =
                 Trail { actor: actor.clone(), address: call.address, request_id: Some(call.request_id) };
             let is_key = actor == key_id;
-            let anyone = Anyone.admit(app, &mut call).await.unwrap();
+            let anyone = Bearer { with: KeyKind::Any }.admit(app, &mut call).await.unwrap();
             let only = is_key.then_some(organization_id);
             assert_eq!((anyone.user_id(), anyone.only_organization()), (ada.id, only));
             assert_eq!(call.who, actor);
@@ -204,7 +205,7 @@ fn scopes_say_who_and_where() {
             let member = OrgMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
             assert_eq!((member.organization_id(), member.member_id()), (organization_id, bob.id));
             assert_eq!((member.trail(), member.is_leaving()), (&trail, false));
-            let project = Project(ProjectAction::View).admit(app, &mut call).await.unwrap();
+            let project = Project::to(ProjectAction::View).admit(app, &mut call).await.unwrap();
             assert_eq!((project.organization_id(), project.project_id()), (organization_id, project_id));
             assert_eq!((project.user_id(), project.trail()), (ada.id, &trail));
             let member = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
@@ -235,7 +236,7 @@ fn the_service_is_named_in_the_log() {
     on_each_database(async |world| {
         let token = world.app.service_token.expose().to_owned();
         let mut by_bearer = call(&world, &token, &[]);
-        Service.admit(&world.app, &mut by_bearer).await.unwrap();
+        Service::Calls.admit(&world.app, &mut by_bearer).await.unwrap();
         let mut by_header = call(&world, "", &[]);
         by_header.headers.insert("x-tollkeeper-service-token", token.parse().unwrap());
         Proxy.admit(&world.app, &mut by_header).await.unwrap();
@@ -308,7 +309,7 @@ fn whoever_holds_a_scope_holds_the_organization() {
         let mut call = call(&world, &ada.access_token, &path);
         let org = Org(OrganizationAction::Delete).admit(app, &mut call).await.unwrap();
         let member = OrgMember::Managed.admit(app, &mut call).await.unwrap();
-        let project = Project(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
+        let project = Project::to(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
         let project_member = ProjectMember::Managed.admit(app, &mut call).await.unwrap();
         let key = Key::Rotate.admit(app, &mut call).await.unwrap();
         let id = org.organization_id();

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::{Value, json};
-use tollkeeper::access::{self, Access, Key, Manager, Org, OrgMember, Project, ProjectMember};
+use tollkeeper::access::KeyKind;
 use tollkeeper::db::sql;
+use tollkeeper::gate::{self, Access, Bearer, Key, Org, OrgMember, Project, ProjectMember};
 use tollkeeper::ids::RequestId;
 use tollkeeper::input::RequestBody;
 use tollkeeper::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
@@ -146,12 +147,12 @@ impl Scene {
                 }
             };
         }
-        ask!(Manager, call("", ""), "list organizations".to_owned());
+        ask!(Bearer { with: KeyKind::Whole }, call("", ""), "list organizations".to_owned());
         for action in OrganizationAction::ALL {
             ask!(Org(action), call("", ""), format!("organization {action:?}"));
         }
         for action in ProjectAction::ALL {
-            ask!(Project(action), call("", ""), format!("project {action:?}"));
+            ask!(Project::to(action), call("", ""), format!("project {action:?}"));
         }
         for (maker, key_id) in &self.probes {
             for change in [Key::Update, Key::Rotate, Key::Delete] {
@@ -162,7 +163,7 @@ impl Scene {
         ask!(OrgMember::Managed, call("", &founder.id.to_string()), "manage members".to_owned());
         ask!(ProjectMember::Managed, call("", &founder.id.to_string()), "manage project members".to_owned());
         let mut tx = world.app.db.write().await.unwrap();
-        if let Ok(scope) = Project(ProjectAction::View).admit(app, &mut call("", "")).await
+        if let Ok(scope) = Project::to(ProjectAction::View).admit(app, &mut call("", "")).await
             && let Ok((_, held)) = scope.hold(&mut tx).await
         {
             let organization = [OrganizationRole::Member, OrganizationRole::Admin, OrganizationRole::Owner];
@@ -178,7 +179,7 @@ impl Scene {
         powers
     }
 
-    fn call(&self, world: &World, bearer: &str, key_id: &str, member_id: &str) -> access::Call {
+    fn call(&self, world: &World, bearer: &str, key_id: &str, member_id: &str) -> gate::Call {
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, format!("Bearer {bearer}").parse().unwrap());
         let path = [
@@ -187,7 +188,7 @@ impl Scene {
             ("key_id", key_id),
             ("member_id", member_id),
         ];
-        access::Call {
+        gate::Call {
             method: Method::POST,
             uri: Uri::from_static("/"),
             headers,
@@ -196,7 +197,7 @@ impl Scene {
             request_id: RequestId::new(world.clock.now(), &world.app.random),
             body: RequestBody::Whole(Vec::new().into()),
             who: String::new(),
-            credential: access::Credential::default(),
+            credential: gate::Credential::default(),
         }
     }
 
@@ -228,7 +229,7 @@ impl Scene {
 /// The key of a secret, and who made that.
 async fn find(world: &World, secret: &str) -> (String, Option<String>) {
     let now = world.clock.now();
-    let key = world.app.keyring.authenticate(&world.app, secret, now).await.unwrap();
+    let key = world.app.keys.authenticate(secret, now).await.unwrap();
     (key.id.to_string(), key.rotated_by.map(|id| id.to_string()))
 }
 

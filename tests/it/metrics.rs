@@ -5,7 +5,7 @@ use serde_json::json;
 use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::auditing;
-use tollkeeper::jobs::leases::{LEASE_MS, Lease};
+use tollkeeper::jobs::leases::LEASE_MS;
 use tollkeeper::metrics::Job;
 
 use crate::support::http::{Answer, Call};
@@ -228,8 +228,8 @@ fn the_servers_check_the_books_by_themselves() {
         let app = &world.app;
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let [one, two] = [(); 2].map(|()| Lease::new(Job::Audit, &app.random));
-        let run = async |lease| auditing::run_due(app, lease).await.unwrap();
+        let [one, two] = [(); 2].map(|()| app.leases.lease(Job::Audit));
+        let run = async |lease| auditing::run_due(&app.billing, lease).await.unwrap();
         let leads = "tollkeeper_job_leader{job=\"audit\"}";
         assert_eq!(run(&one).await, None, "the first one is only planned");
         assert_eq!(count(&world, leads).await, 1);
@@ -266,9 +266,9 @@ fn the_servers_check_the_books_by_themselves() {
 #[test]
 fn an_audit_can_be_switched_off() {
     on_each_database_with(&[("TOLLKEEPER_AUDIT__EVERY_HOURS", "0")], async |world| {
-        let lease = Lease::new(Job::Audit, &world.app.random);
+        let lease = world.app.leases.lease(Job::Audit);
         for _ in 0..3 {
-            assert_eq!(auditing::run_due(&world.app, &lease).await.unwrap(), None);
+            assert_eq!(auditing::run_due(&world.app.billing, &lease).await.unwrap(), None);
             world.clock.advance_ms(48 * HOUR_MS);
         }
         let text = metrics(&world, world.app.service_token.expose()).await.text;

@@ -116,7 +116,7 @@ fn ports_and_folders_are_the_same_everywhere() {
         read("Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = ").map(str::to_owned));
     assert!(docker.contains(&format!("FROM rust:{}-", rust.unwrap().trim_matches('"'))));
     // What the build reads, and nothing else, goes to it.
-    for name in ["src", "migrations", "catalog", "Cargo.toml", "Cargo.lock", ".cargo"] {
+    for name in ["src", "crates", "catalog", "Cargo.toml", "Cargo.lock", ".cargo"] {
         assert!(read("packaging/Dockerfile.dockerignore").contains(&format!("\n!{name}\n")), "{name}");
         assert!(Path::new(name).exists());
     }

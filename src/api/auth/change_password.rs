@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::SessionScope;
 use crate::accounts::Accounts;
 use crate::accounts::password_changes::{self, Change};
 use crate::accounts::passwords::UNCHANGED;
 use crate::clock::Time;
 use crate::error::Error;
+use crate::gate::SessionScope;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};

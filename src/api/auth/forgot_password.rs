@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::Visitor;
 use crate::accounts::{Accounts, passwords};
 use crate::error::Error;
+use crate::gate::Visitor;
 use crate::input::types::Email;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};

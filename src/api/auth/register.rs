@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::Visitor;
 use crate::accounts::Accounts;
 use crate::accounts::registration::{self, New};
 use crate::clock::Time;
 use crate::error::Error;
+use crate::gate::Visitor;
 use crate::ids::UserId;
 use crate::input::types::{Email, FullName, Phone, Text, Username};
 use crate::input::{Body, Fields, Record};

@@ -7,7 +7,7 @@ pub mod usage;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{Held, HeldOrganization, OrgScope, ProjectScope, UsedScope};
+use crate::access::{Held, HeldOrganization, OrgScope, ProjectScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
@@ -16,6 +16,7 @@ use crate::error::{Code, Detail, Error};
 use crate::ids::{OrganizationId, ProjectId};
 use crate::input::types::{DescriptionText, Integer, Name, Temperature, Text};
 use crate::input::{Body, Fields, Nothing, Patch, Query, Record};
+use crate::live::totals::Subject;
 use crate::mail::posting::Draft;
 use crate::money::Ppm;
 use crate::reply::{Enveloped, ok};
@@ -29,9 +30,10 @@ use crate::store::changes::Change;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
 use crate::store::projects::listing::{self, Filter};
-use crate::store::projects::{Changes, Project as ProjectRow, ProjectDetail};
-use crate::store::standings::FoundProject;
+use crate::store::projects::{Changes, Project as ProjectRow};
+use crate::store::standings::ProjectAndOrganization;
 use crate::store::users::Audience;
+use crate::tenants;
 
 /// A new project.
 #[derive(Debug)]
@@ -221,13 +223,10 @@ pub struct UsageTotals {
 }
 
 /// GET /v1/organizations/{organization_id}/projects/{project_id}
-pub async fn read(
-    app: App,
-    scope: UsedScope<ProjectDetail>,
-    _: Nothing,
-) -> Result<Enveloped<Project>, Error> {
-    let (detail, usage) = scope.into_parts();
-    let totals = usage.total(&app).await?;
+pub async fn read(app: App, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Project>, Error> {
+    let detail = tenants::projects::read(&app.tenants, &scope).await?;
+    let subject = Subject::Project(detail.project.id);
+    let totals = app.usage_totals.total(scope.organization_id(), subject).await?;
     let row = detail.project;
     Ok(ok(Project {
         id: row.id,
@@ -376,7 +375,7 @@ pub async fn delete(app: App, scope: ProjectScope, _: Nothing) -> Result<Envelop
 }
 
 /// What a mail about this project says of it, and of who did it.
-fn about(project: &FoundProject, by: String) -> About {
+fn about(project: &ProjectAndOrganization, by: String) -> About {
     About {
         organization: Some(project.organization_name.clone()),
         project: Some(project.detail.project.name.clone()),

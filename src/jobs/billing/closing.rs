@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::access::Trail;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::{Month, Time};
 use crate::db::Tx;
 use crate::error::Error;
@@ -61,29 +61,29 @@ pub struct Outcome {
 /// Closes every month that ended a day or longer before `as_of`, month after month. With a lease it goes on as long as that
 /// can be renewed.
 pub async fn close_due(
-    app: &App,
+    billing: &Billing,
     as_of: Time,
     trail: &Trail,
     lease: Option<&Lease>,
 ) -> Result<Outcome, Error> {
     let last = invoicing::last_closable(as_of);
     let mut outcome = Outcome::default();
-    let first = store::months::first_open(&mut app.db.read().await?, last).await?;
+    let first = store::months::first_open(&mut billing.db.read().await?, last).await?;
     let Some(mut month) = first else { return Ok(outcome) };
     while month <= last {
         let mut after = None;
         loop {
-            let mut read = app.db.read().await?;
+            let mut read = billing.db.read().await?;
             let slice = store::months::open_in(&mut read, month, after, SLICE).await?;
             let Some(end) = slice.last() else { break };
             after = Some(*end);
             if let Some(lease) = lease
-                && !lease.take(app).await?
+                && !lease.take().await?
             {
                 return Ok(outcome);
             }
             for organization_id in slice {
-                match close(app, organization_id, month, trail).await {
+                match close(billing, organization_id, month, trail).await {
                     Ok(closed) => outcome.closed.extend(closed),
                     Err(error) if stops_everything(&error) => return Err(error),
                     Err(error) => {
@@ -100,13 +100,13 @@ pub async fn close_due(
 
 /// Closes a month of one organization, unless it is closed.
 async fn close(
-    app: &App,
+    billing: &Billing,
     organization_id: OrganizationId,
     month: Month,
     trail: &Trail,
 ) -> Result<Option<Closed>, Error> {
-    let mut tx = app.db.write().await?;
-    let booking = Booking { app, trail, now: app.clock.now() };
+    let mut tx = billing.db.write().await?;
+    let booking = Booking { billing, trail, now: billing.clock.now() };
     let wallet = booking.lock(&mut tx, organization_id).await?;
     let Some(mut wallet) = wallet.filter(|wallet| wallet.open_month == month) else {
         return Ok(None);
@@ -136,7 +136,7 @@ pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Walle
     }
     let due = Nano::from_units(debt.of_month.units() + debt.carried_over.units());
     let name = store::wallets::owner_name(tx, organization_id).await?;
-    let id = InvoiceId::new(booking.now, &booking.app.random);
+    let id = InvoiceId::new(booking.now, &booking.billing.random);
     booking.note(tx, Action::InvoiceCreated, &id.to_string(), organization_id).await?;
     let is_paid = due == Nano::ZERO;
     let invoice = Invoice {
@@ -152,28 +152,28 @@ pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Walle
         finalized_at: booking.now,
         paid_at: is_paid.then_some(booking.now),
         voided_at: None,
-        issuer: issuer(booking.app),
+        issuer: issuer(booking.billing),
     };
     store::invoices::insert(tx, &invoice, &bill.items).await?;
     Ok(Closed { organization_id, month, invoice: Some(invoice) })
 }
 
 /// The issuer of the invoices that are made now.
-pub fn issuer(app: &App) -> Issuer {
-    let billing = &app.config.billing;
-    Issuer { name: billing.issuer_name.clone(), address: billing.issuer_address.clone() }
+pub fn issuer(billing: &Billing) -> Issuer {
+    let settings = &billing.settings;
+    Issuer { name: settings.issuer_name.clone(), address: settings.issuer_address.clone() }
 }
 
 /// Gives the configured issuer to the invoices of versions that didn't keep theirs.
 ///
 /// # Errors
 /// The database's.
-pub async fn keep_issuers(app: &App) -> Result<(), Error> {
-    if !store::invoices::lacks_issuer(&mut app.db.read().await?).await? {
+pub async fn keep_issuers(billing: &Billing) -> Result<(), Error> {
+    if !store::invoices::lacks_issuer(&mut billing.db.read().await?).await? {
         return Ok(());
     }
-    let mut tx = app.db.write().await?;
-    let invoices = store::invoices::add_issuer(&mut tx, &issuer(app)).await?;
+    let mut tx = billing.db.write().await?;
+    let invoices = store::invoices::add_issuer(&mut tx, &issuer(billing)).await?;
     tx.commit().await?;
     tracing::info!(invoices, "older invoices have the configured issuer from now on");
     Ok(())

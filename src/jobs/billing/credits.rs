@@ -1,7 +1,7 @@
 //! Credits: added by an operator, ended by time.
 
 use crate::access::Trail;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::Time;
 use crate::error::Error;
 use crate::ids::{CreditId, OrganizationId};
@@ -122,11 +122,11 @@ pub struct Added {
 }
 
 /// Adds a credit, once a reference: what is owed is covered first, and the rest is left to be used.
-pub async fn add(app: &App, new: &NewCredit, trail: &Trail) -> Result<Added, Refusal> {
+pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<Added, Refusal> {
     new.check().map_err(Refusal::Wrong)?;
-    let (organization_id, now) = (new.organization_id, app.clock.now());
-    let mut tx = app.db.write().await?;
-    let booking = Booking { app, trail, now };
+    let (organization_id, now) = (new.organization_id, billing.clock.now());
+    let mut tx = billing.db.write().await?;
+    let booking = Booking { billing, trail, now };
     let Some(mut wallet) = booking.lock(&mut tx, organization_id).await? else {
         return Err(Refusal::Wrong(format!("there is no organization {organization_id}")));
     };
@@ -167,15 +167,15 @@ pub struct TakenBack {
 /// # Errors
 /// A sentence where there is no such credit or not that much left; the database's.
 pub async fn take_back(
-    app: &App,
+    billing: &Billing,
     id: CreditId,
     amount: Option<Nano>,
     trail: &Trail,
 ) -> Result<TakenBack, Refusal> {
     let unknown =
         || Refusal::Wrong(format!("there is no credit {id}; `credit list` shows those of an organization"));
-    let booking = Booking { app, trail, now: app.clock.now() };
-    let mut tx = app.db.write().await?;
+    let booking = Booking { billing, trail, now: billing.clock.now() };
+    let mut tx = billing.db.write().await?;
     let owner = store::credits::owner(&mut tx, id).await?.ok_or_else(unknown)?;
     let mut wallet = booking.lock(&mut tx, owner).await?.ok_or_else(unknown)?;
     let mut credit = store::credits::get(&mut tx, id).await?.ok_or_else(unknown)?;
@@ -206,18 +206,18 @@ pub async fn take_back(
 }
 
 /// Ends every credit whose time is over; how many.
-pub async fn expire_due(app: &App, trail: &Trail) -> Result<usize, Error> {
+pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error> {
     let (mut after, mut ended) = (None, 0);
     loop {
-        if !app.clock_guard.is_trusted() {
+        if !billing.clock_guard.is_trusted() {
             return Ok(ended);
         }
-        let now = app.clock_guard.shared_now();
-        let slice = store::credits::expiring(&mut app.db.read().await?, now, after, SLICE).await?;
+        let now = billing.clock_guard.shared_now();
+        let slice = store::credits::expiring(&mut billing.db.read().await?, now, after, SLICE).await?;
         let Some(last) = slice.last() else { return Ok(ended) };
         after = Some(last.id);
         for expiring in slice {
-            match expire(app, expiring.organization_id, trail).await {
+            match expire(billing, expiring.organization_id, trail).await {
                 Ok(more) => ended += more,
                 Err(error) if stops_everything(&error) => return Err(error),
                 Err(error) => tracing::error!(credit = %expiring.id, "a credit can't be ended: {error}"),
@@ -227,13 +227,13 @@ pub async fn expire_due(app: &App, trail: &Trail) -> Result<usize, Error> {
 }
 
 /// Ends what is over in a wallet, unless somebody has meanwhile.
-async fn expire(app: &App, organization_id: OrganizationId, trail: &Trail) -> Result<usize, Error> {
-    let mut tx = app.db.write().await?;
-    let booking = Booking { app, trail, now: app.clock.now() };
+async fn expire(billing: &Billing, organization_id: OrganizationId, trail: &Trail) -> Result<usize, Error> {
+    let mut tx = billing.db.write().await?;
+    let booking = Booking { billing, trail, now: billing.clock.now() };
     let wallet = store::wallets::lock(&mut tx, organization_id, booking.now).await?;
     let mut wallet = wallet.ok_or_else(|| Error::internal("a credit without a wallet"))?;
     // Credits of servers that don't keep this are looked for all the same.
-    wallet.note_expiry(Some(app.clock_guard.shared_now()));
+    wallet.note_expiry(Some(billing.clock_guard.shared_now()));
     let ended = booking.end_credits(&mut tx, &mut wallet).await?;
     store::wallets::write(&mut tx, &wallet).await?;
     tx.commit().await?;

@@ -1,7 +1,7 @@
 //! What an operator does to an invoice: it was paid from outside, or it is taken back.
 
 use crate::access::Trail;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::db::{self, Tx};
 use crate::error::Error;
 use crate::ids::InvoiceId;
@@ -33,13 +33,13 @@ pub struct Settled {
 /// currency's minor unit. The money comes into the wallet, which owed it; what is more than the due pays the oldest other
 /// invoices and stays as credit.
 pub async fn mark_paid(
-    app: &App,
+    billing: &Billing,
     id: InvoiceId,
     amount: Option<Nano>,
     trail: &Trail,
 ) -> Result<Settled, Refusal> {
-    let booking = Booking { app, trail, now: app.clock.now() };
-    let mut tx = app.db.write().await?;
+    let booking = Booking { billing, trail, now: billing.clock.now() };
+    let mut tx = billing.db.write().await?;
     let (mut wallet, invoice) = lock(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open => {}
@@ -84,9 +84,9 @@ fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), Refusal> {
 }
 
 /// Takes an invoice back: its amount returns to the wallet, and its number stays taken.
-pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
-    let booking = Booking { app, trail, now: app.clock.now() };
-    let mut tx = app.db.write().await?;
+pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+    let booking = Booking { billing, trail, now: billing.clock.now() };
+    let mut tx = billing.db.write().await?;
     let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open | Status::Paid => {}
@@ -133,10 +133,10 @@ pub async fn void(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Re
 ///
 /// # Errors
 /// A sentence where it isn't open; the database's.
-pub async fn give_up(app: &App, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
-    app.clock_guard.require()?;
-    let booking = Booking { app, trail, now: app.clock.now() };
-    let mut tx = app.db.write().await?;
+pub async fn give_up(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+    billing.clock_guard.require()?;
+    let booking = Booking { billing, trail, now: billing.clock.now() };
+    let mut tx = billing.db.write().await?;
     let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open => {}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::work::UsageEvent;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::Month;
 use crate::db::{self, Tx};
 use crate::ids::OrganizationId;
@@ -11,14 +11,14 @@ use crate::store;
 
 /// Of those whose usage is reported. A remembered month costs no query; the lock shows if it still holds.
 pub(super) async fn open_months(
-    app: &App,
+    billing: &Billing,
     tx: &mut Tx,
     events: &[&UsageEvent],
 ) -> Result<BTreeMap<OrganizationId, Month>, db::Error> {
     let organizations: BTreeSet<_> = events.iter().map(|event| event.event.payer.organization_id).collect();
     let mut months = BTreeMap::new();
     for organization_id in organizations {
-        let open = match app.books.open_months.get(&organization_id.as_u128()) {
+        let open = match billing.books.open_months.get(&organization_id.as_u128()) {
             Some(open) => open,
             None => {
                 let wallet = store::wallets::get(tx, organization_id).await?;

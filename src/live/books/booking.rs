@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::access::Trail;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::{Month, Time};
 use crate::db::{self, Tx};
 use crate::error::Error;
@@ -58,8 +58,8 @@ pub struct Refund {
 
 /// Bookings of one transaction: by whom and when.
 pub struct Booking<'a> {
-    /// The application.
-    pub app: &'a App,
+    /// The handle.
+    pub billing: &'a Billing,
     /// The author, for the audit trail.
     pub trail: &'a Trail,
     /// The time.
@@ -88,9 +88,9 @@ impl Booking<'_> {
     /// # Errors
     /// The database's.
     pub async fn end_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
-        let now = self.app.clock_guard.shared_now();
+        let now = self.billing.clock_guard.shared_now();
         // What ends doesn't come back, so a clock that is wrong ends nothing.
-        if wallet.next_expiry_at.is_none_or(|at| at > now) || !self.app.clock_guard.is_trusted() {
+        if wallet.next_expiry_at.is_none_or(|at| at > now) || !self.billing.clock_guard.is_trusted() {
             return Ok(0);
         }
         let left = credits::left(tx, wallet.organization_id).await?;
@@ -108,7 +108,7 @@ impl Booking<'_> {
 
     /// Ends a part of a credit.
     async fn end(&self, tx: &mut Tx, wallet: &mut Wallet, part: Part) -> Result<(), db::Error> {
-        let id = LedgerTransactionId::new(self.now, &self.app.random);
+        let id = LedgerTransactionId::new(self.now, &self.billing.random);
         let transfer = Transfer {
             id,
             organization_id: wallet.organization_id,
@@ -141,7 +141,7 @@ impl Booking<'_> {
         account: Account,
         to_wallet: Nano,
     ) -> Transfer {
-        let id = LedgerTransactionId::new(self.now, &self.app.random);
+        let id = LedgerTransactionId::new(self.now, &self.billing.random);
         Transfer {
             id,
             organization_id: wallet.organization_id,
@@ -166,7 +166,7 @@ impl Booking<'_> {
         held: Nano,
     ) -> Result<(), db::Error> {
         // What comes in pays debts first, so nothing is left of credits but what is held of one that is over.
-        let now = self.app.clock_guard.shared_now();
+        let now = self.billing.clock_guard.shared_now();
         let is_held = held > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
         if wallet.posted <= Nano::ZERO && !is_held {
             return Ok(());
@@ -188,7 +188,7 @@ impl Booking<'_> {
         wallet: &mut Wallet,
         deposit: Deposit,
     ) -> Result<Credit, Error> {
-        let (organization_id, random) = (wallet.organization_id, &self.app.random);
+        let (organization_id, random) = (wallet.organization_id, &self.billing.random);
         let transfer = Transfer {
             id: LedgerTransactionId::new(self.now, random),
             organization_id,
@@ -237,7 +237,7 @@ impl Booking<'_> {
         if left > 0 {
             let amount = Nano::from_units(left);
             let credit = Credit {
-                id: CreditId::new(self.now, &self.app.random),
+                id: CreditId::new(self.now, &self.billing.random),
                 source: refund.source,
                 reference: refund.reference,
                 amount,
@@ -273,7 +273,7 @@ impl Booking<'_> {
             let back = Nano::from_units(back);
             let credit = used.credit;
             credits::lower_use(tx, organization_id, month, credit.id, back).await?;
-            if credit.is_over(self.app.clock_guard.shared_now()) {
+            if credit.is_over(self.billing.clock_guard.shared_now()) {
                 let part = Part { credit_id: credit.id, amount: back, remaining: credit.remaining };
                 self.end(tx, wallet, part).await?;
                 continue;
@@ -298,7 +298,9 @@ impl Booking<'_> {
         let organization_id = wallet.organization_id;
         let mut left = credits::left(tx, organization_id).await?;
         let owed = books::owed(wallet.posted, &left);
-        if owed == Nano::ZERO || left.iter().all(|credit| credit.is_over(self.app.clock_guard.shared_now())) {
+        if owed == Nano::ZERO
+            || left.iter().all(|credit| credit.is_over(self.billing.clock_guard.shared_now()))
+        {
             return Ok(());
         }
         let mut open = store::invoices::open(tx, organization_id).await?;
@@ -327,7 +329,7 @@ impl Booking<'_> {
         debt: Nano,
     ) -> Result<Nano, db::Error> {
         let mut paid = 0;
-        for part in books::charge(left, debt, Nano::ZERO, self.app.clock_guard.shared_now()) {
+        for part in books::charge(left, debt, Nano::ZERO, self.billing.clock_guard.shared_now()) {
             use_up(tx, wallet.organization_id, month, part).await?;
             paid += part.amount.units();
             if let Some(credit) = left.iter_mut().find(|credit| credit.id == part.credit_id) {
@@ -397,7 +399,7 @@ impl Booking<'_> {
         organization_id: OrganizationId,
     ) -> Result<(), db::Error> {
         let event = Event { action, target: target.to_owned(), organization_id: Some(organization_id) };
-        store::audit_log::record(tx, self.trail, &event, self.now, &self.app.random).await
+        store::audit_log::record(tx, self.trail, &event, self.now, &self.billing.random).await
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::work::{Answer, Outcome, UsageEvent, Work};
 use super::{Stopped, measured};
-use crate::app::App;
+use crate::billing::Billing;
 use crate::db;
 use crate::rules::events;
 
 /// Records these events, each piece in a transaction of its own, and refuses those that don't fit. What is committed before an
 /// error of the database stays: sent again, it is there already.
-pub(super) async fn record(app: &App, given: &[UsageEvent]) -> Result<Answer, db::Error> {
+pub(super) async fn record(billing: &Billing, given: &[UsageEvent]) -> Result<Answer, db::Error> {
     // Events come before corrections, as within one transaction.
     let mut order: Vec<usize> = (0..given.len()).collect();
     order.sort_by_key(|place| given.get(*place).is_some_and(|event| event.event.corrects.is_some()));
@@ -16,7 +16,7 @@ pub(super) async fn record(app: &App, given: &[UsageEvent]) -> Result<Answer, db
     let mut waiting = vec![order];
     while let Some(mut places) = waiting.pop() {
         let events = places.iter().filter_map(|place| given.get(*place).cloned()).collect();
-        let told = match measured(app, &[&Work::Record(events)]).await {
+        let told = match measured(billing, &[&Work::Record(events)]).await {
             Ok(mut answers) => match answers.pop() {
                 Some(Answer::Recorded(told)) => told,
                 other => return Err(db::Error::Internal(format!("usage was answered by {other:?}"))),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::events::{self as recorded, Counted, Verdict};
 use super::work::UsageEvent;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::catalog::Price;
 use crate::clock::Time;
 use crate::db::{self, Tx};
@@ -16,7 +16,7 @@ use crate::store::usage::recording::{self, Corrected, NewEvent, RatedEvent, Stor
 /// Records the corrections among these, in the order of arrival: one verdict each, in the order in which they are given.
 /// They are few, so each is looked up by itself; what one takes back, the next one no longer can.
 pub(super) async fn record<'a>(
-    app: &App,
+    billing: &Billing,
     tx: &mut Tx,
     events: &[(usize, &'a UsageEvent)],
     now: Time,
@@ -28,14 +28,14 @@ pub(super) async fn record<'a>(
     in_order.sort_unstable_by_key(|(_, (place, _, _))| *place);
     let mut verdicts = Vec::with_capacity(in_order.len());
     for (position, (_, event, corrects)) in in_order {
-        verdicts.push((position, correct(app, tx, event, corrects, now).await?));
+        verdicts.push((position, correct(billing, tx, event, corrects, now).await?));
     }
     verdicts.sort_unstable_by_key(|(position, _)| *position);
     Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
 async fn correct<'a>(
-    app: &App,
+    billing: &Billing,
     tx: &mut Tx,
     event: &'a RatedEvent,
     corrects: &str,
@@ -50,7 +50,7 @@ async fn correct<'a>(
         return Ok(Verdict::Refused(events::unknown_event(corrects)));
     };
     let corrected = recording::corrected(tx, original_key).await?;
-    let price = live::catalog::price(app, tx, &original.model, original.price_version).await?;
+    let price = live::catalog::price(&billing.catalog, tx, &original.model, original.price_version).await?;
     let amount = match give_back(event, corrects, &original, corrected, price.as_ref()) {
         Ok(amount) => amount,
         Err(refusal) => return Ok(Verdict::Refused(refusal)),

@@ -103,7 +103,7 @@ async fn give_back(
     if amount < Nano::ZERO {
         return booking.settle(tx, wallet, None).await;
     }
-    let reference = format!("correction:{}", CreditNoteId::new(booking.now, &booking.app.random));
+    let reference = format!("correction:{}", CreditNoteId::new(booking.now, &booking.billing.random));
     booking
         .refund(
             tx,
@@ -138,7 +138,7 @@ async fn add_note(
     bill: Bill,
 ) -> Result<(), db::Error> {
     let note = CreditNote {
-        id: CreditNoteId::new(booking.now, &booking.app.random),
+        id: CreditNoteId::new(booking.now, &booking.billing.random),
         number: store::credit_notes::next_number(tx).await?,
         organization_id: wallet.organization_id,
         invoice_id: invoice.id,

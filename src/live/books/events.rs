@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use super::corrections;
 use super::work::{Outcome, UsageEvent};
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::{Month, Time};
 use crate::db::{self, Tx};
 use crate::ids::{OrganizationId, ReservationId};
@@ -77,7 +77,7 @@ type Placed<'a> = (usize, &'a UsageEvent);
 ///
 /// `None`: the transaction has to begin again, see [`recording::insert`].
 pub(super) async fn record<'a>(
-    app: &App,
+    billing: &Billing,
     tx: &mut Tx,
     events: &[&'a UsageEvent],
     recording: Recording<'_>,
@@ -89,7 +89,7 @@ pub(super) async fn record<'a>(
     while !waiting.is_empty() {
         let groups: Vec<&[Placed<'a>]> =
             waiting.chunk_by(|(_, a), (_, b)| a.event.cmp_key(&b.event).is_eq()).collect();
-        let Some(verdicts) = verdicts(app, tx, &groups, recording).await? else { return Ok(None) };
+        let Some(verdicts) = verdicts(billing, tx, &groups, recording).await? else { return Ok(None) };
         let mut later = Vec::new();
         for (group, verdict) in groups.iter().zip(verdicts) {
             decide(group, verdict, &mut decided, &mut counted, &mut later);
@@ -103,7 +103,7 @@ pub(super) async fn record<'a>(
 
 /// One verdict for each group, on its first event.
 async fn verdicts<'a>(
-    app: &App,
+    billing: &Billing,
     tx: &mut Tx,
     groups: &[&[Placed<'a>]],
     holds: Recording<'_>,
@@ -116,7 +116,7 @@ async fn verdicts<'a>(
     let old: Vec<_> =
         plain.iter().zip(&new).filter(|(_, new)| !**new).map(|(old, _)| old.event.key()).collect();
     let stored = recording::stored_hashes(tx, &old).await?;
-    let mut corrections = corrections::record(app, tx, &firsts, holds.now).await?.into_iter();
+    let mut corrections = corrections::record(billing, tx, &firsts, holds.now).await?.into_iter();
     let (mut new, mut stored) = (new.into_iter(), stored.into_iter());
     let verdict = |(_, first): &Placed<'a>| {
         let event = &first.event;

@@ -9,7 +9,7 @@ use super::events::Counted;
 use super::round::Charges;
 use super::work::{Refused, Reservation, Reserving, Work};
 use crate::access::Trail;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::{Month, Time};
 use crate::db::{self, Tx};
 use crate::ids::OrganizationId;
@@ -34,18 +34,18 @@ struct Purse {
 impl<'a> Purses<'a> {
     /// Locks the wallets of these organizations, in the order of their ids, and ends the credits in them whose time is over.
     pub(super) async fn lock(
-        app: &'a App,
+        billing: &'a Billing,
         trail: &'a Trail,
         tx: &mut Tx,
         organizations: BTreeSet<OrganizationId>,
         now: Time,
     ) -> Result<Self, db::Error> {
-        let mut locked = Self { booking: Booking { app, trail, now }, purses: BTreeMap::new() };
+        let mut locked = Self { booking: Booking { billing, trail, now }, purses: BTreeMap::new() };
         for id in organizations {
             let mut wallet = store::wallets::lock(tx, id, now).await?.ok_or_else(|| missing(id))?;
-            require_currency(app, &wallet)?;
-            if app.books.open_months.get(&id.as_u128()) != Some(wallet.open_month) {
-                app.books.open_months.insert(id.as_u128(), wallet.open_month);
+            require_currency(billing, &wallet)?;
+            if billing.books.open_months.get(&id.as_u128()) != Some(wallet.open_month) {
+                billing.books.open_months.insert(id.as_u128(), wallet.open_month);
             }
             let changed = locked.booking.end_credits(tx, &mut wallet).await? > 0;
             locked.purses.insert(id, Purse { wallet, changed });
@@ -207,9 +207,9 @@ impl<'a> Purses<'a> {
 }
 
 /// Refuses a wallet whose currency isn't that of the prices.
-fn require_currency(app: &App, wallet: &Wallet) -> Result<(), db::Error> {
-    let own = &app.config.billing.currency;
-    if wallet.currency == *own && !app.catalog.has_wrong_currency() {
+fn require_currency(billing: &Billing, wallet: &Wallet) -> Result<(), db::Error> {
+    let own = &billing.settings.currency;
+    if wallet.currency == *own && !billing.catalog.has_wrong_currency() {
         return Ok(());
     }
     let message = format!(

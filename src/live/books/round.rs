@@ -8,7 +8,7 @@ use super::purses::Purses;
 use super::work::{Answer, Reservation, UsageEvent, Work};
 use super::{assumptions, corrections};
 use crate::access::Trail;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::catalog::Kind;
 use crate::clock::{MINUTE_MS, Month, Time};
 use crate::db::{self, Tx};
@@ -67,11 +67,11 @@ impl From<db::Error> for Stopped {
 }
 
 /// Does these pieces of work in one transaction: one answer each, in their order, after the commit.
-pub(super) async fn run(app: &App, works: &[&Work]) -> Result<Vec<Answer>, Stopped> {
+pub(super) async fn run(billing: &Billing, works: &[&Work]) -> Result<Vec<Answer>, Stopped> {
     let mut telling = Telling::Count;
     for _ in 0..ATTEMPTS {
-        let mut tx = app.db.write().await?;
-        match attempt(app, &mut tx, works, telling).await {
+        let mut tx = billing.db.write().await?;
+        match attempt(billing, &mut tx, works, telling).await {
             Ok(answers) => {
                 tx.commit().await?;
                 return Ok(answers);
@@ -84,18 +84,23 @@ pub(super) async fn run(app: &App, works: &[&Work]) -> Result<Vec<Answer>, Stopp
 }
 
 /// The answers; without them nothing of it may be committed.
-async fn attempt(app: &App, tx: &mut Tx, works: &[&Work], telling: Telling) -> Result<Vec<Answer>, Stopped> {
-    let now = app.clock.now();
+async fn attempt(
+    billing: &Billing,
+    tx: &mut Tx,
+    works: &[&Work],
+    telling: Telling,
+) -> Result<Vec<Answer>, Stopped> {
+    let now = billing.clock.now();
     let events: Vec<&UsageEvent> = works.iter().flat_map(|work| work.events()).collect();
-    let months = assumptions::open_months(app, tx, &events).await?;
+    let months = assumptions::open_months(billing, tx, &events).await?;
     let recording = Recording { months: &months, telling, now };
-    let recorded = events::record(app, tx, &events, recording).await?.ok_or(Stopped::Assumption)?;
+    let recorded = events::record(billing, tx, &events, recording).await?.ok_or(Stopped::Assumption)?;
     let charges = add_to_days(tx, &recorded.counted, &months).await?;
     let named = named_reservations(tx, works).await?;
 
     let trail = Trail::system();
     let mut purses =
-        Purses::lock(app, &trail, tx, organizations(&recorded.counted, &named, works), now).await?;
+        Purses::lock(billing, &trail, tx, organizations(&recorded.counted, &named, works), now).await?;
     if !purses.hold(&recorded.counted, &months) || !corrections::hold(tx, &recorded.counted).await? {
         return Err(Stopped::Assumption);
     }
@@ -106,10 +111,10 @@ async fn attempt(app: &App, tx: &mut Tx, works: &[&Work], telling: Telling) -> R
     for reserved in ended.values() {
         purses.give_back(reserved)?;
     }
-    let expires_at = app
+    let expires_at = billing
         .clock_guard
         .shared_now()
-        .plus_ms(app.config.billing.reservation_minutes.saturating_mul(MINUTE_MS));
+        .plus_ms(billing.settings.reservation_minutes.saturating_mul(MINUTE_MS));
     let extended = extend(tx, works, &ended, expires_at).await?;
     let captured = captured(&recorded.counted, &ended);
     purses.charge(tx, &charges, &captured).await?;

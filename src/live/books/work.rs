@@ -1,8 +1,5 @@
 //! What the books are asked for, and what they answer.
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use crate::clock::Time;
 use crate::ids::ReservationId;
 use crate::money::Nano;
@@ -64,7 +61,7 @@ pub enum Outcome {
 }
 
 /// Money set aside for a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reservation {
     /// By which it is captured, extended and released.
     pub id: ReservationId,

@@ -2,10 +2,10 @@
 //!
 //! The interface description has no page: we show one, because the mail's link has to lead somewhere.
 
-use crate::access::Visitor;
 use crate::api::organizations::invitations::acceptance::{Followed, follow};
 use crate::app::App;
 use crate::error::{Code, Error};
+use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Fields, Form, Query, Record};
 use crate::pages::{Input, Link, Page, is_dead_link};

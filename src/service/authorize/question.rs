@@ -5,15 +5,16 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::access::Call;
 use crate::app::App;
+use crate::billing::decision::kind_of;
 use crate::error::Error;
+use crate::gate::Call;
 use crate::input::fields::{At, Field, Problems, accepted};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of, string};
 use crate::input::{self, Body, Description, Fields, Input, Record};
 use crate::rules::restrictions::Permission;
-use crate::service::decision::{Choices, Inputs, QuestionId, kind_of};
+use crate::service::decision::{Choices, Inputs, QuestionId};
 
 type Tokens = Integer<0, 1_000_000_000>;
 

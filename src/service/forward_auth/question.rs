@@ -5,15 +5,16 @@ use std::net::IpAddr;
 use http::{HeaderValue, Method};
 use serde_json::{Value, json};
 
-use crate::access::Call;
 use crate::app::App;
+use crate::billing::decision::kind_of;
 use crate::error::Error;
+use crate::gate::Call;
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of};
 use crate::input::{Description, Fields, Input, Query, Record};
 use crate::rules::restrictions::{Permission, forwarded_address};
-use crate::service::decision::{Choices, Inputs, QuestionId, kind_of};
+use crate::service::decision::{Choices, Inputs, QuestionId};
 
 /// What is asked. It holds a credential, so it can't be printed.
 #[allow(missing_debug_implementations, reason = "see above")]
@@ -117,7 +118,7 @@ impl Input for ForwardAuth {
         let Query(asked) = Query::<Asked>::read(app, call).await?;
         let credential = call.bearer().map(str::to_owned);
         // SDKs of OpenAI name both in these headers. They say for whom a person calls; a key has a project of its own.
-        let is_key = credential.as_ref().is_ok_and(|text| text.starts_with(&app.config.api_keys.prefix));
+        let is_key = credential.as_ref().is_ok_and(|text| app.keys.is_key(text));
         let by_header = |name: &str| {
             let value = call.headers.get(name).filter(|_| !is_key)?;
             value.to_str().ok().map(str::to_owned)

@@ -4,8 +4,9 @@
 
 use serde_json::{Value, json};
 
-use super::event::{self, Event, EventText, Use};
+use super::event::{self, EventText, ReportedUsage};
 use crate::app::App;
+use crate::billing::usage::Event;
 use crate::clock::Time;
 use crate::error::Error;
 use crate::input::fields::{At, Field, Problems};
@@ -32,9 +33,9 @@ impl Record for CloudEvent {
         let source: Option<EventText> = fields.required("source");
         let time: Option<Time> = fields.required("time");
         let content = fields.optional::<JsonData>("datacontenttype");
-        let data: Option<Use> = fields.object("data");
+        let data: Option<ReportedUsage> = fields.object("data");
         version.and(kind).and(content)?;
-        Some(Self(Event { id: id?, source: source?, time: time?, use_: data? }))
+        Some(Self(Event { id: id?.0, source: source?.0, time: time?, usage: data?.0 }))
     }
 }
 

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::MAX_EVENTS;
-use super::event::{Caller, Event, EventText, Tokens, Use};
+use super::event::{EventText, Tokens};
+use crate::billing::usage::{Caller, Event, Usage};
 use crate::catalog::Kind;
 use crate::clock::Time;
 use crate::ids::{ApiKeyId, ProjectId, ReservationId, UserId};
@@ -77,9 +78,9 @@ fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
         id: EventText::accept(plain.id)?,
         source: EventText::accept_like(plain.source, before.map(|event| &event.source))?,
         time: Time::parse(plain.time)?,
-        use_: Use {
+        usage: Usage {
             caller,
-            model: EventText::accept_like(plain.model, before.map(|event| &event.use_.model))?,
+            model: EventText::accept_like(plain.model, before.map(|event| &event.usage.model))?,
             kind: Kind::parse(plain.kind)?,
             prompt_tokens: fits(plain.prompt_tokens)?,
             completion_tokens: fits(plain.completion_tokens)?,
@@ -96,6 +97,7 @@ impl<const MIN: i64, const MAX: i64> Integer<MIN, MAX> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::Reported;
     use super::*;
     use crate::input::fields::read_without_app;
 
@@ -133,7 +135,7 @@ mod tests {
                 let quick = read(format!(r#" {{"events":[{one},{one}]}}"#).as_bytes());
                 assert_eq!(quick.is_some(), *plain, "{one}");
                 let Some(quick) = quick else { continue };
-                let general: Event = read_without_app(one.as_bytes()).unwrap();
+                let Reported(general) = read_without_app(one.as_bytes()).unwrap();
                 assert_eq!(quick.len(), 2);
                 for event in quick {
                     assert_eq!(format!("{event:?}"), format!("{general:?}"));
@@ -150,7 +152,7 @@ mod tests {
             let start = PERSON.replace(r#""user_id":"user_01h2xcejqtf2nbrexx3vqjhp41""#, wrong);
             let one = format!(r#"{{{start},"prompt_tokens":1}}"#);
             assert!(read(format!(r#"{{"events":[{one}]}}"#).as_bytes()).is_none(), "{one}");
-            assert!(read_without_app::<Event>(one.as_bytes()).is_none(), "{one}");
+            assert!(read_without_app::<Reported>(one.as_bytes()).is_none(), "{one}");
         }
         let one = format!(r#"{{{GOOD},"prompt_tokens":1}}"#);
         let positions = r#"["e","s","2026-03-09T10:00:00Z","key_01h2xcejqtf2nbrexx3vqjhp41","svc-1","chat",1,2,null,null]"#;

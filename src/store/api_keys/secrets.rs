@@ -5,32 +5,45 @@ use crate::access::HeldTx;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{ApiKeyId, UserId};
+use crate::store::changes::{self, Change};
 
-/// Adds a secret to a key: the current one. `rotated_by` names the person who made it, where that isn't the key's maker.
+/// A secret to be stored.
+#[derive(Clone, Copy)]
+pub struct NewSecret<'a> {
+    /// Its SHA-256.
+    pub hash: [u8; 32],
+    /// The secret, sealed; `None` where only hashes are kept.
+    pub sealed: Option<&'a [u8]>,
+    /// The person who made it, where that isn't the key's maker.
+    pub rotated_by: Option<UserId>,
+}
+
+/// Adds the first secret of a key.
 pub async fn insert_secret(
     tx: &mut HeldTx<'_>,
     api_key_id: ApiKeyId,
-    secret_hash: [u8; 32],
-    sealed_secret: Option<&[u8]>,
-    rotated_by: Option<UserId>,
+    new: NewSecret<'_>,
     now: Time,
 ) -> Result<(), db::Error> {
     sql("INSERT INTO api_key_secrets (secret_hash, api_key_id, sealed_secret, rotated_by, created_at)
          VALUES ($1, $2, $3, $4, $5)")
-    .bind(secret_hash)
+    .bind(new.hash)
     .bind(api_key_id)
-    .bind(sealed_secret)
-    .bind(rotated_by)
+    .bind(new.sealed)
+    .bind(new.rotated_by)
     .bind(now)
     .defer(tx)
     .await
 }
 
-/// Gives the current secret an end, and ends those from before at once. What was sealed of it is not needed any more.
-pub async fn retire_secrets(
+/// Gives a key another secret, and announces it. The current secret ends at `previous_ends_at`, those from before at once. The
+/// sealed copy of the current secret is not needed any more.
+pub async fn replace_secret(
     tx: &mut HeldTx<'_>,
     api_key_id: ApiKeyId,
-    ends_at: Time,
+    new: NewSecret<'_>,
+    previous_ends_at: Time,
+    now: Time,
 ) -> Result<(), db::Error> {
     sql("DELETE FROM api_key_secrets WHERE api_key_id = $1 AND ends_at IS NOT NULL")
         .bind(api_key_id)
@@ -38,9 +51,11 @@ pub async fn retire_secrets(
         .await?;
     sql("UPDATE api_key_secrets SET ends_at = $2, sealed_secret = NULL WHERE api_key_id = $1")
         .bind(api_key_id)
-        .bind(ends_at)
+        .bind(previous_ends_at)
         .defer(tx)
-        .await
+        .await?;
+    insert_secret(tx, api_key_id, new, now).await?;
+    changes::record(tx, Change::ApiKey(api_key_id), now).await
 }
 
 /// A secret with its sealed copy.

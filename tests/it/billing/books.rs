@@ -175,7 +175,7 @@ impl<'a> Books<'a> {
     }
 
     pub async fn add(&self, new: &NewCredit) -> Result<Added, Refusal> {
-        credits::add(&self.world.app, new, &Trail::operator()).await
+        credits::add(&self.world.app.billing, new, &Trail::operator()).await
     }
 
     pub async fn buys(&mut self, amount: &str, reference: &str) {
@@ -193,8 +193,8 @@ impl<'a> Books<'a> {
     /// What the scheduler does at this time.
     pub async fn schedule(&mut self) {
         let (app, trail) = (&self.world.app, Trail::system());
-        let ended = credits::expire_due(app, &trail).await.unwrap();
-        let outcome = closing::close_due(app, app.clock.now(), &trail, None).await.unwrap();
+        let ended = credits::expire_due(&app.billing, &trail).await.unwrap();
+        let outcome = closing::close_due(&app.billing, app.clock.now(), &trail, None).await.unwrap();
         assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
         if ended > 0 {
             self.tell(&format!("credits end: {ended}"));
@@ -222,13 +222,15 @@ impl<'a> Books<'a> {
 
     pub async fn pays(&mut self, number: i64) {
         let settled =
-            settling::mark_paid(&self.world.app, self.id_of(number).await, None, &Trail::operator()).await;
+            settling::mark_paid(&self.world.app.billing, self.id_of(number).await, None, &Trail::operator())
+                .await;
         let again = if settled.unwrap().was_so { "was paid already" } else { "is paid from outside" };
         self.tell(&format!("invoice {number} {again}"));
     }
 
     pub async fn voids(&mut self, number: i64) {
-        let settled = settling::void(&self.world.app, self.id_of(number).await, &Trail::operator()).await;
+        let settled =
+            settling::void(&self.world.app.billing, self.id_of(number).await, &Trail::operator()).await;
         let again = if settled.unwrap().was_so { "was void already" } else { "is taken back" };
         self.tell(&format!("invoice {number} {again}"));
     }

@@ -36,7 +36,7 @@ async fn live(books: &mut Books<'_>) {
     books.at("2026-05-02T00:00:00Z");
     books.schedule().await;
     let last = books.invoices().await[3].id;
-    settling::give_up(&books.world.app, last, &Trail::operator()).await.unwrap();
+    settling::give_up(&books.world.app.billing, last, &Trail::operator()).await.unwrap();
 }
 
 /// Runs statements, `$1` being the organization, in one transaction.
@@ -267,7 +267,7 @@ fn each_kind_of_drift_is_found_and_named() {
         );
         run(&app.db, &organization, &[&runs]).await;
         unguard(&app.db).await;
-        let clean = audit::check(app, None).await.unwrap();
+        let clean = audit::check(&app.billing, None).await.unwrap();
         assert!(clean.is_clean(), "on {}: {:#?}", books.world.backend, clean.drifts);
         assert_eq!(clean.checked.invoices, 4);
         let mut missed = Vec::new();
@@ -277,7 +277,7 @@ fn each_kind_of_drift_is_found_and_named() {
             };
             let (broken, mended) = (plant(broken), plant(mended));
             run(&app.db, &organization, &broken.iter().map(String::as_str).collect::<Vec<_>>()).await;
-            let report = audit::check(app, None).await.unwrap();
+            let report = audit::check(&app.billing, None).await.unwrap();
             run(&app.db, &organization, &mended.iter().map(String::as_str).collect::<Vec<_>>()).await;
             let found: Vec<String> = report.drifts.iter().map(|drift| drift.what.to_string()).collect();
             for word in words.iter().filter(|word| !found.iter().any(|found| found == *word)) {
@@ -285,7 +285,7 @@ fn each_kind_of_drift_is_found_and_named() {
             }
         }
         assert!(missed.is_empty(), "on {}: {missed:#?}", books.world.backend);
-        let clean = audit::check(app, None).await.unwrap();
+        let clean = audit::check(&app.billing, None).await.unwrap();
         assert!(clean.is_clean(), "on {}: {:#?}", books.world.backend, clean.drifts);
     });
 }

@@ -6,7 +6,6 @@ use tollkeeper::access::Trail;
 use tollkeeper::app::App;
 use tollkeeper::audit;
 use tollkeeper::jobs::billing::{self as jobs, closing};
-use tollkeeper::jobs::leases::Lease;
 use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
@@ -161,8 +160,9 @@ fn one_look_after_three_months_does_all_that_was_due() {
         books.at("2026-04-30T09:00:00Z");
         books.used("chat-a", 0, 50_000).await;
         let app = &books.world.app;
-        let (one, other) = (Lease::new(Job::Billing, &app.random), Lease::new(Job::Billing, &app.random));
-        let (here, there) = tokio::join!(jobs::run_due(app, &one), jobs::run_due(app, &other));
+        let (one, other) = (app.leases.lease(Job::Billing), app.leases.lease(Job::Billing));
+        let (here, there) =
+            tokio::join!(jobs::run_due(&app.billing, &one), jobs::run_due(&app.billing, &other));
         here.and(there).unwrap();
         // 3 and 0.6 were paid by the credit, whose 1.4 ended; 1.8 and 0.3 are owed.
         let said: Vec<_> = books
@@ -173,9 +173,9 @@ fn one_look_after_three_months_does_all_that_was_due() {
             .collect();
         assert_eq!(said, ["1 2026-01 3 0", "2 2026-02 0.6 0", "3 2026-03 1.8 1.8"]);
         assert_eq!(wallet(books.world, &books.place.organization).await, (-2_100_000_000, 0));
-        let again = closing::close_due(app, app.clock.now(), &Trail::system(), None).await.unwrap();
+        let again = closing::close_due(&app.billing, app.clock.now(), &Trail::system(), None).await.unwrap();
         assert!(again.closed.is_empty() && again.failed.is_empty());
-        assert!(audit::check(app, None).await.unwrap().is_clean());
+        assert!(audit::check(&app.billing, None).await.unwrap().is_clean());
     });
 }
 
@@ -222,7 +222,7 @@ fn an_organization_keeps_its_currency() {
         books.at("2026-02-02T00:00:00Z");
         let app = App::new(config, books.world.clock.clone()).unwrap();
         app.boot().await.unwrap();
-        closing::close_due(&app, app.clock.now(), &Trail::system(), None).await.unwrap();
+        closing::close_due(&app.billing, app.clock.now(), &Trail::system(), None).await.unwrap();
         assert_eq!(books.invoices().await[0].currency, "USD");
         let public = Entrance::new(&app, Listener::Public);
         let token = fresh_token(books.world, &books.ada).await;
@@ -233,7 +233,7 @@ fn an_organization_keeps_its_currency() {
             (&json!("USD"), &json!("USD"))
         );
         let cents = books.new_credit("0.5", "payment 1");
-        jobs::credits::add(&app, &cents, &Trail::operator()).await.unwrap();
+        jobs::credits::add(&app.billing, &cents, &Trail::operator()).await.unwrap();
         // A new one has the new currency.
         let new = Call::new(&public, Method::POST, "/v1/organizations")
             .bearer(&token)

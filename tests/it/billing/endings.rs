@@ -108,7 +108,7 @@ fn a_reservation_outlives_what_it_was_made_for() {
             assert_eq!(wallet(&world, organization).await, (0, left * CALL_NANO), "{path}");
         }
         world.clock.advance_ms(600_000);
-        assert_eq!(expire_due(&world.app).await.unwrap(), 1);
+        assert_eq!(expire_due(&world.app.billing).await.unwrap(), 1);
         assert_eq!(wallet(&world, organization).await, (0, 0));
         world.call(Method::DELETE, &whole).bearer(&scene.owner).data().await;
         // What was used counts all the same.
@@ -116,7 +116,7 @@ fn a_reservation_outlives_what_it_was_made_for() {
         assert_eq!(scene.report(&here, &late).await, "accepted");
         assert_eq!(wallet(&world, organization).await, (-2_000, 0));
         assert_books(&world).await;
-        assert!(audit::check(&world.app, None).await.unwrap().is_clean());
+        assert!(audit::check(&world.app.billing, None).await.unwrap().is_clean());
     });
 }
 
@@ -145,7 +145,7 @@ fn what_ran_out_is_named_whatever_it_was() {
             is_grant: false,
             expires_at: None,
         };
-        credits::add(&world.app, &new, &Trail::operator()).await.unwrap();
+        credits::add(&world.app.billing, &new, &Trail::operator()).await.unwrap();
         let body = json!({"credential": scene.key, "operation": "chat", "model": "svc-1", "max_tokens": 1_600,
             "estimated_prompt_tokens": 0});
         assert_eq!(world.ask("/service/v1/authorize", &body).bare().await["allowed"], true);

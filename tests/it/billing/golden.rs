@@ -35,7 +35,7 @@ pub fn golden_set(settings: &[(&str, &str)], name: &str, start: &str, story: imp
         }
         assert_eq!(told, expected, "on {}, {file}", books.world.backend);
         by_hand::check(sums, &told);
-        let report = audit::check(&books.world.app, None).await.unwrap();
+        let report = audit::check(&books.world.app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:#?}", report.drifts);
     });
 }

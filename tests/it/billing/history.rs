@@ -26,7 +26,7 @@ fn the_books_hold_whatever_happens() {
                 let told = books.story.clone();
                 let checked = async {
                     check(&world, &books.place.organization).await;
-                    let report = tollkeeper::audit::check(&world.app, None).await.unwrap();
+                    let report = tollkeeper::audit::check(&world.app.billing, None).await.unwrap();
                     assert!(report.is_clean(), "{:#?}", report.drifts);
                 };
                 let held = futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(checked)).await;
@@ -88,9 +88,9 @@ async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize) {
             let invoice = &invoices[chance.below(invoices.len())];
             let (app, trail) = (&books.world.app, Trail::operator());
             let (what, done) = if chance.below(3) == 0 {
-                ("is taken back", settling::void(app, invoice.id, &trail).await.is_ok())
+                ("is taken back", settling::void(&app.billing, invoice.id, &trail).await.is_ok())
             } else {
-                ("is paid", settling::mark_paid(app, invoice.id, None, &trail).await.is_ok())
+                ("is paid", settling::mark_paid(&app.billing, invoice.id, None, &trail).await.is_ok())
             };
             books.tell(&format!("invoice {} {what}: {done}", invoice.number));
         }

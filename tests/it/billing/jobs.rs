@@ -6,7 +6,7 @@ use tollkeeper::clock::{MINUTE_MS, Month, Time};
 use tollkeeper::db::sql;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::jobs::billing::{self as jobs, closing, credits, settling};
-use tollkeeper::jobs::leases::{LEASE_MS, Lease};
+use tollkeeper::jobs::leases::LEASE_MS;
 use tollkeeper::metrics::Job;
 use tollkeeper::money::Nano;
 use tollkeeper::store;
@@ -46,7 +46,7 @@ fn many_close_and_each_month_closes_once() {
         books.at("2026-04-15T09:00:00Z");
         let (app, now) = (&books.world.app, books.world.clock.now());
         let trails = Trail::system();
-        let closers = (0..8).map(|_| closing::close_due(app, now, &trails, None));
+        let closers = (0..8).map(|_| closing::close_due(&app.billing, now, &trails, None));
         let outcomes: Vec<_> = join_all(closers).await.into_iter().map(Result::unwrap).collect();
         let closed: Vec<_> = outcomes.iter().flat_map(|outcome| &outcome.closed).collect();
         // January, February and March of four organizations.
@@ -83,7 +83,7 @@ fn usage_lands_before_an_invoice_or_in_the_next_month() {
             crate::support::billed::charge(world, usage)
         });
         let trails = Trail::system();
-        let close = closing::close_due(&world.app, world.clock.now(), &trails, None);
+        let close = closing::close_due(&world.app.billing, world.clock.now(), &trails, None);
         let (_, outcome) = futures_util::future::join(join_all(late), close).await;
         assert_eq!(outcome.unwrap().closed.len(), 1);
         books.at("2026-03-02T00:00:00Z");
@@ -99,25 +99,25 @@ fn usage_lands_before_an_invoice_or_in_the_next_month() {
 fn a_lease_is_one_replica_s_until_it_ends() {
     on_each(JANUARY, async |books| {
         let app = &books.world.app;
-        let (one, two) = (Lease::new(Job::Billing, &app.random), Lease::new(Job::Billing, &app.random));
-        assert!(one.take(app).await.unwrap() && !two.take(app).await.unwrap());
-        assert!(Lease::new(Job::Audit, &app.random).take(app).await.unwrap());
+        let (one, two) = (app.leases.lease(Job::Billing), app.leases.lease(Job::Billing));
+        assert!(one.take().await.unwrap() && !two.take().await.unwrap());
+        assert!(app.leases.lease(Job::Audit).take().await.unwrap());
         books.world.clock.advance_ms(LEASE_MS - 1);
-        assert!(!two.take(app).await.unwrap(), "not before its time");
-        assert!(one.take(app).await.unwrap(), "renewed");
+        assert!(!two.take().await.unwrap(), "not before its time");
+        assert!(one.take().await.unwrap(), "renewed");
         books.world.clock.advance_ms(LEASE_MS - 1);
-        assert!(!two.take(app).await.unwrap(), "from then on");
+        assert!(!two.take().await.unwrap(), "from then on");
         books.world.clock.advance_ms(1);
-        assert!(two.take(app).await.unwrap() && !one.take(app).await.unwrap());
+        assert!(two.take().await.unwrap() && !one.take().await.unwrap());
         // Whoever has lost it does nothing, and the other one does it all.
         books.used("chat-a", 1_000, 0).await;
         books.at("2026-02-02T00:00:00Z");
-        assert!(two.take(app).await.unwrap());
-        jobs::run_due(app, &one).await.unwrap();
+        assert!(two.take().await.unwrap());
+        jobs::run_due(&app.billing, &one).await.unwrap();
         assert_eq!(books.invoices().await.len(), 0);
         books.world.clock.advance_ms(MINUTE_MS);
-        jobs::run_due(app, &two).await.unwrap();
-        jobs::run_due(app, &two).await.unwrap();
+        jobs::run_due(&app.billing, &two).await.unwrap();
+        jobs::run_due(&app.billing, &two).await.unwrap();
         assert_eq!(books.invoices().await.len(), 1);
     });
 }
@@ -140,7 +140,7 @@ fn a_month_that_can_t_be_closed_keeps_nobody_else_waiting() {
         tx.commit().await.unwrap();
         books.at("2026-03-02T00:00:00Z");
         let (app, now, trails) = (&books.world.app, books.world.clock.now(), Trail::system());
-        let outcome = closing::close_due(app, now, &trails, None).await.unwrap();
+        let outcome = closing::close_due(&app.billing, now, &trails, None).await.unwrap();
         let failed: Vec<_> =
             outcome.failed.iter().map(|failed| (failed.organization_id, failed.month.to_string())).collect();
         assert_eq!(failed, [(books.organization_id(), "2026-01".to_owned())]);
@@ -264,17 +264,18 @@ fn what_a_page_asks_for_is_what_is_booked() {
             ("0", "--amount 0 is less than"),
             ("9223372036.86", "a wallet holds at most"),
         ] {
-            let refusal = settling::mark_paid(app, invoice.id, amount(wrong), &trail).await.unwrap_err();
+            let refusal =
+                settling::mark_paid(&app.billing, invoice.id, amount(wrong), &trail).await.unwrap_err();
             assert!(refusal.to_string().contains(words), "{wrong}: {refusal}");
         }
         assert_eq!(balance(books).await, "-1.2345675");
-        let paid = settling::mark_paid(app, invoice.id, None, &trail).await.unwrap().booked.unwrap();
+        let paid = settling::mark_paid(&app.billing, invoice.id, None, &trail).await.unwrap().booked.unwrap();
         assert_eq!(
             (paid.amount.to_string(), paid.remaining.to_string()),
             ("1.24".to_owned(), "0.0054325".to_owned())
         );
         assert_eq!(balance(books).await, "0.0054325");
-        let again = settling::mark_paid(app, invoice.id, amount("2"), &trail).await.unwrap();
+        let again = settling::mark_paid(&app.billing, invoice.id, amount("2"), &trail).await.unwrap();
         assert!(again.was_so && again.booked.is_none());
         assert_eq!(balance(books).await, "0.0054325");
 
@@ -284,7 +285,8 @@ fn what_a_page_asks_for_is_what_is_booked() {
         books.schedule().await;
         let invoice = books.invoices().await.remove(1);
         assert_eq!(invoice.due.to_string(), "1.0233725");
-        let more = settling::mark_paid(app, invoice.id, amount("5"), &trail).await.unwrap().booked.unwrap();
+        let more =
+            settling::mark_paid(&app.billing, invoice.id, amount("5"), &trail).await.unwrap().booked.unwrap();
         assert_eq!(more.remaining.to_string(), "3.9766275");
         assert_eq!(balance(books).await, "3.9766275");
     });
@@ -299,14 +301,15 @@ fn settling_at_the_same_time_happens_once() {
         let id = books.invoices().await[0].id;
         let (app, trails) = (&books.world.app, Trail::operator());
         books.world.clock.advance_ms(1);
-        let paid = join_all((0..6).map(|_| jobs::settling::mark_paid(app, id, None, &trails))).await;
+        let paid = join_all((0..6).map(|_| jobs::settling::mark_paid(&app.billing, id, None, &trails))).await;
         assert_eq!(paid.iter().filter(|settled| !settled.as_ref().unwrap().was_so).count(), 1);
         assert_eq!(balance(books).await, "0");
         books.world.clock.advance_ms(1);
-        let void = join_all((0..6).map(|_| jobs::settling::void(app, id, &trails))).await;
+        let void = join_all((0..6).map(|_| jobs::settling::void(&app.billing, id, &trails))).await;
         assert_eq!(void.iter().filter(|settled| !settled.as_ref().unwrap().was_so).count(), 1);
         assert_eq!(balance(books).await, "3");
-        let refusal = jobs::settling::mark_paid(app, id, None, &trails).await.unwrap_err().to_string();
+        let refusal =
+            jobs::settling::mark_paid(&app.billing, id, None, &trails).await.unwrap_err().to_string();
         assert_eq!(refusal, "invoice 1 is void and can't be paid");
         let expected = ["system invoice.created", "operator invoice.paid", "operator invoice.voided"];
         assert_eq!(trail(books).await, expected);

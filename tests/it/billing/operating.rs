@@ -34,7 +34,7 @@ async fn credit(books: &Books<'_>, reference: &str) -> (CreditId, String) {
 }
 
 async fn is_clean(books: &Books<'_>) {
-    let report = audit::check(&books.world.app, None).await.unwrap();
+    let report = audit::check(&books.world.app.billing, None).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.drifts);
 }
 
@@ -53,18 +53,18 @@ fn what_is_left_of_a_credit_is_taken_back() {
         books.used("chat-a", 0, 500_000).await;
         let (id, left) = credit(books, "payment 1").await;
         assert_eq!(left, "7");
-        let too_much = credits::take_back(app, id, Nano::parse("7.01"), &trail).await.unwrap_err();
+        let too_much = credits::take_back(&app.billing, id, Nano::parse("7.01"), &trail).await.unwrap_err();
         assert!(words(too_much).contains("7 USD are left of the credit `payment 1`"));
-        let taken = credits::take_back(app, id, Nano::parse("2"), &trail).await.unwrap();
+        let taken = credits::take_back(&app.billing, id, Nano::parse("2"), &trail).await.unwrap();
         assert_eq!((taken.amount.to_string(), taken.credit.remaining.to_string()), ("2".into(), "5".into()));
         assert_eq!((wallet(books).await, credit(books, "payment 1").await.1), ("5".into(), "5".into()));
         is_clean(books).await;
-        let taken = credits::take_back(app, id, None, &trail).await.unwrap();
+        let taken = credits::take_back(&app.billing, id, None, &trail).await.unwrap();
         assert_eq!((taken.amount.to_string(), wallet(books).await), ("5".into(), "0".into()));
-        let nothing = credits::take_back(app, id, None, &trail).await.unwrap_err();
+        let nothing = credits::take_back(&app.billing, id, None, &trail).await.unwrap_err();
         assert_eq!(words(nothing), "nothing is left of the credit `payment 1`");
         let unknown = CreditId::parse("credit_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
-        let unknown = credits::take_back(app, unknown, None, &trail).await.unwrap_err();
+        let unknown = credits::take_back(&app.billing, unknown, None, &trail).await.unwrap_err();
         assert!(words(unknown).starts_with("there is no credit "));
         // What was used of it stays used: the invoice is paid.
         books.at("2026-02-02T00:00:00Z");
@@ -87,11 +87,11 @@ fn an_invoice_that_is_given_up_is_not_owed_any_more() {
             (books.invoices().await[0].due.to_string(), wallet(books).await),
             ("2".into(), "-2".into())
         );
-        let given_up = settling::give_up(app, id, &trail).await.unwrap();
+        let given_up = settling::give_up(&app.billing, id, &trail).await.unwrap();
         assert_eq!((given_up.invoice.status.as_str(), given_up.was_so), ("uncollectible", false));
         assert_eq!(wallet(books).await, "0");
-        assert!(settling::give_up(app, id, &trail).await.unwrap().was_so);
-        let paid = words(settling::mark_paid(app, id, None, &trail).await.unwrap_err());
+        assert!(settling::give_up(&app.billing, id, &trail).await.unwrap().was_so);
+        let paid = words(settling::mark_paid(&app.billing, id, None, &trail).await.unwrap_err());
         assert_eq!(paid, "invoice 1 is uncollectible and can't be paid");
         is_clean(books).await;
         // 3 were billed and 1 was paid: a correction gives back no more than that.
@@ -153,11 +153,11 @@ fn a_discount_to_come_is_given_before_an_organization_goes() {
         let answer = delete(books).await;
         assert_eq!((answer.status, answer.code().as_str()), (409, "unsettled_balance"), "0.25 come back");
         let (id, _) = credit(books, "payment 1").await;
-        let nothing = credits::take_back(&books.world.app, id, None, &Trail::operator()).await;
+        let nothing = credits::take_back(&books.world.app.billing, id, None, &Trail::operator()).await;
         assert!(nothing.is_err(), "it comes back with the month's end");
         books.at("2026-02-02T00:00:00Z");
         books.schedule().await;
-        let taken = credits::take_back(&books.world.app, id, None, &Trail::operator()).await.unwrap();
+        let taken = credits::take_back(&books.world.app.billing, id, None, &Trail::operator()).await.unwrap();
         assert_eq!(taken.amount.to_string(), "0.25");
         assert_eq!(delete(books).await.status, 200);
         is_clean(books).await;
@@ -177,7 +177,8 @@ fn an_invoice_keeps_its_issuer() {
         let first = with_issuer("First Ltd", "VAT 111");
         first.boot().await.unwrap();
         books.at("2026-02-02T00:00:00Z");
-        let closed = closing::close_due(&first, first.clock.now(), &Trail::system(), None).await.unwrap();
+        let closed =
+            closing::close_due(&first.billing, first.clock.now(), &Trail::system(), None).await.unwrap();
         assert_eq!(closed.closed.len(), 1);
         let second = with_issuer("Second Inc", "VAT 222");
         second.boot().await.unwrap();

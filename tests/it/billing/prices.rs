@@ -112,7 +112,8 @@ impl Story<'_> {
 
     /// Closes what is due as this server does it: the amount of each invoice of the customer with its lines, the newest first.
     async fn close(&self, app: &App) -> Vec<(String, Vec<String>)> {
-        let outcome = closing::close_due(app, self.world.clock.now(), &Trail::system(), None).await.unwrap();
+        let outcome =
+            closing::close_due(&app.billing, self.world.clock.now(), &Trail::system(), None).await.unwrap();
         assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
         let id = OrganizationId::parse(&self.place.organization).unwrap();
         let mut tx = app.db.read().await.unwrap();
@@ -369,7 +370,7 @@ fn an_upgrade_takes_the_prices_of_the_file() {
         story.at("2026-02-02T00:05:00Z");
         // A command that comes before the first server closes nothing, rather than something else.
         let now = story.world.clock.now();
-        let outcome = closing::close_due(&here.app, now, &Trail::system(), None).await.unwrap();
+        let outcome = closing::close_due(&here.app.billing, now, &Trail::system(), None).await.unwrap();
         let reason = &outcome.failed[0].reason;
         assert!(
             outcome.closed.is_empty() && reason.contains("the database has no prices yet"),

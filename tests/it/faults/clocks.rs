@@ -13,7 +13,6 @@ use tollkeeper::jobs::outbox::send_due;
 use tollkeeper::jobs::reservations::expire_due;
 use tollkeeper::jobs::sweep::sweep;
 use tollkeeper::jobs::{billing, retention};
-use tollkeeper::live::{last_uses, rates};
 use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
 use tollkeeper::secrets::jwt::TokenKind;
@@ -43,7 +42,7 @@ impl Replica {
         Self {
             public: Entrance::new(&app, Listener::Public),
             service: Entrance::new(&app, Listener::Service),
-            lease: Lease::new(Job::Billing, &app.random),
+            lease: app.leases.lease(Job::Billing),
             walk: retention::Walk::default(),
             app,
         }
@@ -58,12 +57,12 @@ impl Replica {
         let app = &self.app;
         app.feed.catch_up().await.unwrap();
         sweep(app).await.unwrap();
-        expire_due(app).await.unwrap();
+        expire_due(&app.billing).await.unwrap();
         send_due(app).await.unwrap();
-        last_uses::flush(app, usize::MAX).await.unwrap();
-        rates::give_leases_back(app, false).await;
-        billing::run_due(app, &self.lease).await.unwrap();
-        retention::turn(app, &mut self.walk).await.unwrap();
+        app.keys.last_uses.flush(usize::MAX).await.unwrap();
+        app.keys.rates.give_leases_back(false).await;
+        billing::run_due(&app.billing, &self.lease).await.unwrap();
+        retention::turn(&app.billing, &mut self.walk).await.unwrap();
     }
 }
 
@@ -211,10 +210,10 @@ fn what_a_clock_that_was_ahead_has_put_off_comes_in_time() {
         let year_ms = 365 * DAY_MS;
         let scene = Scene::new(&world).await;
         let mut replica = Replica::new(&world).await;
-        let dead = Lease::new(Job::Billing, &world.app.random);
+        let dead = world.app.leases.lease(Job::Billing);
         world.clock.advance_ms(year_ms);
         let fresh = world.somebody("bob").await;
-        assert!(dead.take(&world.app).await.unwrap());
+        assert!(dead.take().await.unwrap());
         let question = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
         let decision = world.ask("/service/v1/authorize", &question).bare().await;
         assert_eq!(decision["allowed"], true, "{decision}");
@@ -226,9 +225,9 @@ fn what_a_clock_that_was_ahead_has_put_off_comes_in_time() {
         world.clock.advance_ms(-year_ms);
 
         // The lease is anybody's, and the dead one doesn't get it back.
-        assert!(replica.lease.take(&replica.app).await.unwrap() && !dead.take(&world.app).await.unwrap());
+        assert!(replica.lease.take().await.unwrap() && !dead.take().await.unwrap());
         world.clock.advance_ms(LEASE_MS - 1);
-        assert!(!dead.take(&world.app).await.unwrap());
+        assert!(!dead.take().await.unwrap());
         // Nobody is locked out, neither who guesses nor who knows.
         assert_eq!(guess().await.status, 401);
         let wait_ms: i64 = guess().await.header("retry-after-ms").parse().unwrap();

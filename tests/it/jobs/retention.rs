@@ -52,14 +52,14 @@ fn events_go_once_nothing_can_repeat_them() {
         // Its id is needed as long as the event is young enough to count.
         world.clock.advance_ms(MONTHS_MS);
         let mut walk = Walk::default();
-        assert_eq!(turn(&world.app, &mut walk).await.unwrap(), Turn { removed: 0, goes_on: false });
+        assert_eq!(turn(&world.app.billing, &mut walk).await.unwrap(), Turn { removed: 0, goes_on: false });
         assert_eq!(report().await["status"], "duplicate");
         // And for a day and a half more, from noon on.
         world.clock.advance_ms(DAY_MS + DAY_MS / 2 - 1);
-        assert_eq!(turn(&world.app, &mut walk).await.unwrap().removed, 0);
+        assert_eq!(turn(&world.app.billing, &mut walk).await.unwrap().removed, 0);
         assert_eq!(before(&world).await, 0, "nothing was there to go");
         world.clock.advance_ms(1);
-        assert_eq!(turn(&world.app, &mut walk).await.unwrap(), Turn { removed: 1, goes_on: false });
+        assert_eq!(turn(&world.app.billing, &mut walk).await.unwrap(), Turn { removed: 1, goes_on: false });
         assert_eq!(before(&world).await, start.day().plus(1).start().unix_ms());
         assert_eq!(report().await["code"], "event_too_old", "it doesn't count again");
         let mut tx = world.app.db.read().await.unwrap();
@@ -92,9 +92,9 @@ fn an_id_may_come_again_when_it_has_been_forgotten() {
             assert_eq!(report(&["2", "3"]).await, ["accepted", "accepted"]);
             assert_eq!(report(&["3", "4", "1"]).await, ["duplicate", "accepted", "duplicate"]);
             world.clock.advance_ms(MONTHS_MS + 2 * DAY_MS);
-            assert_eq!(turn(&world.app, &mut Walk::default()).await.unwrap().removed, 4);
+            assert_eq!(turn(&world.app.billing, &mut Walk::default()).await.unwrap().removed, 4);
         }
-        let report = tollkeeper::audit::check(&world.app, None).await.unwrap();
+        let report = tollkeeper::audit::check(&world.app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:?}", report.drifts);
     });
 }
@@ -117,7 +117,7 @@ fn the_walk_goes_in_slices_and_once_a_day() {
         }
         let mut walk = Walk::default();
         let step = async |walk: &mut Walk| {
-            let turn = turn_of(&world.app, walk, 2).await.unwrap();
+            let turn = turn_of(&world.app.billing, walk, 2).await.unwrap();
             (turn.removed, turn.goes_on)
         };
         assert_eq!(step(&mut walk).await, (1, true));
@@ -144,7 +144,7 @@ fn what_is_young_can_not_be_removed() {
         let now = world.clock.now();
         insert(&world, "org_a", "young", now).await;
         insert(&world, "org_a", "old", now.plus_ms(-2 * MONTHS_MS)).await;
-        turn(&world.app, &mut Walk::default()).await.unwrap();
+        turn(&world.app.billing, &mut Walk::default()).await.unwrap();
         assert_eq!(events(&world).await, ["young"]);
         let mut tx = world.app.db.write().await.unwrap();
         let refused = sql("DELETE FROM usage_events").execute(&mut tx).await.unwrap_err();

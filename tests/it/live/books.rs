@@ -8,7 +8,7 @@ use serde_json::json;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
 use tollkeeper::ids::{CallerId, OrganizationId, ProjectId, ReservationId, UserId};
-use tollkeeper::live::books::{Answer, Patience, Work};
+use tollkeeper::live::books::{Answer, Patience, Work, submit, submit_within};
 use tollkeeper::money::Nano;
 use tollkeeper::store::reservations::NewReservation;
 
@@ -25,7 +25,7 @@ async fn hold(world: &World) -> Tx {
 /// Waits until this many pieces of work have come, and a transaction has all of them.
 async fn until_taken(world: &World, pieces: u64) {
     for _ in 0..10_000 {
-        if world.app.books.submitted() >= pieces && world.app.books.is_empty() {
+        if world.app.billing.books.submitted() >= pieces && world.app.billing.books.is_empty() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -53,13 +53,13 @@ fn the_queue_has_an_end_and_nothing_in_it_is_lost() {
         let place = world.place(&ada, "Acme").await;
         let held = hold(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
-        let first = tokio::spawn(async move { app.books.submit(&app, work).await });
+        let first = tokio::spawn(async move { submit(&app.billing, work).await });
         until_taken(&world, 1).await;
         let nobody = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
-        let calls = (0..10_003).map(|_| world.app.books.submit(&world.app, Work::Release(nobody)));
+        let calls = (0..10_003).map(|_| submit(&world.app.billing, Work::Release(nobody)));
         let let_go = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            assert_eq!(world.app.books.len(), 10_000);
+            assert_eq!(world.app.billing.books.len(), 10_000);
             drop(held);
         };
         let (answers, ()) = tokio::join!(join_all(calls), let_go);
@@ -70,7 +70,7 @@ fn the_queue_has_an_end_and_nothing_in_it_is_lost() {
         let released = answers.iter().filter(|answer| matches!(answer, Ok(Answer::Released(false))));
         assert_eq!(released.count(), 10_000);
         assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
-        assert!(world.app.books.is_empty());
+        assert!(world.app.billing.books.is_empty());
         assert_books(&world).await;
     });
 }
@@ -110,10 +110,10 @@ fn what_waits_together_goes_into_one_transaction() {
         let place = Arc::new(world.place(&ada, "Acme").await);
         let held = hold(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
-        let first = tokio::spawn(async move { app.books.submit(&app, work).await });
+        let first = tokio::spawn(async move { submit(&app.billing, work).await });
         until_taken(&world, 1).await;
         let before = world.app.db.statement_count();
-        let calls = (0..64).map(|_| world.app.books.submit(&world.app, reserve(&world, &place)));
+        let calls = (0..64).map(|_| submit(&world.app.billing, reserve(&world, &place)));
         let let_go = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             drop(held);
@@ -138,18 +138,17 @@ fn what_isnt_taken_in_time_is_sent_away_and_not_done() {
         // A transaction has it, so it waits for that one, and not for its turn.
         let patience = Patience { turn: Duration::from_millis(100), answer: Duration::from_mins(1) };
         let long = Patience { turn: Duration::from_secs(2), ..patience };
-        let first = tokio::spawn(async move { app.books.submit_within(&app, work, long).await });
+        let first = tokio::spawn(async move { submit_within(&app.billing, work, long).await });
         until_taken(&world, 1).await;
-        let calls =
-            (0..64).map(|_| world.app.books.submit_within(&world.app, reserve(&world, &place), patience));
+        let calls = (0..64).map(|_| submit_within(&world.app.billing, reserve(&world, &place), patience));
         for answer in join_all(calls).await {
             assert_eq!(answer.unwrap_err().code, Code::BooksQueueFull);
         }
-        assert!(world.app.books.is_empty());
-        assert_eq!(world.app.books.load()[1].0, 0, "nothing is held in memory");
+        assert!(world.app.billing.books.is_empty());
+        assert_eq!(world.app.billing.books.load()[1].0, 0, "nothing is held in memory");
         drop(held);
         assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
-        let answer = world.app.books.submit(&world.app, reserve(&world, &place)).await;
+        let answer = submit(&world.app.billing, reserve(&world, &place)).await;
         assert!(matches!(answer, Ok(Answer::Reserved(Ok(_)))), "the queue goes on");
         assert_eq!(wallet(&world, &place.organization).await, (0, 2));
         assert_books(&world).await;
@@ -164,14 +163,14 @@ fn who_waits_too_long_for_a_transaction_is_told_and_it_goes_on() {
         let held = hold(&world).await;
         let patience = Patience { turn: Duration::from_millis(500), answer: Duration::from_millis(50) };
         let (app, work) = (world.app.clone(), reserve(&world, &place));
-        let first = tokio::spawn(async move { app.books.submit_within(&app, work, patience).await });
+        let first = tokio::spawn(async move { submit_within(&app.billing, work, patience).await });
         until_taken(&world, 1).await;
         let refused = first.await.unwrap().unwrap_err();
         assert_eq!(refused.code, Code::DatabaseUnavailable);
         assert!(refused.public_message().contains("may still be booked"), "{refused}");
         drop(held);
         // The next one comes after it.
-        let answer = world.app.books.submit(&world.app, reserve(&world, &place)).await;
+        let answer = submit(&world.app.billing, reserve(&world, &place)).await;
         assert!(matches!(answer, Ok(Answer::Reserved(Ok(_)))));
         assert_eq!(wallet(&world, &place.organization).await, (0, 2));
         assert_books(&world).await;

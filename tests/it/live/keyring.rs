@@ -19,23 +19,23 @@ fn a_flood_of_garbage_keys_takes_little_memory_and_pushes_nobody_out() {
         for key in &keys {
             world.get("/v1/models").bearer(key).bare().await;
         }
-        let before = world.app.keyring.size();
+        let before = world.app.keys.keyring.size();
         assert_eq!(before.0, 20);
         let now = world.clock.now();
         // A wrong checksum costs nothing at all, a right one of an unknown key a query.
         let statements = world.app.db.statement_count();
         let typo = format!("tk_{}", "0".repeat(49));
         for _ in 0..1_000 {
-            assert!(world.app.keyring.authenticate(&world.app, &typo, now).await.is_err());
+            assert!(world.app.keys.authenticate(&typo, now).await.is_err());
         }
-        assert_eq!((world.app.keyring.unknown(), world.app.db.statement_count()), (0, statements));
+        assert_eq!((world.app.keys.keyring.unknown(), world.app.db.statement_count()), (0, statements));
         for _ in 0..CAPACITY_UNKNOWN + 4_000 {
             let garbage = ApiKeySecret::generate("tk_", &world.app.random);
-            assert!(world.app.keyring.authenticate(&world.app, garbage.expose(), now).await.is_err());
+            assert!(world.app.keys.authenticate(garbage.expose(), now).await.is_err());
         }
-        let unknown = world.app.keyring.unknown();
+        let unknown = world.app.keys.keyring.unknown();
         assert!((1_000..=CAPACITY_UNKNOWN).contains(&unknown), "{unknown}");
-        assert_eq!(world.app.keyring.size(), before, "garbage is held apart from keys");
+        assert_eq!(world.app.keys.keyring.size(), before, "garbage is held apart from keys");
         let statements = world.app.db.statement_count();
         for key in &keys {
             world.get("/v1/models").bearer(key).bare().await;

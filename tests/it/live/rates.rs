@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::sweep::sweep;
-use tollkeeper::live::rates;
 
 use super::feed::Lines;
 use crate::support::postgres::Cluster;
@@ -68,7 +67,7 @@ fn three_replicas_keep_to_one_limit_for_a_minute_under_load() {
                 let_through += u32::from(call(replica, &key).await.0 == 200);
             }
             for replica in &replicas {
-                rates::give_leases_back(&replica.app, false).await;
+                replica.app.keys.rates.give_leases_back(false).await;
             }
         }
         // 600 at once and 600 in the minute are due; 2,160 calls came.
@@ -160,8 +159,8 @@ fn what_a_silent_replica_has_borrowed_comes_back() {
             assert_eq!(call(&silent, &key).await.0, 200);
         }
         world.clock.advance_ms(5_000);
-        assert_eq!(rates::give_leases_back(&silent.app, false).await, 1);
-        assert_eq!(rates::give_leases_back(&silent.app, false).await, 0);
+        assert_eq!(silent.app.keys.rates.give_leases_back(false).await, 1);
+        assert_eq!(silent.app.keys.rates.give_leases_back(false).await, 0);
         let (let_through, _) = drain(&other, &key).await;
         assert!(let_through >= 600 - 22, "{let_through}");
     });
@@ -239,9 +238,9 @@ fn meters_that_have_run_empty_are_swept() {
             count
         };
         sweep(&world.app).await.unwrap();
-        assert_eq!((rows().await, one.app.rates.len()), (1, 1));
+        assert_eq!((rows().await, one.app.keys.rates.len()), (1, 1));
         world.clock.advance_ms(120_001);
         sweep(&world.app).await.unwrap();
-        assert_eq!((rows().await, one.app.rates.len()), (0, 0));
+        assert_eq!((rows().await, one.app.keys.rates.len()), (0, 0));
     });
 }

@@ -25,10 +25,10 @@ impl History<'_> {
     pub async fn work(&mut self) {
         let now = self.world.clock.now();
         let app = self.one_app();
-        jobs::reservations::expire_due(&app).await.unwrap();
+        jobs::reservations::expire_due(&app.billing).await.unwrap();
         let trail = Trail::system();
-        credits::expire_due(&app, &trail).await.unwrap();
-        let closed = closing::close_due(&app, now, &trail, None).await.unwrap();
+        credits::expire_due(&app.billing, &trail).await.unwrap();
+        let closed = closing::close_due(&app.billing, now, &trail, None).await.unwrap();
         assert!(closed.failed.is_empty(), "{:?}", closed.failed);
         let ended = |history: &Self| -> i128 { history.books.lots.iter().map(|lot| lot.ended).sum() };
         let before = (self.books.reservations.len(), ended(self), self.books.bills.len());
@@ -84,8 +84,9 @@ impl History<'_> {
             expires_at: until.map(Time::from_unix_ms),
         };
         let (app, open) = (self.one_app(), self.open_bills().len());
-        let added =
-            credits::add(&app, &new, &Trail::operator()).await.unwrap_or_else(|error| panic!("{error}"));
+        let added = credits::add(&app.billing, &new, &Trail::operator())
+            .await
+            .unwrap_or_else(|error| panic!("{error}"));
         self.note(format!("credit {nano} nano, grant: {grant}, until {until:?}"));
         let rank = if grant { GRANT } else { PURCHASE };
         self.bring_in(added.credit.id.to_string(), nano, rank, until, None);
@@ -124,7 +125,7 @@ impl History<'_> {
         // Credits that are over end first, but no invoice is paid by that.
         let (month, due) = (self.books.bills[at].month, self.books.bills[at].due);
         let (id, app) = (self.invoice_of(month).await, self.one_app());
-        let settled = settling::mark_paid(&app, id, None, &Trail::operator()).await;
+        let settled = settling::mark_paid(&app.billing, id, None, &Trail::operator()).await;
         let credit = settled.unwrap_or_else(|error| panic!("{error}")).booked.unwrap();
         let nano = (due + CENT - 1) / CENT * CENT;
         self.note(format!("the invoice of {month} is paid with {nano}"));
@@ -141,7 +142,7 @@ impl History<'_> {
         let at = usize::from(self.below(u8::try_from(self.books.bills.len()).unwrap()));
         let bill = self.books.bills[at].clone();
         let (id, app) = (self.invoice_of(bill.month).await, self.one_app());
-        let settled = settling::void(&app, id, &Trail::operator()).await;
+        let settled = settling::void(&app.billing, id, &Trail::operator()).await;
         self.note(format!("the invoice of {} is taken back", bill.month));
         if !bill.is_void && bill.nano < 0 {
             assert!(settled.is_err(), "an invoice that gives money back is void");

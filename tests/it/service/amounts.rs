@@ -44,7 +44,7 @@ impl Scene {
             is_grant: false,
             expires_at: None,
         };
-        credits::add(&world.app, &new, &Trail::operator()).await.unwrap();
+        credits::add(&world.app.billing, &new, &Trail::operator()).await.unwrap();
     }
 }
 
@@ -138,7 +138,7 @@ fn what_a_row_or_a_wallet_can_not_hold_is_refused_by_itself() {
         assert_eq!(scene.posted(&world).await, -9_223_372_036_000_000_000);
         assert_eq!(number(&world, "SELECT COUNT(*) FROM usage_events").await, 9_200 + 1 + 1 + 2 + 22 + 1);
         assert_books(&world).await;
-        let report = audit::check(&world.app, None).await.unwrap();
+        let report = audit::check(&world.app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:#?}", report.drifts);
     });
 }
@@ -160,7 +160,7 @@ fn a_correction_that_a_full_wallet_can_not_take_is_refused() {
         let batch = [back("b2", "b", 2), back("a1", "a", 1), scene.event("c", "m", [1, 0])];
         assert_eq!(report(&world, &batch).await, ["amount_out_of_range", "accepted", "accepted"]);
         assert_eq!(report(&world, &[back("b3", "b", 1)]).await, ["amount_out_of_range"]);
-        let report = audit::check(&world.app, None).await.unwrap();
+        let report = audit::check(&world.app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:#?}", report.drifts);
     });
 }

@@ -110,7 +110,7 @@ fn a_person_s_call_is_billed() {
         assert_eq!(report(&world, &[back(event.clone(), "c4")]).await, ["accepted"]);
         assert_eq!(wallet(&world, &place.organization).await, (-320_000, 0));
         assert_books(&world).await;
-        let report = audit::check(&world.app, None).await.unwrap();
+        let report = audit::check(&world.app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:#?}", report.drifts);
     });
 }

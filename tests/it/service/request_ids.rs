@@ -26,7 +26,7 @@ async fn place(world: &World) -> (Place, String, (String, String)) {
         is_grant: false,
         expires_at: None,
     };
-    credits::add(&world.app, &new, &Trail::operator()).await.unwrap();
+    credits::add(&world.app.billing, &new, &Trail::operator()).await.unwrap();
     (place, ada.access_token, key)
 }
 

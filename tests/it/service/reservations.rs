@@ -129,9 +129,9 @@ fn a_reservation_is_released_extended_and_expires() {
         let due = json!({"id": long["reservation"]["id"], "amount": 0.00062, "expires_at": "2026-03-10T12:15:00.000Z"});
         assert_eq!(extended, due);
         world.clock.advance_ms(299_999);
-        assert_eq!(expire_due(&world.app).await.unwrap(), 0);
+        assert_eq!(expire_due(&world.app.billing).await.unwrap(), 0);
         world.clock.advance_ms(1);
-        assert_eq!(expire_due(&world.app).await.unwrap(), 1);
+        assert_eq!(expire_due(&world.app.billing).await.unwrap(), 1);
         assert_eq!(wallet(&world, organization).await, (0, CALL_NANO));
         assert_eq!(extend(&world, &short["reservation"]).refused().await, gone);
         // What was used counts all the same.
@@ -139,7 +139,7 @@ fn a_reservation_is_released_extended_and_expires() {
         assert_eq!(wallet(&world, organization).await, (-26_000, CALL_NANO));
         world.clock.advance_ms(300_000);
         let other = replica(&world).await;
-        let (here, there) = tokio::join!(expire_due(&world.app), expire_due(&other));
+        let (here, there) = tokio::join!(expire_due(&world.app.billing), expire_due(&other.billing));
         assert_eq!(here.unwrap() + there.unwrap(), 1);
         assert_eq!(wallet(&world, organization).await, (-26_000, 0));
         assert_books(&world).await;
@@ -170,9 +170,9 @@ fn a_refusal_for_want_of_money_says_what_there_is() {
     on_each_database_with(&[("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0.00093")], async |world| {
         let scene = scene(&world).await;
         assert_eq!(scene.reserve(&world).await["allowed"], true);
-        tollkeeper::live::last_uses::flush(&world.app, usize::MAX).await.unwrap();
+        world.app.keys.last_uses.flush(usize::MAX).await.unwrap();
         let no = scene.reserve(&world).await;
-        assert!(world.app.last_uses.is_empty(), "what is refused is no use of the key");
+        assert!(world.app.keys.last_uses.is_empty(), "what is refused is no use of the key");
         assert_eq!(
             (&no["allowed"], &no["status"], &no["code"], &no["retry_after_ms"], &no["reservation"]),
             (&json!(false), &json!(429), &json!("insufficient_quota"), &Value::Null, &Value::Null)
@@ -245,7 +245,7 @@ fn a_model_takes_so_many_calls_at_a_time() {
             assert_eq!(scene.reserve(&world).await["allowed"], allowed);
         }
         world.clock.advance_ms(600_000);
-        assert_eq!(expire_due(&world.app).await.unwrap(), 6);
+        assert_eq!(expire_due(&world.app.billing).await.unwrap(), 6);
         assert_eq!(scene.reserve(&world).await["allowed"], true);
         assert_eq!(number(&world, "SELECT COUNT(*) FROM reservations").await, 1);
         assert_books(&world).await;

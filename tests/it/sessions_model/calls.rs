@@ -1,9 +1,9 @@
 //! What a sequence asks of a server, beside its steps.
 
 use http::{HeaderMap, Method, Uri};
-use tollkeeper::access::{Access, Call, Credential, Session as Gate};
 use tollkeeper::clock::HOUR_MS;
 use tollkeeper::error::Code;
+use tollkeeper::gate::{Access, Call, Credential, Session as Gate};
 use tollkeeper::ids::{RequestId, UserId};
 use tollkeeper::input::RequestBody;
 use tollkeeper::secrets::token::MailToken;

@@ -4,12 +4,13 @@ use http::{HeaderValue, Response, header};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use crate::access::{Call, InvoiceScope, OrgScope};
+use crate::access::OrgScope;
 use crate::api::paging::ListFilter;
 use crate::app::App;
 use crate::clock::Time;
 use crate::db::{self, Tx};
 use crate::error::Error;
+use crate::gate::{Call, InvoiceScope};
 use crate::ids::{CreditNoteId, InvoiceId, OrganizationId};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;

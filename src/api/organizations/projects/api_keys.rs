@@ -6,24 +6,21 @@ pub mod rotate;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
-use crate::access::{KeyScope, ProjectScope, UsedScope};
+use crate::access::ProjectScope;
 use crate::api::auth::Message;
 use crate::api::organizations::PersonBrief;
 use crate::api::paging::ListQuery;
 use crate::app::App;
 use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::ids::ApiKeyId;
 use crate::input::{Body, Nothing, Query};
+use crate::keys::Keys;
+use crate::keys::api_keys::{self, ApiKey as ApiKeyRow, Created, Listed, StatusFilter};
+use crate::keys_access::KeyScope;
+use crate::live::totals::Subject;
 use crate::reply::{Enveloped, ok, private};
-use crate::rules::counts::{self, Kind};
 use crate::rules::restrictions::{AllowedIps, Permissions};
-use crate::secrets::api_key::ApiKeySecret;
-use crate::store;
-use crate::store::api_keys::{ApiKey as ApiKeyRow, Filter, NewApiKey, StatusFilter};
-use crate::store::audit_log::{Action, Event};
-use crate::store::changes::Change;
 
 pub use bodies::{CreateApiKey, UpdateApiKey};
 pub use rotate::rotate;
@@ -69,61 +66,22 @@ pub struct CreatedApiKey {
 
 /// POST …/api-keys
 pub async fn create(
-    app: App,
+    keys: Keys,
     scope: ProjectScope,
     Body(body): Body<CreateApiKey>,
 ) -> Result<Enveloped<CreatedApiKey>, Error> {
-    let now = app.clock.now();
-    let models = body.restrictions.models.map(|ids| ids.0);
-    let id = ApiKeyId::new(now, &app.random);
-    let secret = ApiKeySecret::generate(&app.config.api_keys.prefix, &app.random);
-    let sealed = sealed_copy(&app, &secret, id)?;
-    let new = NewApiKey {
-        id,
-        organization_id: scope.organization_id(),
-        project_id: scope.project_id(),
-        name: &body.name.display,
-        name_folded: &body.name.folded,
-        description: body.description.as_ref().map(|text| text.0.as_str()),
-        permissions: body.permissions,
-        allowed_ips: body.restrictions.allowed_ips.as_ref(),
-        rate_limit: body.restrictions.rate_limit.map(|rate| rate.0),
-        max_tokens: body.restrictions.max_tokens.map(|tokens| tokens.0),
-        models: models.as_deref(),
-        created_by: scope.user_id(),
-        expires_at: body.expires_at,
-    };
-    scope.may_hand_out(&new.bounds())?;
-    let mut tx = app.db.write().await?;
-    let (mut held, project) = scope.hold(&mut tx).await?;
-    counts::one_more(&app.config.limits, Kind::ApiKeys, project.found.detail.api_keys_count)?;
-    let maker = store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
-    store::api_keys::insert(&mut held, &new, now).await?;
-    let rotated_by = scope.rotated_by();
-    store::api_keys::insert_secret(&mut held, id, secret.hash(), sealed.as_deref(), rotated_by, now).await?;
-    let event = Event {
-        action: Action::ApiKeyCreated,
-        target: id.to_string(),
-        organization_id: Some(scope.organization_id()),
-    };
-    store::audit_log::record(&mut tx, scope.trail(), &event, now, &app.random).await?;
-    tx.commit().await?;
-    let restrictions = Restrictions {
-        allowed_ips: body.restrictions.allowed_ips.as_ref().map(texts),
-        rate_limit: new.rate_limit,
-        max_tokens: new.max_tokens,
-        models,
-    };
+    let Created { api_key, secret } = api_keys::create(&keys, &scope, body.into()).await?;
+    let (restrictions, created_by) = (restrictions(&api_key), created_by(&api_key));
     Ok(private(CreatedApiKey {
-        id,
+        id: api_key.id,
         key: secret.expose().to_owned(),
-        name: body.name.display,
-        description: body.description.map(|text| text.0),
-        permissions: body.permissions,
-        created_at: now,
-        expires_at: body.expires_at,
+        name: api_key.name,
+        description: api_key.description,
+        permissions: api_key.permissions,
+        created_at: api_key.created_at,
+        expires_at: api_key.expires_at,
         restrictions,
-        created_by: PersonBrief { id: scope.user_id(), email: maker.email, username: maker.username },
+        created_by,
     }))
 }
 
@@ -161,23 +119,15 @@ pub struct ListedApiKey {
 
 /// GET …/api-keys
 pub async fn list(
-    app: App,
+    keys: Keys,
     scope: ProjectScope,
     Query(query): Query<ListQuery<StatusFilter>>,
 ) -> Result<Enveloped<ApiKeyPage>, Error> {
-    let now = app.clock.now();
-    let filter = Filter {
-        project_id: scope.project_id(),
-        search_folded: query.search_folded,
-        status: query.filter,
-        now,
-    };
-    let mut tx = app.db.read().await?;
-    let total = store::api_keys::count(&mut tx, &filter).await?;
-    let rows = store::api_keys::list(&mut tx, &filter, query.page).await?;
-    let api_keys = rows.into_iter().map(|row| ListedApiKey {
+    let ListQuery { page, search_folded, filter } = query;
+    let Listed { api_keys, total, at } = api_keys::list(&keys, &scope, search_folded, filter, page).await?;
+    let api_keys = api_keys.into_iter().map(|row| ListedApiKey {
         id: row.id,
-        status: status(&row, now),
+        status: status(&row, at),
         name: row.name,
         description: row.description,
         permissions: row.permissions,
@@ -185,12 +135,7 @@ pub async fn list(
         expires_at: row.expires_at,
         last_used_at: row.last_used_at,
     });
-    Ok(ok(ApiKeyPage {
-        api_keys: api_keys.collect(),
-        total,
-        page: query.page.page,
-        page_size: query.page.page_size,
-    }))
+    Ok(ok(ApiKeyPage { api_keys: api_keys.collect(), total, page: page.page, page_size: page.page_size }))
 }
 
 /// A key, whole but for its secret.
@@ -218,9 +163,10 @@ pub struct Usage {
 }
 
 /// GET …/api-keys/{key_id}
-pub async fn read(app: App, scope: UsedScope<ApiKeyRow>, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
-    let (row, usage) = scope.into_parts();
-    let totals = usage.total(&app).await?;
+pub async fn read(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
+    let organization_id = scope.organization_id();
+    let row = scope.into_api_key();
+    let totals = app.usage_totals.total(organization_id, Subject::ApiKey(row.id)).await?;
     let (restrictions, created_by) = (restrictions(&row), created_by(&row));
     Ok(ok(ApiKey {
         id: row.id,
@@ -254,22 +200,11 @@ pub struct UpdatedApiKey {
 
 /// PUT …/api-keys/{key_id}
 pub async fn update(
-    app: App,
+    keys: Keys,
     scope: KeyScope,
     Body(body): Body<UpdateApiKey>,
 ) -> Result<Enveloped<UpdatedApiKey>, Error> {
-    let mut tx = app.db.write().await?;
-    let (mut held, before) = scope.hold(&mut tx).await?;
-    let mut row = body.onto(before.clone());
-    scope.may_hand_out(&row.bounds())?;
-    // What changes nothing leaves no trace either.
-    if row != before {
-        let now = app.clock.now();
-        row.updated_at = now;
-        store::api_keys::update(&mut held, &row).await?;
-        record(&app, &mut held, &scope, Action::ApiKeyChanged, now).await?;
-        tx.commit().await?;
-    }
+    let row = api_keys::update(&keys, &scope, body.into()).await?;
     let restrictions = restrictions(&row);
     Ok(ok(UpdatedApiKey {
         id: row.id,
@@ -282,38 +217,13 @@ pub async fn update(
 }
 
 /// DELETE …/api-keys/{key_id}
-pub async fn delete(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
-    let now = app.clock.now();
-    let mut tx = app.db.write().await?;
-    let (mut held, _) = scope.hold(&mut tx).await?;
-    store::api_keys::delete(&mut held, scope.project_id(), scope.api_key_id()).await?;
-    record(&app, &mut held, &scope, Action::ApiKeyDeleted, now).await?;
-    tx.commit().await?;
+pub async fn delete(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+    api_keys::delete(&keys, &scope).await?;
     Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))
 }
 
-/// Leaves an audit entry about the key and tells every replica of the change: the end of its transaction.
-async fn record(app: &App, tx: &mut Tx, scope: &KeyScope, action: Action, now: Time) -> Result<(), Error> {
-    let event = Event {
-        action,
-        target: scope.api_key_id().to_string(),
-        organization_id: Some(scope.organization_id()),
-    };
-    store::audit_log::record(tx, scope.trail(), &event, now, &app.random).await?;
-    store::changes::record(tx, Change::ApiKey(scope.api_key_id()), now).await?;
-    Ok(())
-}
-
-/// The secret, sealed for its next rotation, unless the configuration keeps hashes only.
-fn sealed_copy(app: &App, secret: &ApiKeySecret, id: ApiKeyId) -> Result<Option<Vec<u8>>, Error> {
-    if !app.config.api_keys.keep_sealed {
-        return Ok(None);
-    }
-    Ok(Some(app.sealer.seal(secret.expose().as_bytes(), &id.to_string(), &app.random)?))
-}
-
 fn status(row: &ApiKeyRow, now: Time) -> Status {
-    if row.expires_at.is_some_and(|at| at <= now) { Status::Expired } else { Status::Active }
+    if row.has_expired(now) { Status::Expired } else { Status::Active }
 }
 
 fn restrictions(row: &ApiKeyRow) -> Restrictions {

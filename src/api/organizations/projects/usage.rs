@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::WholeProjectScope;
+use crate::access::ProjectScope;
 use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report, Row, too_many, usage_file};
 use crate::app::App;
 use crate::clock::Day;
@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::QueryOrBody;
 use crate::store::usage::reports;
+use crate::tenants;
 
 /// Usage of a project, by key and person.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -59,20 +60,20 @@ impl From<Row> for ProjectUsageRow {
 /// Days without usage are left out.
 pub async fn read(
     app: App,
-    scope: WholeProjectScope,
+    scope: ProjectScope,
     QueryOrBody(ProjectQuery(query)): QueryOrBody<ProjectQuery>,
 ) -> Result<Report<ProjectUsage>, Error> {
     let range = query.range(app.clock.now())?;
     let mut tx = app.db.read().await?;
-    let project = scope.into_project().project;
-    let (organization_id, project_id) = (project.organization_id, project.id);
+    let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
+    let name = tenants::projects::read(&app.tenants, &scope).await?.project.name;
     let mut old = app.db.reports().await?;
     let days =
         reports::of_project(&mut old, organization_id, project_id, range, query.groups, too_many()).await?;
     let file = || usage_file(&project_id.to_string(), range);
     let json = |rows: Vec<Row>, total| ProjectUsage {
         project_id,
-        project_name: project.name,
+        project_name: name,
         usage: rows.into_iter().map(ProjectUsageRow::from).collect(),
         total,
     };

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
-use tollkeeper::live::last_uses;
 
 use crate::support::postgres::Cluster;
 use crate::support::twin::Twin;
@@ -30,7 +29,7 @@ fn the_last_use_is_written_behind() {
         }
         assert_eq!(shown(&world, &ada, &place, &id).await, (null.clone(), null.clone(), null.clone()));
         let before = world.app.db.statement_count();
-        assert_eq!(last_uses::flush(&world.app, usize::MAX).await.unwrap(), 1);
+        assert_eq!(world.app.keys.last_uses.flush(usize::MAX).await.unwrap(), 1);
         assert_eq!(
             world.app.db.statement_count() - before,
             1,
@@ -40,14 +39,14 @@ fn the_last_use_is_written_behind() {
         assert_eq!(shown(&world, &ada, &place, &id).await, (start.clone(), start, json!("192.0.2.2")));
         // Nothing new: nothing to write.
         assert_eq!(
-            (last_uses::flush(&world.app, usize::MAX).await.unwrap(), world.app.last_uses.len()),
+            (world.app.keys.last_uses.flush(usize::MAX).await.unwrap(), world.app.keys.last_uses.len()),
             (0, 0)
         );
 
         world.clock.advance_ms(1_500);
         let ask = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1", "client_address": "2001:db8::7"});
         assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], true);
-        last_uses::flush(&world.app, usize::MAX).await.unwrap();
+        world.app.keys.last_uses.flush(usize::MAX).await.unwrap();
         let later = json!(world.clock.now().to_string());
         assert_eq!(
             shown(&world, &ada, &place, &id).await,
@@ -58,7 +57,7 @@ fn the_last_use_is_written_behind() {
         world.clock.advance_ms(1);
         let ask = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1"});
         world.ask("/service/v1/authorize", &ask).bare().await;
-        last_uses::flush(&world.app, usize::MAX).await.unwrap();
+        world.app.keys.last_uses.flush(usize::MAX).await.unwrap();
         assert_eq!(shown(&world, &ada, &place, &id).await.2, null);
     });
 }
@@ -73,11 +72,11 @@ fn what_is_refused_is_no_use() {
         assert_eq!(world.get("/v1/models").bearer(&key).send().await.status, 403);
         let ask = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1-pro", "client_address": "192.0.2.1"});
         assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], false);
-        assert!(world.app.last_uses.is_empty());
+        assert!(world.app.keys.last_uses.is_empty());
         world.get("/v1/models").bearer(&key).from("192.0.2.1").bare().await;
-        last_uses::flush(&world.app, usize::MAX).await.unwrap();
+        world.app.keys.last_uses.flush(usize::MAX).await.unwrap();
         assert_eq!(world.get("/v1/models").bearer(&key).from("192.0.2.1").send().await.status, 429);
-        assert!(world.app.last_uses.is_empty());
+        assert!(world.app.keys.last_uses.is_empty());
     });
 }
 
@@ -91,8 +90,8 @@ fn replicas_write_forward_in_time_only() {
         replica.get("/v1/models").bearer(&key).from("192.0.2.1").bare().await;
         world.clock.advance_ms(1_000);
         world.get("/v1/models").bearer(&key).from("192.0.2.2").bare().await;
-        last_uses::flush(&world.app, usize::MAX).await.unwrap();
-        last_uses::flush(&replica.app, usize::MAX).await.unwrap();
+        world.app.keys.last_uses.flush(usize::MAX).await.unwrap();
+        replica.app.keys.last_uses.flush(usize::MAX).await.unwrap();
         let later = json!(world.clock.now().to_string());
         assert_eq!(shown(&world, &ada, &place, &id).await, (later.clone(), later, json!("192.0.2.2")));
     });
@@ -112,10 +111,10 @@ fn what_could_not_be_written_waits() {
             tx.commit().await.unwrap();
         };
         rename("last_used_ip", "hidden").await;
-        last_uses::flush(&world.app, usize::MAX).await.unwrap_err();
-        assert_eq!(world.app.last_uses.len(), 1);
+        world.app.keys.last_uses.flush(usize::MAX).await.unwrap_err();
+        assert_eq!(world.app.keys.last_uses.len(), 1);
         rename("hidden", "last_used_ip").await;
-        assert_eq!(last_uses::flush(&world.app, usize::MAX).await.unwrap(), 1);
+        assert_eq!(world.app.keys.last_uses.flush(usize::MAX).await.unwrap(), 1);
         assert_eq!(shown(&world, &ada, &place, &id).await.0, json!(START));
     });
 }
@@ -138,7 +137,7 @@ fn many_keys_and_their_end_at_once() {
             world.call(http::Method::DELETE, &path).bearer(&ada.access_token).data()
         });
         let (written, _) =
-            tokio::join!(last_uses::flush(&world.app, usize::MAX), futures_util::future::join_all(deletes));
+            tokio::join!(world.app.keys.last_uses.flush(usize::MAX), futures_util::future::join_all(deletes));
         assert_eq!(written.unwrap(), 40);
         for (id, _) in left {
             assert_eq!(shown(&world, &ada, &place, id).await.1, json!(START));
@@ -158,7 +157,7 @@ fn a_row_that_somebody_holds_holds_nobody_up() {
         let mut tx = world.app.db.write().await.unwrap();
         sql("UPDATE api_keys SET name = name WHERE id = $1").bind(&id).execute(&mut tx).await.unwrap();
         assert_eq!(
-            last_uses::flush(&world.app, usize::MAX).await.unwrap(),
+            world.app.keys.last_uses.flush(usize::MAX).await.unwrap(),
             1,
             "a change of the key is in nobody's way"
         );
@@ -167,11 +166,11 @@ fn a_row_that_somebody_holds_holds_nobody_up() {
         let hold = "UPDATE api_key_last_uses SET last_used_at = last_used_at WHERE api_key_id = $1";
         sql(hold).bind(&id).execute(&mut tx).await.unwrap();
         // It gives up long before anybody else would, who waits for ten seconds.
-        let error = last_uses::flush(&world.app, usize::MAX).await.unwrap_err();
+        let error = world.app.keys.last_uses.flush(usize::MAX).await.unwrap_err();
         assert!(error.to_string().contains("lock timeout"), "{error}");
         drop(tx);
-        assert_eq!(world.app.last_uses.len(), 1);
-        while last_uses::flush(&world.app, usize::MAX).await.is_err() {
+        assert_eq!(world.app.keys.last_uses.len(), 1);
+        while world.app.keys.last_uses.flush(usize::MAX).await.is_err() {
             tokio::task::yield_now().await;
         }
         let later = json!(world.clock.now().to_string());
@@ -186,7 +185,7 @@ fn the_later_use_shows_also_when_an_earlier_version_noted_it() {
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
-        last_uses::flush(&world.app, usize::MAX).await.unwrap();
+        world.app.keys.last_uses.flush(usize::MAX).await.unwrap();
         for (ms, expected) in
             [(-1_000, json!(START)), (1_000, json!(world.clock.now().plus_ms(1_000).to_string()))]
         {

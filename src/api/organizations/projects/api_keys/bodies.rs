@@ -3,18 +3,18 @@
 use crate::clock::Time;
 use crate::input::types::{DescriptionText, Integer, ModelIds, Name};
 use crate::input::{Fields, Patch, Record};
+use crate::keys::api_keys::{Change, New, Restrictions};
 use crate::rules::api_keys::{check_expiry, unknown_models};
 use crate::rules::restrictions::{AllowedIps, Permissions};
-use crate::store::api_keys::ApiKey as ApiKeyRow;
 
 /// A new API key.
 #[derive(Debug)]
 pub struct CreateApiKey {
-    pub(super) name: Name,
-    pub(super) description: Option<DescriptionText>,
-    pub(super) permissions: Permissions,
-    pub(super) expires_at: Option<Time>,
-    pub(super) restrictions: CreateRestrictions,
+    name: Name,
+    description: Option<DescriptionText>,
+    permissions: Permissions,
+    expires_at: Option<Time>,
+    restrictions: CreateRestrictions,
 }
 
 impl Record for CreateApiKey {
@@ -45,11 +45,11 @@ type RateLimit = Integer<1, 1_000_000>;
 type MaxTokens = Integer<1, 1_000_000_000>;
 
 #[derive(Debug)]
-pub(super) struct CreateRestrictions {
-    pub(super) allowed_ips: Option<AllowedIps>,
-    pub(super) rate_limit: Option<RateLimit>,
-    pub(super) max_tokens: Option<MaxTokens>,
-    pub(super) models: Option<ModelIds>,
+struct CreateRestrictions {
+    allowed_ips: Option<AllowedIps>,
+    rate_limit: Option<RateLimit>,
+    max_tokens: Option<MaxTokens>,
+    models: Option<ModelIds>,
 }
 
 impl Record for CreateRestrictions {
@@ -129,31 +129,56 @@ impl Record for UpdateRestrictions {
     }
 }
 
-impl UpdateApiKey {
-    /// The key after the patch; `updated_at` is the caller's.
-    pub(super) fn onto(self, before: ApiKeyRow) -> ApiKeyRow {
-        let mut key = before;
-        if let Some(name) = self.name {
-            (key.name, key.name_folded) = (name.display, name.folded);
+impl From<CreateApiKey> for New {
+    fn from(body: CreateApiKey) -> Self {
+        let CreateRestrictions { allowed_ips, rate_limit, max_tokens, models } = body.restrictions;
+        Self {
+            name: body.name.into(),
+            description: body.description.map(|text| text.0),
+            permissions: body.permissions,
+            expires_at: body.expires_at,
+            restrictions: Restrictions {
+                allowed_ips,
+                rate_limit: rate_limit.map(|rate| rate.0),
+                max_tokens: max_tokens.map(|tokens| tokens.0),
+                models: models.map(|ids| ids.0),
+            },
         }
-        key.description = self.description.map(|text| text.0).onto(key.description);
-        key.permissions = self.permissions.unwrap_or(key.permissions);
-        let restrictions = match self.restrictions {
-            Patch::Keep => return key,
-            Patch::Clear => UpdateRestrictions::none(),
+    }
+}
+
+impl From<UpdateApiKey> for Change {
+    fn from(body: UpdateApiKey) -> Self {
+        let restrictions = match body.restrictions {
+            Patch::Keep => UpdateRestrictions::keep(),
+            Patch::Clear => UpdateRestrictions::clear(),
             Patch::Set(restrictions) => restrictions,
         };
-        key.allowed_ips = restrictions.allowed_ips.onto(key.allowed_ips);
-        key.rate_limit = restrictions.rate_limit.map(|rate| rate.0).onto(key.rate_limit);
-        key.max_tokens = restrictions.max_tokens.map(|tokens| tokens.0).onto(key.max_tokens);
-        key.models = restrictions.models.map(|ids| ids.0).onto(key.models);
-        key
+        Self {
+            name: body.name.map(Into::into),
+            description: body.description.map(|text| text.0),
+            permissions: body.permissions,
+            allowed_ips: restrictions.allowed_ips,
+            rate_limit: restrictions.rate_limit.map(|rate| rate.0),
+            max_tokens: restrictions.max_tokens.map(|tokens| tokens.0),
+            models: restrictions.models.map(|ids| ids.0),
+        }
     }
 }
 
 impl UpdateRestrictions {
+    /// Leaves them all as they are.
+    const fn keep() -> Self {
+        Self {
+            allowed_ips: Patch::Keep,
+            rate_limit: Patch::Keep,
+            max_tokens: Patch::Keep,
+            models: Patch::Keep,
+        }
+    }
+
     /// Removes them all.
-    const fn none() -> Self {
+    const fn clear() -> Self {
         Self {
             allowed_ips: Patch::Clear,
             rate_limit: Patch::Clear,

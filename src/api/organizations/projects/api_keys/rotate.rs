@@ -3,19 +3,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{KeyScope, Rotation};
-use crate::app::App;
 use crate::clock::Time;
 use crate::error::Error;
 use crate::ids::ApiKeyId;
 use crate::input::Nothing;
+use crate::keys::Keys;
+use crate::keys::api_keys::{self, Rotated};
+use crate::keys_access::KeyScope;
 use crate::reply::{Enveloped, private};
-use crate::rules::rotation::grace_period_ends;
-use crate::secrets::api_key::ApiKeySecret;
-use crate::store;
-use crate::store::audit_log::Action;
-
-use super::{record, sealed_copy};
 
 /// The new secret of a key, and how long the one before it stays good.
 #[derive(Serialize, JsonSchema)]
@@ -31,35 +26,14 @@ pub struct RotatedApiKey {
     grace_period_ends: Time,
 }
 
-/// Gives the key a new secret; everything else about it stays. Of several at once each rotates what the one before has
-/// left, so all of them are true when they are answered.
-pub async fn rotate(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<RotatedApiKey>, Error> {
-    let id = scope.api_key_id();
-    let prefix = &app.config.api_keys.prefix;
-    let secret = ApiKeySecret::generate(prefix, &app.random);
-    let sealed = sealed_copy(&app, &secret, id)?;
-    let mut tx = app.db.write().await?;
-    let (mut held, rotation) = scope.hold_with_secret(&mut tx).await?;
-    let Rotation { found, rotated_by, may_see_previous } = rotation;
-    let now = app.clock.now();
-    let grace_ends = grace_period_ends(now, app.config.api_keys.rotation_grace_hours, found.key.expires_at)?;
-    store::api_keys::retire_secrets(&mut held, id, grace_ends).await?;
-    store::api_keys::insert_secret(&mut held, id, secret.hash(), sealed.as_deref(), rotated_by, now).await?;
-    record(&app, &mut held, &scope, Action::ApiKeyRotated, now).await?;
-    let previous_key = match found.sealed.filter(|_| may_see_previous && app.config.api_keys.keep_sealed) {
-        Some(sealed) => opened(&app, &sealed, id)?,
-        None => ApiKeySecret::masked(prefix),
-    };
-    tx.commit().await?;
+/// Gives the key a new secret; everything else about it stays.
+pub async fn rotate(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<RotatedApiKey>, Error> {
+    let Rotated { secret, previous, rotated_at, previous_ends_at } = api_keys::rotate(&keys, &scope).await?;
     Ok(private(RotatedApiKey {
-        id,
+        id: scope.api_key_id(),
         key: secret.expose().to_owned(),
-        previous_key,
-        rotation_date: now,
-        grace_period_ends: grace_ends,
+        previous_key: previous,
+        rotation_date: rotated_at,
+        grace_period_ends: previous_ends_at,
     }))
-}
-
-fn opened(app: &App, sealed: &[u8], id: ApiKeyId) -> Result<String, Error> {
-    String::from_utf8(app.sealer.open(sealed, &id.to_string())?).map_err(Error::internal)
 }

@@ -1,0 +1,214 @@
+//! Bringing the schema to this binary's version, or refusing a newer one.
+//!
+//! One file a step and database. All steps that are due run in one transaction, and one process at a time
+//! runs them: PostgreSQL by an advisory lock of the session, SQLite by a lock on a file beside the database.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use refinery_core::{Migration, Report, Runner};
+use rusqlite::TransactionBehavior;
+
+use crate::Error;
+use crate::postgres::{self, Postgres};
+use crate::sqlite::{self, Access, Connection, Sqlite};
+
+/// A step's name and its two texts.
+macro_rules! step {
+    ($version:literal, $name:literal, $file:literal) => {
+        Step {
+            version: $version,
+            name: concat!("V", $version, "__", $name),
+            sqlite: include_str!(concat!("../migrations/sqlite/", $file)),
+            postgres: include_str!(concat!("../migrations/postgres/", $file)),
+        }
+    };
+}
+
+struct Step {
+    version: i64,
+    name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+/// Every step, in order. A released one never changes.
+const STEPS: &[Step] = &[
+    step!(1, "first_light", "0001_first_light.sql"),
+    step!(2, "accounts", "0002_accounts.sql"),
+    step!(3, "tenants", "0003_tenants.sql"),
+    step!(4, "old_sessions", "0004_old_sessions.sql"),
+    step!(5, "money", "0005_money.sql"),
+    step!(6, "last_uses", "0006_last_uses.sql"),
+    step!(7, "audit_state", "0007_audit_state.sql"),
+    step!(8, "usage_by_month", "0008_usage_by_month.sql"),
+    step!(9, "members_and_invitations", "0009_members_and_invitations.sql"),
+    step!(10, "passwords_and_growth", "0010_passwords_and_growth.sql"),
+    step!(11, "login_networks", "0011_login_networks.sql"),
+    step!(12, "addresses_to_fold", "0012_addresses_to_fold.sql"),
+    step!(13, "bounds", "0013_bounds.sql"),
+    step!(14, "key_rotation", "0014_key_rotation.sql"),
+    step!(15, "price_versions", "0015_price_versions.sql"),
+    step!(16, "callers", "0016_callers.sql"),
+    step!(17, "service_clock", "0017_service_clock.sql"),
+    step!(18, "credit_notes", "0018_credit_notes.sql"),
+    step!(19, "invoice_issuers", "0019_invoice_issuers.sql"),
+];
+
+/// The schema version that this binary makes.
+pub fn newest_schema() -> i64 {
+    STEPS.last().map_or(0, |step| step.version)
+}
+
+/// Any number, the same for all replicas.
+const ADVISORY_LOCK: i64 = 0x746f_6c6c_6b65_6570;
+
+/// What a migration did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Migrated {
+    /// The schema version that was found; 0 for an empty database.
+    pub from: i64,
+    /// The schema version that it has now.
+    pub to: i64,
+    /// The names of the steps that ran, in order.
+    pub applied: Vec<String>,
+}
+
+/// Why the schema isn't at this binary's version. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MigrateError {
+    /// A newer binary has been here.
+    Newer {
+        /// The version that the database has.
+        found: i64,
+        /// The latest version that this binary has.
+        known: i64,
+    },
+    /// The database failed.
+    Database(Error),
+    /// The history isn't this binary's, in words for an operator.
+    Other(String),
+}
+
+impl fmt::Display for MigrateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newer { found, known } => write!(
+                f,
+                "the database has schema {found}, this tollkeeper knows schemas up to {known}: \
+                 start the newer tollkeeper version that made it; nothing was changed"
+            ),
+            Self::Database(error) => error.fmt(f),
+            Self::Other(what) => write!(f, "migration: {what}; nothing was changed"),
+        }
+    }
+}
+
+impl std::error::Error for MigrateError {}
+
+impl From<Error> for MigrateError {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl Sqlite {
+    /// Creates the file where missing and runs what is due, on a blocking thread.
+    pub(super) async fn migrate(&self) -> Result<Migrated, MigrateError> {
+        let path = self.path().to_owned();
+        let work = tokio::task::spawn_blocking(move || migrate_sqlite(&path));
+        work.await.map_err(|error| Error::from_join(&error))?
+    }
+}
+
+fn migrate_sqlite(path: &Path) -> Result<Migrated, MigrateError> {
+    sqlite::create(path)?;
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push(".migrate-lock");
+    // Any process that can open it can hold the lock.
+    let locked = OpenOptions::new().append(true).create(true).mode(0o600).open(&lock_path);
+    let locked = locked.and_then(|file| close_to_others(&file).map(|()| file));
+    // Held until the file is closed at the end, or by the end of the process.
+    let _lock = locked
+        .and_then(|file| file.lock().map(|()| file))
+        .map_err(|e| Error::from_io(&format!("lock {}", lock_path.display()), &e))?;
+
+    let mut connection = Connection::open(path, Access::Write)?;
+    let driver = connection.driver();
+    driver.set_transaction_behavior(TransactionBehavior::Immediate);
+    let map = |error: rusqlite::Error| sqlite::map_error(&error, path);
+    let history = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'refinery_schema_history'";
+    let found: i64 = if driver.query_row(history, [], |row| row.get::<_, i64>(0)).map_err(map)? == 0 {
+        0
+    } else {
+        let version = "SELECT COALESCE(MAX(version), 0) FROM refinery_schema_history";
+        driver.query_row(version, [], |row| row.get(0)).map_err(map)?
+    };
+    let runner = runner(found, |step| step.sqlite)?;
+    let report = runner.run(driver).map_err(|error| of_refinery(&error, path))?;
+    Ok(migrated(found, &report))
+}
+
+/// Takes other users' rights from a file that an earlier version has made with the process's umask.
+fn close_to_others(file: &File) -> std::io::Result<()> {
+    let mode = file.metadata()?.permissions().mode();
+    if mode & 0o077 == 0 { Ok(()) } else { file.set_permissions(Permissions::from_mode(0o600)) }
+}
+
+impl Postgres {
+    /// Runs what is due on a connection of its own, which no statement timeout limits.
+    pub(super) async fn migrate(&self) -> Result<Migrated, MigrateError> {
+        let map = |error: tokio_postgres::Error| postgres::map_error(&error);
+        // Its end, also when the migration is cancelled, is the end of the connection and so of its lock.
+        let mut client = self.connect().await?;
+        client.execute("SELECT pg_advisory_lock($1)", &[&ADVISORY_LOCK]).await.map_err(map)?;
+        let history = "SELECT to_regclass('refinery_schema_history') IS NOT NULL";
+        let found = if client.query_one(history, &[]).await.map_err(map)?.get::<_, bool>(0) {
+            let version = "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM refinery_schema_history";
+            client.query_one(version, &[]).await.map_err(map)?.get(0)
+        } else {
+            0
+        };
+        let runner = runner(found, |step| step.postgres)?;
+        let report =
+            runner.run_async(&mut *client).await.map_err(|error| of_refinery(&error, Path::new("")))?;
+        // Without it the lock would last until the server notices that the connection is closed.
+        client.execute("SELECT pg_advisory_unlock($1)", &[&ADVISORY_LOCK]).await.map_err(map)?;
+        drop(client);
+        Ok(migrated(found, &report))
+    }
+}
+
+/// What runs the steps after version `found`.
+fn runner(found: i64, text: fn(&Step) -> &'static str) -> Result<Runner, MigrateError> {
+    let steps = STEPS.iter().map(|step| Migration::unapplied(step.name, text(step)));
+    let steps =
+        steps.collect::<Result<Vec<_>, _>>().map_err(|error| MigrateError::Other(error.to_string()))?;
+    let known = steps.iter().map(|step| i64::from(step.version())).max().unwrap_or(0);
+    if found > known {
+        return Err(MigrateError::Newer { found, known });
+    }
+    Ok(Runner::new(&steps).set_grouped(true))
+}
+
+fn migrated(from: i64, report: &Report) -> Migrated {
+    let applied = report.applied_migrations();
+    let to = applied.iter().map(|step| i64::from(step.version())).max().unwrap_or(from);
+    Migrated { from, to, applied: applied.iter().map(ToString::to_string).collect() }
+}
+
+/// A driver's error inside of one of the runner's, or the runner's own.
+fn of_refinery(error: &refinery_core::Error, path: &Path) -> MigrateError {
+    let refinery_core::error::Kind::Connection(_, cause) = error.kind() else {
+        return MigrateError::Other(error.to_string());
+    };
+    if let Some(cause) = cause.downcast_ref::<rusqlite::Error>() {
+        return MigrateError::Database(sqlite::map_error(cause, path));
+    }
+    match cause.downcast_ref::<tokio_postgres::Error>() {
+        Some(cause) => MigrateError::Database(postgres::map_error(cause)),
+        None => MigrateError::Other(error.to_string()),
+    }
+}

@@ -1,0 +1,162 @@
+//! Statements and values in the driver's terms.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::Statement as Prepared;
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+
+use crate::statement::{Answer, Statement, Want};
+use crate::value::Columns;
+use crate::{Row, Value};
+
+/// Made-up texts (such as inserts of many rows) that a connection keeps prepared before it starts anew.
+const PREPARED: usize = 256;
+
+type Oops = Box<dyn StdError + Sync + Send>;
+
+/// Prepares the statement, unless this connection has it, and runs it.
+pub(super) async fn run(
+    client: &ClientWrapper,
+    statement: &Statement,
+    want: Want,
+) -> Result<Answer, tokio_postgres::Error> {
+    let prepared = prepare(client, statement).await?;
+    run_prepared(client, &prepared, statement, want).await
+}
+
+/// Prepares the statement, unless this connection has it.
+pub(super) async fn prepare(
+    client: &ClientWrapper,
+    statement: &Statement,
+) -> Result<Prepared, tokio_postgres::Error> {
+    if matches!(statement.text, Cow::Owned(_)) && client.statement_cache.size() > PREPARED {
+        client.statement_cache.clear();
+    }
+    client.prepare_cached(&statement.text).await
+}
+
+/// Runs a statement that this connection has prepared.
+pub(super) async fn run_prepared(
+    client: &ClientWrapper,
+    prepared: &Prepared,
+    statement: &Statement,
+    want: Want,
+) -> Result<Answer, tokio_postgres::Error> {
+    let parameters: Vec<&(dyn ToSql + Sync)> =
+        statement.values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+    let answer = if want == Want::Count {
+        let changed = client.execute(prepared, &parameters).await;
+        changed.map(|changed| Answer { changed, rows: Vec::new() })
+    } else {
+        let rows = client.query(prepared, &parameters).await;
+        rows.and_then(|rows| read_rows(prepared, &rows, want))
+    };
+    answer.inspect_err(|error| forget_stale(client, &statement.text, error))
+}
+
+/// Runs a statement for many, whose parameters are the columns of all their values; who waits at which place finds its row there.
+pub(super) async fn run_many(
+    client: &ClientWrapper,
+    text: &str,
+    statements: &[&Statement],
+) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
+    let prepared = client.prepare_cached(text).await?;
+    let columns: Vec<Vec<&Value>> = (0..prepared.params().len())
+        .map(|index| {
+            statements.iter().map(|statement| statement.values.get(index).unwrap_or(&Value::Null)).collect()
+        })
+        .collect();
+    let parameters: Vec<&(dyn ToSql + Sync)> =
+        columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect();
+    let rows = client.query(&prepared, &parameters).await;
+    let rows = rows.inspect_err(|error| forget_stale(client, text, error))?;
+    let mut found = vec![None; statements.len()];
+    let columns = Columns::Prepared(prepared.clone());
+    for row in &rows {
+        let place: i64 = row.try_get(row.len().saturating_sub(1))?;
+        let place = usize::try_from(place - 1).ok().and_then(|place| found.get_mut(place));
+        if let Some(place) = place {
+            *place = Some(read_row(row, &columns)?);
+        }
+    }
+    Ok(found)
+}
+
+/// A migration changed what the statement answers: it has to be prepared anew.
+fn forget_stale(client: &ClientWrapper, text: &str, error: &tokio_postgres::Error) {
+    if matches!(error.code().map(tokio_postgres::error::SqlState::code), Some("0A000" | "26000")) {
+        client.statement_cache.remove(text, &[]);
+    }
+}
+
+fn read_rows(
+    prepared: &Prepared,
+    rows: &[tokio_postgres::Row],
+    want: Want,
+) -> Result<Answer, tokio_postgres::Error> {
+    let columns = Columns::Prepared(prepared.clone());
+    let wanted = if want == Want::First { 1 } else { rows.len() };
+    let rows = rows.iter().take(wanted).map(|row| read_row(row, &columns));
+    Ok(Answer { changed: 0, rows: rows.collect::<Result<_, tokio_postgres::Error>>()? })
+}
+
+fn read_row(row: &tokio_postgres::Row, columns: &Columns) -> Result<Row, tokio_postgres::Error> {
+    let mut values = Vec::with_capacity(row.len());
+    for index in 0..row.len() {
+        values.push(row.try_get::<_, Value>(index)?);
+    }
+    Ok(Row::new(columns.clone(), values))
+}
+
+impl<'a> FromSql<'a> for Value {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Oops> {
+        Ok(match *ty {
+            Type::INT8 => Self::Int(i64::from_sql(ty, raw)?),
+            Type::INT4 => Self::Int(i64::from(i32::from_sql(ty, raw)?)),
+            Type::INT2 => Self::Int(i64::from(i16::from_sql(ty, raw)?)),
+            Type::BOOL => Self::Int(i64::from(bool::from_sql(ty, raw)?)),
+            Type::BYTEA => Self::Blob(raw.to_vec()),
+            _ => Self::Text(String::from_sql(ty, raw)?),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Oops> {
+        Ok(Self::Null)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        matches!(*ty, Type::INT8 | Type::INT4 | Type::INT2 | Type::BOOL | Type::BYTEA) || is_text(ty)
+    }
+}
+
+fn is_text(ty: &Type) -> bool {
+    matches!(*ty, Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN)
+}
+
+impl ToSql for Value {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Oops> {
+        match (self, ty) {
+            (Self::Null, _) => Ok(IsNull::Yes),
+            (Self::Int(number), &Type::INT8) => number.to_sql(ty, out),
+            (Self::Int(number), &Type::INT4) => i32::try_from(*number)?.to_sql(ty, out),
+            (Self::Int(number), &Type::INT2) => i16::try_from(*number)?.to_sql(ty, out),
+            _ => match (self.as_text(), self.as_bytes()) {
+                (Some(text), None) if is_text(ty) => {
+                    out.extend_from_slice(text);
+                    Ok(IsNull::No)
+                }
+                (None, Some(bytes)) if *ty == Type::BYTEA => bytes.to_sql(ty, out),
+                _ => Err(format!("the server takes this parameter for a {ty}; say CAST($n AS …)").into()),
+            },
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}

@@ -1,0 +1,292 @@
+//! Values and rows between our types and either driver.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::postgres::Prepared;
+use kernel::clock::{Day, Month, Time};
+use kernel::ids::{CallerId, Id, IdText, Kind};
+use kernel::money::Nano;
+
+/// A value that both databases can hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// BIGINT; also booleans (0 and 1), times (unix milliseconds), days (since 1970-01-01), months (since 1970-01) and nano.
+    Int(i64),
+    /// TEXT.
+    Text(String),
+    /// BLOB on SQLite, BYTEA on PostgreSQL.
+    Blob(Vec<u8>),
+    /// TEXT that is bound without a copy: several hold it. An answer has [`Value::Text`], here and below.
+    Shared(Arc<str>),
+    /// TEXT that is part of the program.
+    Word(&'static str),
+    /// TEXT of an id, in place.
+    Id(IdText),
+    /// BLOB of a hash, in place.
+    Hash([u8; 32]),
+}
+
+impl Value {
+    /// The bytes of a text, if it is one.
+    pub(super) fn as_text(&self) -> Option<&[u8]> {
+        match self {
+            Self::Text(text) => Some(text.as_bytes()),
+            Self::Shared(text) => Some(text.as_bytes()),
+            Self::Word(text) => Some(text.as_bytes()),
+            Self::Id(text) => Some(text.as_bytes()),
+            Self::Null | Self::Int(_) | Self::Blob(_) | Self::Hash(_) => None,
+        }
+    }
+
+    /// As bytes that are no text, if they are.
+    pub(super) fn as_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Blob(bytes) => Some(bytes),
+            Self::Hash(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// Implements `From` for [`Value`], a type and its expression a line.
+macro_rules! into_value {
+    ($($from:ty: $value:ident => $into:expr;)*) => {$(
+        impl From<$from> for Value {
+            fn from($value: $from) -> Self {
+                $into
+            }
+        }
+    )*};
+}
+
+into_value! {
+    i64: v => Self::Int(v);
+    i32: v => Self::Int(i64::from(v));
+    u32: v => Self::Int(i64::from(v));
+    bool: v => Self::Int(i64::from(v));
+    Time: v => Self::Int(v.unix_ms());
+    Day: v => Self::Int(v.unix_days());
+    Month: v => Self::Int(v.unix_months());
+    String: v => Self::Text(v);
+    &String: v => Self::Text(v.clone());
+    &str: v => Self::Text(v.to_owned());
+    Vec<u8>: v => Self::Blob(v);
+    &[u8]: v => Self::Blob(v.to_vec());
+    [u8; 32]: v => Self::Hash(v);
+    &[u8; 32]: v => Self::Hash(*v);
+    Arc<str>: v => Self::Shared(v);
+    &Arc<str>: v => Self::Shared(Arc::clone(v));
+}
+
+impl<K: Kind> From<Id<K>> for Value {
+    fn from(id: Id<K>) -> Self {
+        Self::Id(id.short_text())
+    }
+}
+
+impl From<CallerId> for Value {
+    fn from(id: CallerId) -> Self {
+        Self::Id(id.short_text())
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// A type that a column can be read as.
+pub trait FromValue: Sized {
+    /// The value as this type; `None` when it is of another type or out of range.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+/// Implements [`FromValue`] for a type by a pattern and an expression that gives an `Option`.
+macro_rules! from_value {
+    ($($into:ty: $pattern:pat => $value:expr;)*) => {$(
+        impl FromValue for $into {
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    $pattern => $value,
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+from_value! {
+    i64: Value::Int(v) => Some(*v);
+    u32: Value::Int(v) => Self::try_from(*v).ok();
+    u64: Value::Int(v) => Self::try_from(*v).ok();
+    bool: Value::Int(v @ (0 | 1)) => Some(*v == 1);
+    Time: Value::Int(v) => Some(Self::from_unix_ms(*v));
+    Day: Value::Int(v) => Some(Self::from_unix_days(*v));
+    Month: Value::Int(v) => Some(Self::from_unix_months(*v));
+    Nano: Value::Int(v) => Some(Self::from_units(i128::from(*v)));
+    String: Value::Text(v) => Some(v.clone());
+    Vec<u8>: Value::Blob(v) => Some(v.clone());
+    [u8; 32]: Value::Blob(v) => Self::try_from(v.as_slice()).ok();
+}
+
+impl<K: Kind> FromValue for Id<K> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Self::parse(text),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for CallerId {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Self::parse(text),
+            _ => None,
+        }
+    }
+}
+
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Null => Some(None),
+            value => T::from_value(value).map(Some),
+        }
+    }
+}
+
+/// One row of an answer.
+#[derive(Clone)]
+pub struct Row {
+    /// Shared by all rows of one answer.
+    columns: Columns,
+    values: Vec<Value>,
+    /// Behind the column that was read last: most are read in their order.
+    next: Cell<usize>,
+}
+
+/// The names of an answer's columns.
+#[derive(Clone)]
+pub(super) enum Columns {
+    Named(Arc<[String]>),
+    /// As the prepared statement knows them.
+    Prepared(Prepared),
+}
+
+impl Columns {
+    /// Where this column is; it is looked for at `likely` first.
+    fn position(&self, name: &str, likely: usize) -> Option<usize> {
+        match self {
+            Self::Named(names) => match names.get(likely) {
+                Some(column) if column == name => Some(likely),
+                _ => names.iter().position(|column| column == name),
+            },
+            Self::Prepared(statement) => match statement.columns().get(likely) {
+                Some(column) if column.name() == name => Some(likely),
+                _ => statement.columns().iter().position(|column| column.name() == name),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Columns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(names) => f.debug_list().entries(names.iter()).finish(),
+            Self::Prepared(statement) => {
+                f.debug_list().entries(statement.columns().iter().map(|column| column.name())).finish()
+            }
+        }
+    }
+}
+
+/// The names only: values may be secrets.
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Row").field("columns", &self.columns).finish_non_exhaustive()
+    }
+}
+
+impl Row {
+    pub(super) fn new(columns: Columns, values: Vec<Value>) -> Self {
+        Self { columns, values, next: Cell::new(0) }
+    }
+
+    /// The value in this column. A missing column or one of another type is a mistake of ours.
+    pub fn get<T: FromValue>(&self, column: &str) -> Result<T, Error> {
+        let position = self.columns.position(column, self.next.get());
+        let value = position.and_then(|position| {
+            self.next.set(position + 1);
+            self.values.get(position)
+        });
+        let value = value.ok_or_else(|| Error::Internal(format!("the answer has no column {column}")))?;
+        T::from_value(value).ok_or_else(|| unreadable::<T>(column))
+    }
+
+    /// The value in this place, counted from 0.
+    fn at<T: FromValue>(&self, position: usize) -> Result<T, Error> {
+        let value = self.values.get(position);
+        let value = value.ok_or_else(|| Error::Internal(format!("the answer has no column {position}")))?;
+        T::from_value(value).ok_or_else(|| unreadable::<T>(&position.to_string()))
+    }
+}
+
+fn unreadable<T>(column: &str) -> Error {
+    Error::Internal(format!("column {column} isn't readable as {}", std::any::type_name::<T>()))
+}
+
+/// A type that a whole row can be read as.
+pub trait FromRow: Sized {
+    /// Reads the row's columns by their names.
+    fn from_row(row: &Row) -> Result<Self, Error>;
+}
+
+/// Implements [`FromRow`] for tuples: columns in their order, for answers too small to name.
+macro_rules! from_row_tuple {
+    ($($type:ident $position:literal),+) => {
+        impl<$($type: FromValue),+> FromRow for ($($type,)+) {
+            fn from_row(row: &Row) -> Result<Self, Error> {
+                Ok(($(row.at::<$type>($position)?,)+))
+            }
+        }
+    };
+}
+
+from_row_tuple!(A 0);
+from_row_tuple!(A 0, B 1);
+from_row_tuple!(A 0, B 1, C 2);
+from_row_tuple!(A 0, B 1, C 2, D 3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_fits_is_read() {
+        assert_eq!(u32::from_value(&Value::Int(i64::from(u32::MAX))), Some(u32::MAX));
+        assert_eq!(u32::from_value(&Value::Int(-1)), None);
+        assert_eq!(u64::from_value(&Value::Int(-1)), None);
+        assert_eq!(bool::from_value(&Value::Int(2)), None);
+        assert_eq!(String::from_value(&Value::Null), None);
+        assert_eq!(<Option<String>>::from_value(&Value::Null), Some(None));
+        assert_eq!(<Option<String>>::from_value(&Value::Int(1)), None);
+        assert_eq!(<[u8; 32]>::from_value(&Value::Blob(vec![0; 31])), None);
+    }
+
+    #[test]
+    fn a_row_says_which_column_is_wrong() {
+        let row = Row::new(Columns::Named(Arc::from(["a".to_owned()])), vec![Value::Int(1)]);
+        assert_eq!(row.get::<i64>("a"), Ok(1));
+        assert!(row.get::<i64>("b").unwrap_err().to_string().contains('b'));
+        assert!(row.get::<String>("a").unwrap_err().to_string().contains("String"));
+        assert_eq!(<(i64,)>::from_row(&row), Ok((1,)));
+        assert!(<(i64, i64)>::from_row(&row).is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! Which rows of a long list make up a page, when its length is known.
+
+use crate::Page;
+
+/// A stretch of a list, counted from the end that is nearer: what lies before it has to be stepped over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// Whether it is counted from the list's end, with the rows in the opposite order.
+    pub from_end: bool,
+    /// How many rows to step over.
+    pub offset: i64,
+    /// How many rows it has.
+    pub limit: i64,
+}
+
+impl Page {
+    /// The page's rows in a list of this length; none when the page lies past the end.
+    pub fn window(self, total: i64) -> Option<Window> {
+        let before = self.offset();
+        let limit = self.page_size.min(total.saturating_sub(before));
+        if limit <= 0 {
+            return None;
+        }
+        let after = total.saturating_sub(before).saturating_sub(limit);
+        Some(Window { from_end: after < before, offset: before.min(after), limit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_is_read_from_the_nearer_end() {
+        let cases = [
+            // page, size, total: from_end, offset, limit
+            ((1, 20, 0), None),
+            ((1, 20, 5), Some((false, 0, 5))),
+            ((2, 20, 20), None),
+            ((1, 20, 100_000), Some((false, 0, 20))),
+            ((5_000, 20, 100_000), Some((true, 0, 20))),
+            ((5_000, 20, 99_999), Some((true, 0, 19))),
+            ((4_999, 20, 99_999), Some((true, 19, 20))),
+            ((2, 20, 60), Some((false, 20, 20))),
+            ((2, 20, 59), Some((true, 19, 20))),
+            ((1_000_000_000, 100, 5), None),
+        ];
+        for ((page, page_size, total), due) in cases {
+            let found = Page { page, page_size }.window(total);
+            assert_eq!(found.map(|w| (w.from_end, w.offset, w.limit)), due, "{page} {page_size} {total}");
+        }
+    }
+
+    #[test]
+    fn pages_cover_a_list_once() {
+        for total in 0..50_i64 {
+            for page_size in 1..12 {
+                let list: Vec<_> = (0..total).collect();
+                let mut seen = Vec::new();
+                for page in 1..=total.max(1) {
+                    let Some(window) = (Page { page, page_size }).window(total) else { continue };
+                    let [offset, limit] = [window.offset, window.limit].map(|n| usize::try_from(n).unwrap());
+                    if window.from_end {
+                        let mut rows: Vec<_> = list.iter().rev().skip(offset).take(limit).copied().collect();
+                        rows.reverse();
+                        seen.extend(rows);
+                    } else {
+                        seen.extend(list.iter().skip(offset).take(limit));
+                    }
+                }
+                assert_eq!(seen, list, "{total} by {page_size}");
+            }
+        }
+    }
+}

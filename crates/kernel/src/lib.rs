@@ -1,0 +1,19 @@
+//! What every subject is made of: time, randomness, typed ids, exact money, the table of errors, secrets that don't
+//! print, names and addresses, and the algorithm of rate limits. Nothing here reads or writes anything but the files of
+//! [`secrets::files`].
+
+pub mod addresses;
+pub mod clock;
+pub mod error;
+pub mod html;
+pub mod ids;
+pub mod limiter;
+pub mod money;
+pub mod naming;
+pub mod networks;
+pub mod random;
+pub mod rates;
+pub mod secrets;
+pub mod stopwatch;
+pub mod urls;
+pub mod usernames;

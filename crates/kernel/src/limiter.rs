@@ -1,0 +1,366 @@
+//! Rate limits in memory: the generic cell rate algorithm, with one minute's worth of requests as the burst.
+//!
+//! Each key has a meter. A request fills it by one, time empties it at the limit's rate, and a request that
+//! would overfill it is refused. A meter that has run empty is the same as none, so it is forgotten without loss,
+//! and memory holds only keys that were used within the last minute or so.
+//!
+//! These meters are this replica's own: management calls by caller, logins and registrations by address. What replicas
+//! share is in `live::rates`.
+
+mod shards;
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ring::digest;
+
+pub use shards::Shards;
+
+use crate::clock::Time;
+use crate::error::RateLimit;
+pub use crate::rates::Allowed;
+use crate::rates::Meter;
+
+/// The meters of this replica.
+#[derive(Debug, Default)]
+pub struct Limiter {
+    shards: Shards<Meter>,
+}
+
+impl Limiter {
+    /// A limiter that has seen nobody yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts one request of `key` (see [`key_for`]) against `per_minute` requests a minute; 0 counts as 1.
+    ///
+    /// # Errors
+    /// The limit is used up: `retry_after_ms` is the shortest wait after which a request is let through when
+    /// nobody else takes the place. A refused request doesn't count.
+    pub fn check(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
+        let now_ms = now.unix_ms();
+        let Some(mut shard) = self.shards.of(key) else {
+            // There always is a shard; were there none, refusing everybody would be the worse mistake.
+            return Ok(Allowed { remaining: 0, reset_ms: 0 });
+        };
+        shard.sweep_when_due(now_ms, Meter::is_used);
+        let meter = shard.entry(key).or_insert_with(|| Meter::empty(per_minute, now_ms));
+        meter.set_rate(per_minute.max(1));
+        meter.drain(now_ms);
+        meter.take(now_ms)
+    }
+
+    /// Takes a request back that [`Limiter::check`] has let through and that came to nothing, for instance because
+    /// another limit refused it: the meter is then as if it had never come.
+    pub fn give_back(&self, key: u128, now: Time) {
+        let Some(mut shard) = self.shards.of(key) else { return };
+        if let Some(meter) = shard.entries.get_mut(&key) {
+            meter.give_back(now.unix_ms());
+        }
+    }
+
+    /// Forgets every key whose meter has run empty; [`Limiter::check`] does it in passing, a quiet server needs
+    /// the call to give memory back.
+    pub fn sweep(&self, now: Time) {
+        self.shards.sweep(now.unix_ms(), Meter::is_used);
+    }
+
+    /// How many keys are remembered.
+    pub fn len(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Whether no key is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Whom a limit counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Who<'a> {
+    /// An id as a number.
+    Id(u128),
+    /// Anything that is known by its text, for instance an e-mail address.
+    Text(&'a str),
+    /// Something known by its text inside something with an id, for instance a model in an organization.
+    Within(u128, &'a str),
+    /// A client. An IPv6 client counts by its /64, the smallest network that one customer gets: it could take
+    /// a fresh address for each attempt. All clients of unknown address count as one.
+    Address(Option<IpAddr>),
+}
+
+/// The limiter's key for this limit and this caller: 128 bits of a SHA-256, so that nobody can aim at another's.
+pub fn key_for(scope: &str, who: Who<'_>) -> u128 {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(scope.as_bytes());
+    // The tag also closes the scope: no scope holds a control character.
+    match who {
+        Who::Id(id) => {
+            context.update(&[1]);
+            context.update(&id.to_be_bytes());
+        }
+        Who::Text(text) => {
+            context.update(&[2]);
+            context.update(text.as_bytes());
+        }
+        Who::Within(id, text) => {
+            context.update(&[4]);
+            context.update(&id.to_be_bytes());
+            context.update(text.as_bytes());
+        }
+        Who::Address(address) => {
+            context.update(&[3]);
+            match address.map(|address| address.to_canonical()) {
+                None => {}
+                Some(IpAddr::V4(v4)) => context.update(&v4.octets()),
+                Some(IpAddr::V6(v6)) => context.update(&network(v6).to_be_bytes()),
+            }
+        }
+    }
+    let mut key = [0; 16];
+    for (to, from) in key.iter_mut().zip(context.finish().as_ref()) {
+        *to = *from;
+    }
+    u128::from_be_bytes(key)
+}
+
+fn network(address: Ipv6Addr) -> u128 {
+    address.to_bits() >> 64 << 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shards::{SHARDS, SWEEP_FROM};
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    const START: i64 = 1_700_000_000_000;
+
+    fn at(ms: i64) -> Time {
+        Time::from_unix_ms(START + ms)
+    }
+
+    #[test]
+    fn a_minute_s_worth_at_once_then_the_even_rate() {
+        for per_minute in [1, 2, 7, 60, 999_983, 1_000_000] {
+            let limiter = Limiter::new();
+            for used in 1..=per_minute {
+                let allowed = limiter.check(1, per_minute, at(0)).unwrap();
+                assert_eq!(allowed.remaining, per_minute - used);
+            }
+            let refused = limiter.check(1, per_minute, at(0)).unwrap_err();
+            let interval = (60_000 + i64::from(per_minute) - 1) / i64::from(per_minute);
+            assert_eq!(refused, RateLimit { limit: per_minute, retry_after_ms: interval, reset_ms: 60_000 });
+            if interval > 1 {
+                assert!(limiter.check(1, per_minute, at(interval - 1)).is_err());
+            }
+            assert!(limiter.check(1, per_minute, at(interval)).is_ok());
+        }
+    }
+
+    #[test]
+    fn no_rate_loses_or_gains_a_request_over_an_hour() {
+        for per_minute in [1_u32, 7, 60, 61, 500] {
+            let limiter = Limiter::new();
+            let let_through = (0..=3_600_000)
+                .step_by(100)
+                .filter(|ms| limiter.check(1, per_minute, at(*ms)).is_ok())
+                .count();
+            assert_eq!(let_through, 61 * usize::try_from(per_minute).unwrap(), "{per_minute}");
+        }
+    }
+
+    #[test]
+    fn a_million_a_minute_is_exact() {
+        let limiter = Limiter::new();
+        let count = |ms: i64| {
+            let mut let_through = 0;
+            while limiter.check(1, 1_000_000, at(ms)).is_ok() {
+                let_through += 1;
+            }
+            let_through
+        };
+        assert_eq!(count(0), 1_000_000);
+        // 16 and two thirds a millisecond: fifty in every three.
+        assert_eq!((1..=30).map(count).sum::<u32>(), 500);
+        assert_eq!(count(60_030), 1_000_000);
+    }
+
+    #[test]
+    fn keys_do_not_share() {
+        let limiter = Limiter::new();
+        assert!(limiter.check(1, 1, at(0)).is_ok());
+        assert!(limiter.check(1, 1, at(0)).is_err());
+        assert!(limiter.check(2, 1, at(0)).is_ok());
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_harms_nobody() {
+        let limiter = Limiter::new();
+        assert!(limiter.check(1, 2, at(10_000_000)).is_ok());
+        // Far back: the meter follows the clock, so the wait is the usual one.
+        assert!(limiter.check(1, 2, at(0)).is_ok());
+        assert_eq!(limiter.check(1, 2, at(0)).unwrap_err().retry_after_ms, 30_000);
+        assert!(limiter.check(1, 2, at(29_999)).is_err());
+        assert!(limiter.check(1, 2, at(30_000)).is_ok());
+    }
+
+    #[test]
+    fn two_threads_with_clocks_a_moment_apart_gain_nothing() {
+        let limiter = Limiter::new();
+        let let_through =
+            (0..60_000).filter(|turn| limiter.check(1, 60, at(1_000 + turn % 2)).is_ok()).count();
+        assert_eq!(let_through, 60);
+        let refused = limiter.check(1, 60, at(1_000)).unwrap_err();
+        assert!(limiter.check(1, 60, at(1_000 + refused.retry_after_ms - 1)).is_err());
+        assert!(limiter.check(1, 60, at(1_000 + refused.retry_after_ms)).is_ok());
+    }
+
+    #[test]
+    fn a_changed_limit_keeps_the_used_part_of_the_minute() {
+        let limiter = Limiter::new();
+        for _ in 0..500 {
+            limiter.check(1, 1_000, at(0)).unwrap();
+        }
+        assert_eq!(limiter.check(1, 10, at(0)), Ok(Allowed { remaining: 4, reset_ms: 36_000 }));
+        assert_eq!(limiter.check(1, 1_000, at(0)).map(|a| a.remaining), Ok(399));
+        assert!(limiter.check(2, 0, at(0)).is_ok());
+        assert_eq!(limiter.check(2, 0, at(0)).unwrap_err().limit, 1);
+    }
+
+    #[test]
+    fn what_is_given_back_was_never_there() {
+        let (limiter, reference) = (Limiter::new(), Limiter::new());
+        limiter.give_back(1, at(0));
+        assert!(limiter.is_empty());
+        for ms in [0, 10, 400, 401, 30_000, 90_000] {
+            for _ in 0..7 {
+                if limiter.check(1, 60, at(ms)).is_ok() {
+                    limiter.give_back(1, at(ms));
+                }
+                let (taken, due) = (limiter.check(1, 60, at(ms)), reference.check(1, 60, at(ms)));
+                assert_eq!(taken, due, "{ms}");
+            }
+            // Given back later than it was taken, also when all of it has drained meanwhile.
+            limiter.check(2, 60, at(ms)).unwrap();
+            limiter.give_back(2, at(ms + 500));
+            assert_eq!(limiter.check(2, 60, at(ms + 500)).map(|allowed| allowed.remaining), Ok(59));
+            limiter.give_back(2, at(ms + 500));
+        }
+    }
+
+    #[test]
+    fn only_active_keys_are_remembered() {
+        let limiter = Limiter::new();
+        for key in 0..200_000 {
+            limiter.check(key, 60, at(i64::try_from(key).unwrap())).unwrap();
+        }
+        // One request of 60 a minute is forgotten after a second, when 1,000 newer keys have come.
+        assert!(limiter.len() <= SHARDS * SWEEP_FROM, "{}", limiter.len());
+        limiter.sweep(at(300_000));
+        assert!(limiter.is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_strangers_takes_no_more_than_its_place() {
+        let (limiter, most) = (Limiter::new(), shards::SHARDS * shards::MOST_ENTRIES);
+        let last = u128::try_from(most).unwrap() + 299_999;
+        for key in 0..=last {
+            limiter.check(key, 60, at(0)).unwrap();
+        }
+        assert!((most * 9 / 10..=most).contains(&limiter.len()), "{}", limiter.len());
+        // Whoever is still known is still counted.
+        let refused = (0..61).filter(|_| limiter.check(last, 60, at(0)).is_err()).count();
+        assert!((1..=2).contains(&refused), "{refused}");
+    }
+
+    #[test]
+    fn one_request_is_let_through_once_however_many_ask() {
+        let limiter = Arc::new(Limiter::new());
+        let let_through = Arc::new(AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        if limiter.check(1, 500, at(0)).is_ok() {
+                            let_through.fetch_add(1, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(let_through.load(Ordering::SeqCst), 500);
+    }
+
+    #[test]
+    fn keys_tell_scope_kind_and_caller_apart() {
+        let address = |text: &str| Who::Address(Some(text.parse().unwrap()));
+        let keys = [
+            key_for("login", address("203.0.113.7")),
+            key_for("register", address("203.0.113.7")),
+            key_for("login", address("203.0.113.8")),
+            key_for("login", Who::Text("203.0.113.7")),
+            key_for("login", Who::Id(7)),
+            key_for("login", Who::Within(7, "")),
+            key_for("login", Who::Within(7, "203.0.113.7")),
+            key_for("login", Who::Within(8, "203.0.113.7")),
+            key_for("login", address("2001:db8::1")),
+            key_for("login", address("2001:db8:0:1::1")),
+            key_for("login", Who::Address(None)),
+            key_for("register", Who::Address(None)),
+        ];
+        let different: std::collections::HashSet<_> = keys.into_iter().collect();
+        assert_eq!(different.len(), keys.len());
+        assert_eq!(keys[0], key_for("login", address("::ffff:203.0.113.7")));
+        assert_eq!(keys[8], key_for("login", address("2001:db8::ffff:2")));
+    }
+
+    /// The textbook form: the theoretical arrival time, in 1/rate of a nanosecond so that nothing is rounded.
+    struct Reference {
+        rate: i128,
+        arrival: i128,
+    }
+
+    impl Reference {
+        fn check(&mut self, now_ms: i64) -> bool {
+            let minute = 60_000_000_000_i128;
+            let now = i128::from(now_ms) * 1_000_000 * self.rate;
+            let next = self.arrival.max(now) + minute;
+            let fits = next - now <= minute * self.rate;
+            if fits {
+                self.arrival = next;
+            }
+            fits
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_textbook(rate in 1_u32..200, steps in prop::collection::vec(0_i64..3_000, 1..400)) {
+            let limiter = Limiter::new();
+            let mut reference = Reference { rate: i128::from(rate), arrival: 0 };
+            let mut now = 0;
+            for step in steps {
+                now += if step > 2_000 { 0 } else { step / 4 };
+                let found = limiter.check(1, rate, at(now));
+                prop_assert_eq!(found.is_ok(), reference.check(START + now));
+            }
+        }
+
+        #[test]
+        fn the_wait_is_true(rate in 1_u32..1_000_000, used in 0_u32..3_000, later in 0_i64..100) {
+            let limiter = Limiter::new();
+            for _ in 0..used {
+                if limiter.check(1, rate, at(0)).is_err() { break; }
+            }
+            if let Err(refused) = limiter.check(1, rate, at(later)) {
+                prop_assert!((1..=60_000).contains(&refused.retry_after_ms));
+                prop_assert!(limiter.check(1, rate, at(later + refused.retry_after_ms - 1)).is_err());
+                prop_assert!(limiter.check(1, rate, at(later + refused.retry_after_ms)).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Request rates: the generic cell rate algorithm, with one minute's worth of requests as the burst.
+
+use crate::clock::SECOND_MS;
+use crate::error::RateLimit;
+
+/// What one request adds to a meter. Each millisecond takes `per_minute` away: with 60,000 milliseconds in a
+/// minute every rate comes out in whole numbers, also those that don't divide a minute's nanoseconds.
+pub const REQUEST: u64 = 60_000;
+/// How far the clock may step back before a meter follows it. Threads that read the clock a moment apart look
+/// like small steps back; following those would empty the meter twice for the same millisecond.
+pub const STEP_BACK_MS: i64 = SECOND_MS;
+
+/// A request that was let through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allowed {
+    /// Requests that would still be let through now.
+    pub remaining: u32,
+    /// Milliseconds until the whole limit is free again.
+    pub reset_ms: i64,
+}
+
+/// How much of a limit is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meter {
+    /// Sixty-thousandths of a request; at most `per_minute` requests.
+    pub level: u64,
+    /// Unix milliseconds of the last change.
+    pub at_ms: i64,
+    /// The limit.
+    pub per_minute: u32,
+}
+
+impl Meter {
+    /// One that nobody has used; a rate of 0 counts as 1.
+    pub fn empty(per_minute: u32, now_ms: i64) -> Self {
+        Self { level: 0, at_ms: now_ms, per_minute: per_minute.max(1) }
+    }
+
+    /// Whether something is left in it by now.
+    pub fn is_used(&self, now_ms: i64) -> bool {
+        let mut later = *self;
+        later.drain(now_ms);
+        later.level > 0
+    }
+
+    /// A changed limit keeps the used part of the minute, so that nobody waits longer than a minute for it.
+    pub fn set_rate(&mut self, per_minute: u32) {
+        if per_minute != self.per_minute {
+            let scaled = u128::from(self.level) * u128::from(per_minute);
+            let level = scaled.div_ceil(u128::from(self.per_minute));
+            self.level = u64::try_from(level).unwrap_or(u64::MAX).min(capacity(per_minute));
+            self.per_minute = per_minute;
+        }
+    }
+
+    /// Empties it as far as time has.
+    pub fn drain(&mut self, now_ms: i64) {
+        let passed = now_ms.saturating_sub(self.at_ms);
+        if passed > 0 {
+            let drained = passed.unsigned_abs().saturating_mul(u64::from(self.per_minute));
+            self.level = self.level.saturating_sub(drained);
+        }
+        if !(-STEP_BACK_MS..=0).contains(&passed) {
+            self.at_ms = now_ms;
+        }
+    }
+
+    /// Counts a request, if it fits. The meter has been drained to now.
+    pub fn take(&mut self, now_ms: i64) -> Result<Allowed, RateLimit> {
+        let rate = u64::from(self.per_minute);
+        // The meter stands a moment ahead when the clock has just stepped back: it empties from then on.
+        let ahead_ms = self.at_ms.saturating_sub(now_ms).max(0);
+        let wait_ms =
+            |amount: u64| i64::try_from(amount.div_ceil(rate)).unwrap_or(i64::MAX).saturating_add(ahead_ms);
+        let full = capacity(self.per_minute);
+        let wanted = self.level.saturating_add(REQUEST);
+        if wanted > full {
+            return Err(RateLimit {
+                limit: self.per_minute,
+                retry_after_ms: wait_ms(wanted - full),
+                reset_ms: wait_ms(self.level),
+            });
+        }
+        self.level = wanted;
+        let remaining = u32::try_from((full - wanted) / REQUEST).unwrap_or(u32::MAX);
+        Ok(Allowed { remaining, reset_ms: wait_ms(wanted) })
+    }
+
+    /// Takes a request back.
+    pub fn give_back(&mut self, now_ms: i64) {
+        self.drain(now_ms);
+        // What time has taken of it meanwhile is gone already, so a meter at zero stays there.
+        self.level = self.level.saturating_sub(REQUEST);
+    }
+}
+
+/// What a meter holds.
+pub fn capacity(per_minute: u32) -> u64 {
+    u64::from(per_minute) * REQUEST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Level, time and rate.
+    fn meter(level: u64, at_ms: i64, per_minute: u32) -> Meter {
+        Meter { level, at_ms, per_minute }
+    }
+
+    #[test]
+    fn a_meter_empties_with_time_and_follows_only_large_steps_back() {
+        for (now_ms, level, at_ms) in [
+            (1_000, 600, 1_000),
+            (1_001, 598, 1_001),
+            (1_299, 2, 1_299),
+            (1_300, 0, 1_300),
+            (9_000, 0, 9_000),
+            (999, 600, 1_000),
+            (0, 600, 1_000),
+            (-1, 600, -1),
+        ] {
+            let mut found = meter(600, 1_000, 2);
+            assert_eq!(found.is_used(now_ms), level > 0, "{now_ms}");
+            found.drain(now_ms);
+            assert_eq!(found, meter(level, at_ms, 2), "{now_ms}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_as_many_requests_as_it_says() {
+        let mut full = Meter::empty(3, 0);
+        let allowed = |remaining, reset_ms| Ok(Allowed { remaining, reset_ms });
+        assert_eq!(full.take(0), allowed(2, 20_000));
+        assert_eq!(full.take(0), allowed(1, 40_000));
+        assert_eq!(full.take(0), allowed(0, 60_000));
+        let refused = RateLimit { limit: 3, retry_after_ms: 20_000, reset_ms: 60_000 };
+        assert_eq!((full.take(0), full.level), (Err(refused), capacity(3)));
+        // The clock of another thread is a moment behind: what it waits for is that much later.
+        assert_eq!(full.take(-7), Err(RateLimit { retry_after_ms: 20_007, reset_ms: 60_007, ..refused }));
+        full.drain(19_999);
+        assert_eq!(full.take(19_999), Err(RateLimit { retry_after_ms: 1, reset_ms: 40_001, ..refused }));
+        full.drain(20_000);
+        assert_eq!(full.take(20_000), allowed(0, 60_000));
+        // A rate that doesn't divide a minute waits for the whole of its last millisecond.
+        let mut odd = Meter::empty(7, 0);
+        assert_eq!(odd.take(0), allowed(6, 8_572));
+        assert_eq!((capacity(7), Meter::empty(0, 0).per_minute), (420_000, 1));
+    }
+
+    #[test]
+    fn a_request_is_given_back_once_and_not_below_nothing() {
+        let mut found = meter(2 * REQUEST, 0, 60);
+        found.give_back(1);
+        assert_eq!(found, meter(REQUEST - 60, 1, 60));
+        found.give_back(1);
+        assert_eq!(found, meter(0, 1, 60));
+    }
+
+    #[test]
+    fn a_changed_limit_keeps_the_used_part_of_the_minute() {
+        for (before, rate, level) in [
+            (6 * REQUEST, 12, 6 * REQUEST),
+            (6 * REQUEST, 24, 12 * REQUEST),
+            (6 * REQUEST, 6, 3 * REQUEST),
+            // In favour of the limit.
+            (7, 11, 7),
+            (12 * REQUEST, 1, REQUEST),
+            (0, 24, 0),
+        ] {
+            let mut found = meter(before, 5, 12);
+            found.set_rate(rate);
+            assert_eq!(found, meter(level, 5, rate), "{before} {rate}");
+        }
+        let mut over = meter(99 * REQUEST, 5, 12);
+        over.set_rate(12);
+        assert_eq!(over, meter(99 * REQUEST, 5, 12), "nothing has changed");
+        over.set_rate(24);
+        assert_eq!(over.level, capacity(24));
+    }
+}

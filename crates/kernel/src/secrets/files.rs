@@ -1,0 +1,341 @@
+//! The two secrets that live in files: the master key and the service token (decisions, section 7).
+//!
+//! Made at the first start, readable by the owner only. Two processes that start at once agree on one: a new
+//! secret is written whole under a name of its own and then linked to its place, which fails when the place is taken.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::ops::RangeInclusive;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use crate::random::Random;
+use crate::secrets::{SECRET_BYTES, Secret, base62};
+
+/// A secret file is a line; anything near this long isn't one.
+const LONGEST_FILE: u64 = 4_096;
+/// The rule for a service token: a shorter one may be guessed.
+pub const GOOD_TOKEN: &str = "a secret of at least 20 characters (for instance from `openssl rand -hex 24`): letters, digits and \
+                              ASCII signs, without spaces, at most 512";
+/// The lengths that a service token may have.
+const TOKEN_CHARS: RangeInclusive<usize> = 20..=512;
+
+/// The master key: from the environment (`env_base64`, the value of `TOLLKEEPER_MASTER_KEY`), else from `file`, else
+/// made and written there.
+///
+/// # Errors
+/// What is wrong, where, and what would be right: for the person who starts the server.
+pub fn load_or_create_master_key(
+    env_base64: Option<&Secret>,
+    file: &Path,
+    random: &Random,
+) -> Result<[u8; SECRET_BYTES], String> {
+    if let Some(secret) = env_base64 {
+        return key_from_base64(secret.expose().as_bytes())
+            .ok_or_else(|| "TOLLKEEPER_MASTER_KEY: must be 32 bytes in base64 (44 characters)".to_owned());
+    }
+    let new: [u8; SECRET_BYTES] = random.bytes();
+    let content = read_or_create(file, "master key", &new, random)?;
+    key_from_file(&content, "master key", file)
+}
+
+/// The master key that is being replaced, where there is one: from the environment or from `file`, which has to be there.
+///
+/// # Errors
+/// What is wrong, where, and what would be right: for the person who starts the server.
+pub fn load_previous_master_key(
+    env_base64: Option<&Secret>,
+    file: Option<&Path>,
+) -> Result<Option<[u8; SECRET_BYTES]>, String> {
+    const WHAT: &str = "previous master key";
+    if let Some(secret) = env_base64 {
+        let key = key_from_base64(secret.expose().as_bytes());
+        return key.map(Some).ok_or_else(|| {
+            "TOLLKEEPER_MASTER_KEY_PREVIOUS: must be 32 bytes in base64 (44 characters)".to_owned()
+        });
+    }
+    let Some(file) = file else { return Ok(None) };
+    let content = read(file, WHAT).map_err(|error| format!("{WHAT} file {}: {error}", file.display()))?;
+    key_from_file(&content, WHAT, file).map(Some)
+}
+
+fn key_from_file(content: &[u8], what: &str, file: &Path) -> Result<[u8; SECRET_BYTES], String> {
+    let key = <[u8; SECRET_BYTES]>::try_from(content).ok().or_else(|| key_from_base64(content));
+    key.ok_or_else(|| {
+        format!(
+            "{what} file {}: holds {} bytes; it must hold 32 random bytes, or those in base64 (44 characters)",
+            file.display(),
+            content.len()
+        )
+    })
+}
+
+/// The service token: the `configured` one, else from `file`, else made (`svc_` and 43 base62 characters) and written
+/// there with a newline.
+///
+/// # Errors
+/// What is wrong, where, and what would be right: for the person who starts the server.
+pub fn load_or_create_service_token(
+    configured: Option<&Secret>,
+    file: &Path,
+    random: &Random,
+) -> Result<Secret, String> {
+    if let Some(secret) = configured {
+        return service_token(secret.expose())
+            .map_err(|problem| format!("TOLLKEEPER_SERVICE_TOKEN: expected {problem}"));
+    }
+    let new = format!("svc_{}\n", base62::encode(random.bytes()));
+    let content = read_or_create(file, "service token", new.as_bytes(), random)?;
+    let text = String::from_utf8(content).unwrap_or_default();
+    service_token(text.trim())
+        .map_err(|problem| format!("service token file {}: expected {problem}", file.display()))
+}
+
+/// A text as the token of the service listener.
+///
+/// # Errors
+/// What would be right.
+pub fn service_token(text: &str) -> Result<Secret, &'static str> {
+    // It travels in a header (RFC 6750, section 2.1), where other characters don't survive.
+    if !TOKEN_CHARS.contains(&text.len()) || !text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(GOOD_TOKEN);
+    }
+    Ok(Secret::new(text))
+}
+
+/// 32 bytes in base64, standard or URL-safe, with or without padding.
+pub fn key_from_base64(text: &[u8]) -> Option<[u8; SECRET_BYTES]> {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let alphabets = [&alphabet::STANDARD, &alphabet::URL_SAFE];
+    let decode = |alphabet| GeneralPurpose::new(alphabet, config).decode(text.trim_ascii()).ok();
+    alphabets.into_iter().find_map(decode)?.try_into().ok()
+}
+
+/// The content of `file`, which is written with `new` first when it isn't there.
+fn read_or_create(file: &Path, what: &str, new: &[u8], random: &Random) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("{what} file {}: {error}", file.display());
+    match read(file, what) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        other => return other.map_err(failed),
+    }
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+    if create(file, folder, new, random).map_err(failed)? {
+        tracing::info!(file = %file.display(), "made a new {what}");
+    }
+    // Whoever came first, this is what all agree on.
+    read(file, what).map_err(failed)
+}
+
+fn read(file: &Path, what: &str) -> std::io::Result<Vec<u8>> {
+    let opened = File::open(file)?;
+    let mode = opened.metadata()?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        tracing::warn!(
+            file = %file.display(),
+            "the {what} file is open to other users (mode {mode:o}): `chmod 600` it"
+        );
+    }
+    let mut content = Vec::new();
+    opened.take(LONGEST_FILE).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Puts `content` at `file` unless something is there; false when something is.
+fn create(file: &Path, folder: &Path, content: &[u8], random: &Random) -> std::io::Result<bool> {
+    let temporary = temporary_name(file, random);
+    let written = write_new(&temporary, content).and_then(|()| std::fs::hard_link(&temporary, file));
+    let removed = match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    let made = match written {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        // Some file systems know no links: there the place itself is the gate, and a reader in the same instant
+        // may see a half-written file and refuse to start, but never goes on with another secret.
+        Err(_) => match write_new(file, content) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+            other => other.map(|()| true)?,
+        },
+    };
+    removed?;
+    // The name itself must survive a power cut too, or everything sealed meanwhile is lost.
+    File::open(folder)?.sync_all()?;
+    Ok(made)
+}
+
+fn temporary_name(file: &Path, random: &Random) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{:016x}.tmp", u64::from_be_bytes(random.bytes())));
+    PathBuf::from(name)
+}
+
+fn write_new(file: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    opened.write_all(content)?;
+    opened.sync_all()
+}
+
+#[cfg(test)]
+#[allow(clippy::string_slice, reason = "test keys are ASCII")]
+mod tests {
+    use super::*;
+    use base64::engine::general_purpose::STANDARD;
+
+    /// A folder that goes away with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            let name = format!("tollkeeper-files-{:032x}", u128::from_be_bytes(Random::system().bytes()));
+            Self(std::env::temp_dir().join(name))
+        }
+        fn file(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+        fn with(&self, name: &str, content: &[u8]) -> PathBuf {
+            std::fs::create_dir_all(&self.0).unwrap();
+            std::fs::write(self.file(name), content).unwrap();
+            self.file(name)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).ok();
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn master(file: &Path) -> Result<[u8; 32], String> {
+        load_or_create_master_key(None, file, &Random::system())
+    }
+
+    #[test]
+    fn whoever_comes_second_keeps_what_is_there() {
+        let folder = Folder::new();
+        let file = folder.with("secret", b"first");
+        assert!(!create(&file, &folder.0, b"second", &Random::system()).unwrap());
+        assert_eq!(std::fs::read(&file).unwrap(), b"first");
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "nothing temporary is left");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_to_is_named() {
+        let folder = Folder::new();
+        let file = folder.with("secret", b"x");
+        let nowhere = folder.file("link");
+        std::os::unix::fs::symlink(folder.file("nowhere"), &nowhere).unwrap();
+        // No folder is there, nor can one be made.
+        for place in [file, nowhere] {
+            let below = place.join("below/a/file");
+            let error = read_or_create(&below, "service token", b"new", &Random::system()).unwrap_err();
+            assert!(error.starts_with(&format!("service token file {}: ", below.display())), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_new_key_is_private_and_stays() {
+        let folder = Folder::new();
+        let file = folder.file("deep/er/master.key");
+        let key = master(&file).unwrap();
+        assert_eq!(master(&file).unwrap(), key);
+        assert_eq!(std::fs::read(&file).unwrap(), key);
+        assert_eq!((mode(&file), mode(file.parent().unwrap()), mode(&folder.0)), (0o600, 0o700, 0o700));
+        let left: Vec<_> = std::fs::read_dir(file.parent().unwrap()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn starts_at_the_same_time_agree() {
+        let folder = Folder::new();
+        let file = folder.file("master.key");
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let starts: Vec<_> = (0..16).map(|_| scope.spawn(|| master(&file))).collect();
+            starts.into_iter().map(|start| start.join().unwrap().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]));
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn raw_bytes_and_base64_are_read() {
+        let folder = Folder::new();
+        let key = [0xfb; 32];
+        let text = STANDARD.encode(key);
+        let unpadded = text.trim_end_matches('=').to_owned();
+        for content in [
+            key.to_vec(),
+            text.clone().into_bytes(),
+            format!("{text}\n").into(),
+            format!("{unpadded}\r\n").into(),
+        ] {
+            assert_eq!(master(&folder.with("k", &content)), Ok(key));
+        }
+        let from_environment = |text: &str| {
+            load_or_create_master_key(Some(&Secret::new(text)), Path::new("/none"), &Random::system())
+        };
+        assert_eq!(from_environment(&text), Ok(key));
+        for bad in ["", "abc", &text[1..], &format!("{text}{text}"), &"0".repeat(64)] {
+            let error = from_environment(bad).unwrap_err();
+            assert!(error.contains("TOLLKEEPER_MASTER_KEY") && error.contains("32 bytes"), "{error}");
+            assert!(bad.len() < 10 || !error.contains(bad), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_length_stops_the_start() {
+        let folder = Folder::new();
+        for length in [0, 1, 31, 33, 64, 100_000] {
+            let file = folder.with("master.key", &vec![7; length]);
+            let error = master(&file).unwrap_err();
+            assert!(error.contains("master.key") && error.contains("32 random bytes"), "{error}");
+            assert_eq!(std::fs::metadata(&file).unwrap().len(), u64::try_from(length).unwrap());
+        }
+        assert!(master(&folder.0).unwrap_err().contains("master key file"));
+    }
+
+    #[test]
+    fn service_tokens_are_made_read_and_checked() {
+        let folder = Folder::new();
+        let file = folder.file("service.token");
+        let random = Random::system();
+        let made = load_or_create_service_token(None, &file, &random).unwrap();
+        assert!(made.expose().starts_with("svc_") && made.expose().len() == 4 + 43);
+        assert_eq!(load_or_create_service_token(None, &file, &random), Ok(made.clone()));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{}\n", made.expose()));
+        assert_eq!(mode(&file), 0o600);
+        let configured = Secret::new("chosen-by-hand-0123456789");
+        assert_eq!(load_or_create_service_token(Some(&configured), &file, &random), Ok(configured));
+        let long = "s".repeat(513);
+        let bad_ones = [
+            "",
+            "nineteen-characters",
+            "two words in one token",
+            "a-token-in-a-file-x\n",
+            "a-token-in-a-file-xy\n",
+            "é-and-twenty-more-signs",
+            &long,
+        ];
+        for bad in bad_ones {
+            assert!(
+                load_or_create_service_token(Some(&Secret::new(bad)), &file, &random).is_err(),
+                "{bad:?}"
+            );
+            let file = folder.with("bad", bad.as_bytes());
+            let read = load_or_create_service_token(None, &file, &random);
+            assert_eq!(read.is_ok(), bad == "a-token-in-a-file-xy\n", "{bad:?}");
+        }
+    }
+}

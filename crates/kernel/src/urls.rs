@@ -1,0 +1,73 @@
+//! The URLs and origins that a configuration names.
+
+use http::Uri;
+
+/// The address under which users reach the public listener: `http` or `https`, without a slash at the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublicUrl(String);
+
+impl PublicUrl {
+    /// The longest one, in bytes: it stands twice in every token, and tokens have a longest length too.
+    pub const LONGEST: usize = 256;
+
+    /// Reads a URL with a host and maybe a path, but no login, query or fragment.
+    pub fn parse(text: &str) -> Option<Self> {
+        let uri = http_uri(text).filter(|_| text.len() <= Self::LONGEST)?;
+        uri.query().is_none().then(|| Self(text.trim_end_matches('/').to_owned()))
+    }
+
+    /// The URL.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An origin as a browser sends it, for instance `https://app.example.com`.
+pub fn parse_origin(text: &str) -> Option<String> {
+    let uri = http_uri(text)?;
+    let origin = format!("{}://{}", uri.scheme_str()?, uri.authority()?).to_lowercase();
+    (origin == text.to_lowercase()).then_some(origin)
+}
+
+/// An http or https URL with a host, without a login and a fragment.
+fn http_uri(text: &str) -> Option<Uri> {
+    let uri: Uri = text.parse().ok()?;
+    let host = uri.authority().is_some_and(|a| !a.host().is_empty() && !a.as_str().contains('@'));
+    let http = matches!(uri.scheme_str(), Some("http" | "https"));
+    (http && host && !text.contains('#')).then_some(uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_urls_lose_their_last_slash() {
+        let cases = [
+            ("https://api.example.com", Some("https://api.example.com")),
+            ("https://api.example.com/", Some("https://api.example.com")),
+            ("http://[::1]:8080/keeper/", Some("http://[::1]:8080/keeper")),
+            ("api.example.com", None),
+            ("ftp://example.com", None),
+            ("https://", None),
+            ("https://me@example.com", None),
+            ("https://example.com/?a=b", None),
+            ("https://example.com/#top", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(PublicUrl::parse(text).as_ref().map(PublicUrl::as_str), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn origins_are_as_browsers_send_them() {
+        assert_eq!(
+            parse_origin("https://App.example.com:8443").as_deref(),
+            Some("https://app.example.com:8443")
+        );
+        for bad in ["*", "null", "app.example.com", "https://a.example.com/", "https://a.example.com/x", ""] {
+            assert_eq!(parse_origin(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Billing: usage that is counted exactly once, and the money that it costs.
+//!
+//! - [`decision`] says whether a model call may be made and sets money aside for it, [`reservations`] prolongs and frees
+//!   that, and [`usage`] records usage events; all go through one queue into the database ([`crate::live::books`]).
+//! - [`wallets`] and [`summary`] say how an organization stands, [`invoices`] what it was billed, [`usage_reports`]
+//!   what it used, and [`pricing`] what models cost.
+//! - [`crate::jobs::billing`] closes months, and books what operators do: credits, payments, void invoices.
+//! - [`first_credit`] gives credit to the first organization of a verified person, and [`settlement`] ends the books of
+//!   one that is deleted.
+//! - [`crate::audit`] recomputes all of it.
+//! - [`metrics`] and [`health`] are what billing says of itself.
+//!
+//! Rules are in [`crate::rules`], without input or output; SQL is in [`crate::store`].
+
+pub mod decision;
+pub mod first_credit;
+pub mod metrics;
+pub mod reservations;
+pub mod usage;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::catalog::CurrentCatalog;
+use crate::clock::Clock;
+use crate::config;
+use crate::db::Db;
+use crate::live::books::Books;
+use crate::live::clock_guard::ClockGuard;
+use crate::live::feed::Feed;
+use crate::live::totals::UsageTotals;
+use crate::random::Random;
+
+use metrics::Counters;
+
+/// A handle on the books; cheap to clone.
+#[derive(Clone)]
+pub struct Billing(Arc<Parts>);
+
+/// Everything that billing needs.
+pub struct Parts {
+    /// The database.
+    pub db: Db,
+    /// The source of time.
+    pub clock: Clock,
+    /// Tells whether that can be trusted.
+    pub clock_guard: Arc<ClockGuard>,
+    /// The source of chance.
+    pub random: Random,
+    /// The feed of changes, for what is held in memory.
+    pub feed: Arc<Feed>,
+    /// Models and prices.
+    pub catalog: Arc<CurrentCatalog>,
+    /// The queue to the books.
+    pub books: Books,
+    /// Usage of closed months, by project and key.
+    pub usage_totals: Arc<UsageTotals>,
+    /// Counters.
+    pub metrics: Counters,
+    /// Table `billing` of the configuration.
+    pub settings: config::Billing,
+    /// Table `audit` of the configuration.
+    pub audit: config::Audit,
+}
+
+impl Billing {
+    /// Puts the parts together.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for Billing {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

@@ -1,0 +1,62 @@
+//! Access to routes that ask for no credential.
+
+use crate::app::App;
+use crate::error::Error;
+use crate::live::limiter::{self, Who};
+
+use super::{Access, AccessDoc, Call, Trail, rate_limited};
+
+/// Open to everybody; an address that calls too often has to wait.
+#[derive(Clone, Copy, Debug)]
+pub enum Public {
+    /// Registration: `limits.registrations_per_minute`.
+    Register,
+    /// Login and what is as cheap to guess at: `limits.logins_per_minute`.
+    Login,
+    /// No limit of its own.
+    Unlimited,
+    /// The same, and answered even before the database is ready.
+    Always,
+}
+
+/// A caller without a credential.
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    trail: Trail,
+}
+
+impl Visitor {
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+}
+
+impl Public {
+    /// Counts a call of this address.
+    pub(super) fn limit(self, app: &App, call: &Call) -> Result<(), Error> {
+        let limits = &app.config.limits;
+        let (scope, per_minute) = match self {
+            Self::Register => ("register", limits.registrations_per_minute),
+            Self::Login => ("login", limits.logins_per_minute),
+            Self::Unlimited | Self::Always => return Ok(()),
+        };
+        if limits.enabled {
+            let key = limiter::key_for(scope, Who::Address(call.address));
+            app.limiter.check(key, per_minute, app.clock.now()).map_err(rate_limited)?;
+        }
+        Ok(())
+    }
+}
+
+impl Access for Public {
+    type Scope = Visitor;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<Visitor, Error> {
+        self.limit(app, call)?;
+        Ok(Visitor { trail: call.trail() })
+    }
+    fn describe(&self) -> AccessDoc {
+        let doc = AccessDoc::new(None, "public");
+        if matches!(self, Self::Always) { doc.before_ready() } else { doc }
+    }
+}

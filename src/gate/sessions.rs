@@ -1,0 +1,73 @@
+//! Access by the tokens of a login.
+
+use crate::accounts;
+use crate::app::App;
+use crate::error::Error;
+use crate::ids::{SessionId, UserId};
+use crate::secrets::jwt::TokenKind;
+
+use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session};
+
+/// The authentication endpoints after login: one kind of token, no API keys.
+#[derive(Clone, Copy, Debug)]
+pub enum Session {
+    /// The refresh token.
+    RefreshToken,
+    /// The access token.
+    AccessToken,
+    /// The access token, for what checks the account's password too: an address that does so too often has to wait
+    /// (`limits.logins_per_minute`).
+    Password,
+}
+
+/// A person with a live session.
+#[derive(Clone, Debug)]
+pub struct SessionScope {
+    user_id: UserId,
+    session_id: SessionId,
+    trail: Trail,
+}
+
+impl SessionScope {
+    /// The person.
+    pub fn user_id(&self) -> UserId {
+        self.user_id
+    }
+    /// The session.
+    pub fn session_id(&self) -> SessionId {
+        self.session_id
+    }
+    /// The session with its person.
+    pub fn session(&self) -> accounts::Session {
+        accounts::Session { id: self.session_id, user_id: self.user_id }
+    }
+    /// For the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+}
+
+impl Access for Session {
+    type Scope = SessionScope;
+    async fn admit(&self, app: &App, call: &mut Call) -> Result<SessionScope, Error> {
+        let kind = match self {
+            Self::RefreshToken => TokenKind::Refresh,
+            Self::AccessToken | Self::Password => TokenKind::Access,
+        };
+        // Boxed, as where any caller is let in: what a database needs is nested deeply, and rarely needed here.
+        let stamp = app.feed.epochs.stamp();
+        let (user_id, session_id) = Box::pin(live_session(app, call.bearer()?, kind)).await?;
+        call.credential = Credential::session(session_id, user_id, kind, stamp);
+        call.who = user_id.to_string();
+        if matches!(self, Self::Password) {
+            Public::Login.limit(app, call)?;
+        }
+        Ok(SessionScope { user_id, session_id, trail: call.trail() })
+    }
+    fn describe(&self) -> AccessDoc {
+        match self {
+            Self::RefreshToken => AccessDoc::new(Some("refreshToken"), "refresh token"),
+            Self::AccessToken | Self::Password => AccessDoc::new(Some("accessToken"), "access token"),
+        }
+    }
+}

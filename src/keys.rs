@@ -1,0 +1,92 @@
+//! API keys: [`Keys`] is the handle of everything that concerns them.
+//!
+//! * [`api_keys`] holds what is done to a key: it is made, listed, changed, rotated and deleted.
+//! * [`uses`] is the way of a call with a key: the key is found, its rate is counted, its use is noted. A known key costs no
+//!   query and no allocation.
+//! * [`reclaiming`] ends the keys that were made with an account before its owner came.
+//! * What is held in memory: the keys (`live::keyring`), their last uses (`live::last_uses`) and the request rates that
+//!   replicas share (`live::rates`).
+//!
+//! The rules are in `rules::api_keys`, `rules::restrictions`, `rules::rotation` and `rules::rates`, the rows in
+//! `store::api_keys`, the format of a secret in `secrets::api_key`.
+
+pub mod api_keys;
+pub mod reclaiming;
+pub mod uses;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::config;
+use crate::db::Db;
+use crate::live::feed::Feed;
+use crate::live::keyring::Keyring;
+use crate::live::last_uses::LastUses;
+use crate::live::limiter::Limiter;
+use crate::live::rates::Rates;
+use crate::random::Random;
+use crate::secrets::sealing::Sealer;
+
+/// The handle of API keys; cheap to clone.
+#[derive(Clone)]
+pub struct Keys(Arc<Parts>);
+
+/// The parts of [`Keys`].
+pub struct Parts {
+    pub(crate) db: Db,
+    pub(crate) clock: Clock,
+    pub(crate) random: Random,
+    /// Seals secrets, so that a rotation can return the one before.
+    pub(crate) sealer: Arc<Sealer>,
+    /// The table `api_keys` of the configuration.
+    pub(crate) settings: config::ApiKeys,
+    pub(crate) limits: config::Limits,
+    /// The keys in memory.
+    pub keyring: Keyring,
+    /// Uses of keys that aren't written yet.
+    pub last_uses: LastUses,
+    /// Request rates that all replicas share: those of keys, and those of models.
+    pub rates: Arc<Rates>,
+}
+
+impl Deref for Keys {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// The parts that [`Keys`] shares with others.
+pub struct Shared {
+    /// The database.
+    pub db: Db,
+    /// The source of time.
+    pub clock: Clock,
+    /// The source of chance.
+    pub random: Random,
+    /// The feed of changes, which says how long a key in memory holds.
+    pub feed: Arc<Feed>,
+    /// The meters of this replica.
+    pub limiter: Arc<Limiter>,
+    /// Seals secrets.
+    pub sealer: Arc<Sealer>,
+}
+
+impl Keys {
+    /// A handle with nothing in memory yet.
+    pub fn new(shared: Shared, settings: config::ApiKeys, limits: config::Limits) -> Self {
+        let Shared { db, clock, random, feed, limiter, sealer } = shared;
+        Self(Arc::new(Parts {
+            keyring: Keyring::new(db.clone(), feed, settings.prefix.clone()),
+            last_uses: LastUses::new(db.clone()),
+            rates: Arc::new(Rates::new(db.clone(), clock.clone(), limiter)),
+            db,
+            clock,
+            random,
+            sealer,
+            settings,
+            limits,
+        }))
+    }
+}

@@ -1,0 +1,41 @@
+//! A change of a field that may be empty.
+
+/// A field of a merge patch (RFC 7396).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Patch<T> {
+    /// It was not named: as it was.
+    Keep,
+    /// Null: empty from now on.
+    Clear,
+    /// A new value.
+    Set(T),
+}
+
+impl<T> Patch<T> {
+    /// The patch that a value makes; without one, whether the field was null says which.
+    pub fn new(value: Option<T>, is_null: bool) -> Self {
+        match value {
+            Some(value) => Self::Set(value),
+            None if is_null => Self::Clear,
+            None => Self::Keep,
+        }
+    }
+
+    /// The field after the patch.
+    pub fn onto(self, before: Option<T>) -> Option<T> {
+        match self {
+            Self::Keep => before,
+            Self::Clear => None,
+            Self::Set(value) => Some(value),
+        }
+    }
+
+    /// The same patch of what `f` makes of the value.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Patch<U> {
+        match self {
+            Self::Keep => Patch::Keep,
+            Self::Clear => Patch::Clear,
+            Self::Set(value) => Patch::Set(f(value)),
+        }
+    }
+}

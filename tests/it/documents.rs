@@ -1,0 +1,127 @@
+//! The repository explains itself: every link to a document resolves, also those in comments, and no comment cites a
+//! text that isn't here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+const FOLDERS: [&str; 9] =
+    ["src", "crates", "tests", "bench/src", "fuzz/fuzz_targets", "docs", "packaging", ".ci", ".cargo"];
+const FILES: [&str; 5] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Cargo.toml", "clippy.toml"];
+
+/// Every text of the repository with its path.
+fn texts() -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut waiting: Vec<PathBuf> = FOLDERS.iter().chain(&FILES).map(PathBuf::from).collect();
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if let Ok(text) = std::fs::read_to_string(&path) {
+            found.insert(path, text);
+        }
+    }
+    found
+}
+
+/// The anchor that GitHub gives to a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+/// The anchors of a document; a heading that comes again gets a number.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let (mut found, mut is_code) = (BTreeSet::new(), false);
+    for line in text.lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        let Some(heading) = line.strip_prefix('#').filter(|_| !is_code) else { continue };
+        let base = anchor(heading.trim_start_matches('#').trim());
+        let free = (0..).map(|n| if n == 0 { base.clone() } else { format!("{base}-{n}") });
+        found.extend(free.into_iter().find(|anchor| !found.contains(anchor)));
+    }
+    found
+}
+
+/// `a/b/../c` as `a/c`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(normal.pop()),
+            Component::CurDir => {}
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// The targets of `[…](…)` in a document.
+fn markdown_links(text: &str) -> Vec<&str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect()
+}
+
+/// The words of any other text that begin with `docs/` and go on to a document, with an anchor or without.
+fn document_names(text: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '#');
+    let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_end_matches(['.', '-', '#']));
+    words.filter(|word| word.starts_with("docs/") && word.contains(".md")).collect()
+}
+
+#[test]
+fn links_between_documents_resolve() {
+    let texts = texts();
+    let mut missing = Vec::new();
+    let mut followed = 0;
+    for (path, text) in &texts {
+        let is_document = path.extension().is_some_and(|extension| extension == "md");
+        let links: Vec<PathBuf> = if is_document {
+            let folder = path.parent().unwrap();
+            let own = |link: &&str| !link.contains("://") && !link.starts_with("mailto:");
+            let whole = |link: &str| match link.strip_prefix('#') {
+                Some(anchor) => PathBuf::from(format!("{}#{anchor}", path.display())),
+                None => folder.join(link),
+            };
+            markdown_links(text).into_iter().filter(own).map(whole).collect()
+        } else {
+            document_names(text).into_iter().map(PathBuf::from).collect()
+        };
+        for link in links {
+            followed += 1;
+            let link = normal(&link).display().to_string();
+            let (file, anchor) = link.split_once('#').map_or((link.as_str(), None), |(f, a)| (f, Some(a)));
+            let target = Path::new(file);
+            let is_there = match anchor {
+                Some(anchor) => texts.get(target).is_some_and(|text| anchors(text).contains(anchor)),
+                None => target.exists(),
+            };
+            if !is_there {
+                missing.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(followed > 100, "{followed} links are too few to be all");
+}
+
+/// Words by which comments once cited texts that a reader of the repository doesn't have.
+const ABSENT: [&str; 4] = ["(decisions", "decisions, section", "interface description", "of the interface)"];
+
+#[test]
+fn no_text_cites_what_is_not_here() {
+    let own = Path::new("tests/it/documents.rs");
+    let mut cited = Vec::new();
+    for (path, text) in texts().iter().filter(|(path, _)| *path != own) {
+        for (number, line) in text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            // Sections of standards are cited with the standard's name.
+            let is_standard = ["rfc", "uts", "csp", "nist", "fips", "openid", "owasp", "html", "unicode"]
+                .iter()
+                .any(|name| lower.contains(name));
+            let by_number =
+                lower.split("section ").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+            if ABSENT.iter().any(|words| lower.contains(words)) || (by_number && !is_standard) {
+                cited.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(cited.is_empty(), "{cited:#?}");
+}
