@@ -1,13 +1,14 @@
 //! Accounts: people, their passwords, their sessions and the tokens of these. [`Accounts`] is the handle.
 //!
-//! * An account begins with a [`registration`] and is shown by its [`profiles`]; [`verification`] confirms its address.
-//! * A [`login`] opens a session; [`tokens`] are signed and checked for it; [`sessions`] are listed and ended.
+//! * An account begins with a [`registration`] and is shown by its [`profiles`]; [`verification`] confirms
+//!   its address.
+//! * A [`login`] opens a session; [`tokens`] are signed and checked for it; [`sessions`] are ended.
 //! * [`passwords`] are set by a mailed link, [`password_changes`] are made with the old password.
 //! * [`guesses`] are counted before a password is checked, and [`refusals`] leave their traces.
 //! * [`signing_keys`] are rotated and sealed anew by operators; [`cleanup`] removes what would only grow.
 //!
-//! Live sessions (`live::sessions`) and signing keys (`live::signing_keys`) are held in memory. Other subjects take part in the
-//! transactions of this one by [`hooks`].
+//! Live sessions (`live::sessions`) and signing keys (`live::signing_keys`) are held in memory. Other
+//! subjects take part in the transactions of this one by [`hooks`].
 
 pub mod cleanup;
 pub mod guesses;

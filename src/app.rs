@@ -1,9 +1,7 @@
 //! The application: everything a handler can reach, built once and shared.
 
-mod first_credit;
 mod hooks;
 mod organization_money;
-mod reclaiming;
 
 use std::fs::DirBuilder;
 use std::ops::Deref;
@@ -63,7 +61,7 @@ pub struct Parts {
     pub db: Db,
     /// The models and their prices.
     pub catalog: Arc<CurrentCatalog>,
-    /// Accounts.
+    /// People, their passwords and sessions.
     pub accounts: Accounts,
     /// Puts catalogs in force.
     pub catalogs: Catalogs,
@@ -176,13 +174,7 @@ impl App {
     pub fn with_hasher(config: Config, clock: Clock, random: Random, hasher: Hasher) -> Result<Self, String> {
         make_data_dir(&config)?;
         let data = &config.data_dir;
-        let master_key_file = config.master_key_file_or_default();
-        let master_key =
-            files::load_or_create_master_key(config.master_key.as_ref(), &master_key_file, &random)?;
-        let previous_master_key = files::load_previous_master_key(
-            config.master_key_previous.as_ref(),
-            config.master_key_previous_file.as_deref(),
-        )?;
+        let sealer = Arc::new(open_sealer(&config, &random)?);
         let service_token = files::load_or_create_service_token(
             config.service_token.as_ref(),
             &data.join("service.token"),
@@ -193,24 +185,8 @@ impl App {
         let metrics = Arc::new(Metrics::default());
         let clock_guard = Arc::new(ClockGuard::new(db.clone(), clock.clone()));
         let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
-        let feed = {
-            let catalog = Arc::clone(&catalog);
-            Feed::new(db.clone(), clock.clone(), move |changed| match changed {
-                CatalogChange::Known => catalog.order_reload(),
-                CatalogChange::Possible => catalog.suggest_reload(),
-            })
-        };
-        let feed = Arc::new(feed);
+        let feed = follow_changes(&db, &clock, &catalog);
         let limiter = Arc::new(Limiter::new());
-        let sealer = Arc::new(match previous_master_key {
-            Some(previous) if previous == master_key => {
-                return Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
-                            into `master_key_file`"
-                    .to_owned());
-            }
-            Some(previous) => Sealer::new(master_key).with_previous(previous),
-            None => Sealer::new(master_key),
-        });
         let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
         let outbox = Arc::new(outbox);
         let keys = {
@@ -275,25 +251,17 @@ impl App {
             limits: config.limits.clone(),
             money: organization_money::hooks(billing.clone()),
         });
-        let accounts = {
-            let shared = accounts::Shared {
-                db: db.clone(),
-                clock: clock.clone(),
-                random: random.clone(),
-                feed: Arc::clone(&feed),
-                limiter: Arc::clone(&limiter),
-                sealer: Arc::clone(&sealer),
-                outbox: Arc::clone(&outbox),
-                metrics: Arc::clone(&metrics),
-            };
-            let settings = accounts::Settings {
-                public_url: config.public_url(),
-                require_verified_email: config.require_verified_email,
-                limits: config.limits.clone(),
-            };
-            let hooks = hooks::hooks(&random, tenants.clone(), config.billing.credit_limit);
-            Accounts::new(shared, hasher, settings, hooks)
+        let accounts = accounts::Shared {
+            db: db.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            feed: Arc::clone(&feed),
+            limiter: Arc::clone(&limiter),
+            sealer: Arc::clone(&sealer),
+            outbox: Arc::clone(&outbox),
+            metrics: Arc::clone(&metrics),
         };
+        let accounts = open_accounts(accounts, hasher, tenants.clone(), &config);
         let parts = Parts {
             accounts,
             db,
@@ -323,9 +291,6 @@ impl App {
             clock,
             random,
         };
-        // No handler has to think of it: what a transaction announces is let go of within its commit.
-        let epochs = Arc::clone(&parts.feed.epochs);
-        parts.db.on_commit(move |changes| changes.iter().for_each(|change| epochs.apply(*change)));
         Ok(Self(Arc::new(parts)))
     }
 
@@ -433,6 +398,49 @@ impl App {
         }
         Err(Error::new(Code::DatabaseUnavailable)
             .message("The server is starting and waits for its database."))
+    }
+}
+
+/// Builds the feed of changes. What a transaction announces is let go of within its commit, so no handler has to
+/// think of it.
+fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<Feed> {
+    let catalog = Arc::clone(catalog);
+    let feed = Feed::new(db.clone(), clock.clone(), move |changed| match changed {
+        CatalogChange::Known => catalog.order_reload(),
+        CatalogChange::Possible => catalog.suggest_reload(),
+    });
+    let epochs = Arc::clone(&feed.epochs);
+    db.on_commit(move |changes| changes.iter().for_each(|change| epochs.apply(*change)));
+    Arc::new(feed)
+}
+
+/// Builds the handle of accounts.
+fn open_accounts(shared: accounts::Shared, hasher: Hasher, tenants: Tenants, config: &Config) -> Accounts {
+    let settings = accounts::Settings {
+        public_url: config.public_url(),
+        require_verified_email: config.require_verified_email,
+        limits: config.limits.clone(),
+    };
+    let hooks = hooks::hooks(&shared.random, tenants, config.billing.credit_limit);
+    Accounts::new(shared, hasher, settings, hooks)
+}
+
+/// Reads the master keys; the first is made where there is none.
+fn open_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
+    let file = config.master_key_file_or_default();
+    let key = files::load_or_create_master_key(config.master_key.as_ref(), &file, random)?;
+    let previous = files::load_previous_master_key(
+        config.master_key_previous.as_ref(),
+        config.master_key_previous_file.as_deref(),
+    )?;
+    match previous {
+        Some(previous) if previous == key => {
+            Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
+                 into `master_key_file`"
+                .to_owned())
+        }
+        Some(previous) => Ok(Sealer::new(key).with_previous(previous)),
+        None => Ok(Sealer::new(key)),
     }
 }
 

@@ -5,13 +5,15 @@
 //! - [`wallets`] and [`summary`] say how an organization stands, [`invoices`] what it was billed, [`usage_reports`]
 //!   what it used, and [`pricing`] what models cost.
 //! - [`crate::jobs::billing`] closes months, and books what operators do: credits, payments, void invoices.
-//! - [`settlement`] ends the books of an organization that is deleted.
+//! - [`first_credit`] gives credit to the first organization of a verified person, and [`settlement`] ends the books of
+//!   one that is deleted.
 //! - [`crate::audit`] recomputes all of it.
 //! - [`metrics`] and [`health`] are what billing says of itself.
 //!
 //! Rules are in [`crate::rules`], without input or output; SQL is in [`crate::store`].
 
 pub mod decision;
+pub mod first_credit;
 pub mod health;
 pub mod invoices;
 pub mod metrics;

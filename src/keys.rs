@@ -3,6 +3,7 @@
 //! * [`api_keys`] holds what is done to a key: it is made, listed, changed, rotated and deleted.
 //! * [`uses`] is the way of a call with a key: the key is found, its rate is counted, its use is noted. A known key costs no
 //!   query and no allocation.
+//! * [`reclaiming`] ends the keys that were made with an account before its owner came.
 //! * What is held in memory: the keys (`live::keyring`), their last uses (`live::last_uses`) and the request rates that
 //!   replicas share (`live::rates`).
 //!
@@ -10,6 +11,7 @@
 //! `store::api_keys`, the format of a secret in `secrets::api_key`.
 
 pub mod api_keys;
+pub mod reclaiming;
 pub mod uses;
 
 use std::ops::Deref;

@@ -11,7 +11,8 @@ use crate::store::users::unused;
 
 pub use crate::store::users::unused::Position;
 
-/// How long a session is kept after it ended or expired, in milliseconds: for an operator who looks into what happened.
+/// How long a session is kept after it ended or expired, in milliseconds: for an operator who looks into what
+/// happened.
 const SESSIONS_KEPT_MS: i64 = 30 * DAY_MS;
 
 /// The most sessions that one turn removes, so that writers don't wait long for it.
@@ -29,8 +30,9 @@ pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes the accounts of one slice that were made before `before` and never used: never verified, never logged in to, and no part
-/// of anything. Returns how many went, and where the next slice begins, if there is one.
+/// Removes the accounts of one slice that were made before `before` and never used: never verified, never
+/// logged in to, and no part of anything. Returns how many went, and where the next slice begins, if there is
+/// one.
 ///
 /// # Errors
 /// The database's; the same slice can be tried again.

@@ -1,6 +1,5 @@
 //! Guesses at an account's password: each is counted before anything is known of its outcome.
 
-use crate::access::Trail;
 use crate::accounts::Accounts;
 use crate::clock::{DAY_MS, Time};
 use crate::db::Tx;
@@ -11,6 +10,7 @@ use crate::rules::networks::Network;
 use crate::rules::throttling::{self, FreeAttempts, Wait};
 use crate::secrets::sha256;
 use crate::store;
+use crate::store::audit_log::Trail;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
 use crate::store::users::User;
@@ -27,7 +27,8 @@ pub struct Guess {
 }
 
 impl Guess {
-    /// A try at the account with this address, from this network; with the account's last good login from there.
+    /// A try at the account with this address, from this network; with the account's last good login from
+    /// there.
     pub fn new(email_folded: &str, network: Network, last_login_here_at: Option<Time>) -> Self {
         Self { account_hash: sha256(email_folded.as_bytes()), network, last_login_here_at }
     }
@@ -46,8 +47,8 @@ impl Guess {
         self.last_login_here_at.is_some_and(|at| at > now.plus_ms(-NETWORK_KNOWN_MS))
     }
 
-    /// Counts it, in a transaction of its own: it stays counted whatever follows. An address without an account costs the same
-    /// statements.
+    /// Counts it, in a transaction of its own: it stays counted whatever follows. An address without an
+    /// account costs the same statements.
     ///
     /// # Errors
     /// 429 with the true wait.
@@ -74,8 +75,8 @@ impl Guess {
         Ok(store::login_guesses::clear_network(tx, self.account_hash, self.network).await?)
     }
 
-    /// Notes the network of a good login, and tells the owner of one that is new beside others. What has been noted within
-    /// a day isn't noted again. Returns `true` if there is a mail in the outbox now.
+    /// Notes the network of a good login, and tells the owner of one that is new beside others. What has been
+    /// noted within a day isn't noted again. Returns `true` if there is a mail in the outbox now.
     pub async fn note_login(
         &self,
         accounts: &Accounts,
@@ -101,8 +102,8 @@ impl Guess {
     }
 }
 
-/// Ends every wait of an account whose owner has proved to read its mail. The network that this comes from is known from then on:
-/// otherwise an attacker who goes on guessing would keep the owner out again.
+/// Ends every wait of an account whose owner has proved to read its mail. The network that this comes from is
+/// known from then on: otherwise an attacker who goes on guessing would keep the owner out again.
 pub async fn end_all_waits(
     tx: &mut Tx,
     user_id: UserId,

@@ -1,6 +1,5 @@
 //! Logins: the password is checked, and a session opened.
 
-use crate::access::Trail;
 use crate::accounts::guesses::Guess;
 use crate::accounts::refusals::{Reason, Refusal};
 use crate::accounts::tokens::{SESSION_MS, sign};
@@ -12,7 +11,7 @@ use crate::rules::addresses;
 use crate::rules::networks::Network;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::users::{Credentials, User};
 
 /// Login credentials.
@@ -36,12 +35,12 @@ pub struct LoggedIn {
     pub user: User,
 }
 
-/// How often a password is checked when its hash changes meanwhile. The second time it has today's parameters: another login
-/// may have brought it there, but doesn't do so again.
+/// How often a password is checked when its hash changes meanwhile. The second time it has today's
+/// parameters: another login may have brought it there, but doesn't do so again.
 const MAX_CHECKS: usize = 2;
 
-/// Checks the password and opens a session; open invitations for a verified address are accepted with it. An unknown address
-/// costs the same work as a wrong password. The outcome is counted.
+/// Checks the password and opens a session; open invitations for a verified address are accepted with it. An
+/// unknown address costs the same work as a wrong password. The outcome is counted.
 ///
 /// # Errors
 /// 401; 403 where a verified address is asked for; 429 while a wait is on or the queue of passwords is full.
@@ -75,7 +74,8 @@ struct Proof {
     kept: String,
 }
 
-/// Checks the password; `is_counted`: as a guess of its own. What is refused leaves an entry in the audit trail.
+/// Checks the password; `is_counted`: as a guess of its own. What is refused leaves an entry in the audit
+/// trail.
 async fn check(
     accounts: &Accounts,
     trail: &Trail,
@@ -125,8 +125,8 @@ async fn check(
     Ok(Proof { user, guess, against, kept })
 }
 
-/// Opens a session, and ends the person's oldest where that is one too many; none when the account has another hash by now than
-/// the one that the password was checked against.
+/// Opens a session, and ends the person's oldest where that is one too many; none when the account has
+/// another hash by now than the one that the password was checked against.
 async fn open(
     accounts: &Accounts,
     trail: &Trail,
@@ -136,7 +136,8 @@ async fn open(
     let (user, now) = (&proof.user, accounts.clock.now());
     let (session_id, trail) = (SessionId::new(now, &accounts.random), trail.by(user.id));
     let mut tx = accounts.db.write().await?;
-    // Locks the account: a new password waits for this session to end it, or this one for that, and finds it changed.
+    // Locks the account: a new password waits for this session to end it, or this one for that, and finds it
+    // changed.
     if !store::users::note_login(&mut tx, user.id, &proof.against, &proof.kept, now).await? {
         return Ok(None);
     }

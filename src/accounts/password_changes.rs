@@ -1,6 +1,5 @@
 //! A new password, set by a person who is logged in and knows the old one.
 
-use crate::access::Trail;
 use crate::accounts::guesses::{self, Guess};
 use crate::accounts::{Accounts, Session, passwords};
 use crate::clock::Time;
@@ -11,7 +10,7 @@ use crate::mail::posting::Draft;
 use crate::rules::networks::Network;
 use crate::rules::password_changes;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::email_tokens::Purpose;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
@@ -26,12 +25,13 @@ pub struct Change<'a> {
     pub new_password: &'a str,
 }
 
-/// Sets the password; every other session of the account and every older link for a new password end. A guess at the current
-/// password counts like a login. Returns the time of the change.
+/// Sets the password; every other session of the account and every older link for a new password end. A guess
+/// at the current password counts like a login. Returns the time of the change.
 ///
 /// # Errors
-/// 400 with each rule that the new password breaks; `wrong_password`; 401 when the session is over or the password was changed
-/// meanwhile; 429 after too many changes or guesses, or while the queue of passwords is full.
+/// 400 with each rule that the new password breaks; `wrong_password`; 401 when the session is over or the
+/// password was changed meanwhile; 429 after too many changes or guesses, or while the queue of passwords is
+/// full.
 pub async fn change(
     accounts: &Accounts,
     trail: &Trail,
@@ -59,7 +59,8 @@ pub async fn change(
     drop(place);
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
-    // Another request may have changed it, or ended this session, while we hashed: then what was checked no longer holds.
+    // Another request may have changed it, or ended this session, while we hashed: then what was checked no
+    // longer holds.
     let is_replaced = store::users::replace_password(&mut tx, user.id, &stored, &password_hash, now).await?;
     if !is_replaced || store::sessions::live(&mut tx, session.id, now).await?.is_none() {
         return Err(Code::InvalidAccessToken.into());

@@ -1,9 +1,9 @@
 //! New passwords, set by the reader of an account's mail.
 //!
-//! Anybody can register another person's address, log in and settle down before the owner comes. So when the first proof that an
-//! account has of its address comes with a new password, everything ends by which the account could be used until then.
+//! Anybody can register another person's address, log in and settle down before the owner comes. So when the
+//! first proof that an account has of its address comes with a new password, everything ends by which the
+//! account could be used until then.
 
-use crate::access::Trail;
 use crate::accounts::{Accounts, guesses};
 use crate::clock::Time;
 use crate::db::Tx;
@@ -14,7 +14,7 @@ use crate::rules::password;
 use crate::secrets::password::Place;
 use crate::secrets::token::MailToken;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::email_tokens::Purpose;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
@@ -32,8 +32,8 @@ pub struct NewPassword {
     pub belongs_to: Vec<String>,
 }
 
-/// Puts a mail with a link for a new password into the outbox, whether or not there is an account with this address: its
-/// recipient is looked up when it leaves, so neither the outcome nor its time tells.
+/// Puts a mail with a link for a new password into the outbox, whether or not there is an account with this
+/// address: its recipient is looked up when it leaves, so neither the outcome nor its time tells.
 ///
 /// # Errors
 /// 429 for one mail too many within an hour.
@@ -47,8 +47,9 @@ pub async fn request_reset(accounts: &Accounts, trail: &Trail, email: &str) -> R
     Ok(())
 }
 
-/// Uses the token up and sets the password; every session of the account ends. If its address had never been verified before, so
-/// does everything else by which it could be used. A password that breaks a rule leaves the token as it was.
+/// Uses the token up and sets the password; every session of the account ends. If its address had never been
+/// verified before, so does everything else by which it could be used. A password that breaks a rule leaves
+/// the token as it was.
 ///
 /// # Errors
 /// `invalid_token`; 400 with each rule that the password breaks; 429 while the queue of passwords is full.
@@ -79,8 +80,9 @@ pub async fn reset(
     set(accounts, tx, &trail, account.user, &password_hash, now).await
 }
 
-/// Sets the password of an account whose owner has shown to read its mail, ends its sessions and commits. If the address wasn't
-/// verified before, everything else that was made before ends as well, and the owner is told what the account belongs to.
+/// Sets the password of an account whose owner has shown to read its mail, ends its sessions and commits. If
+/// the address wasn't verified before, everything else that was made before ends as well, and the owner is
+/// told what the account belongs to.
 pub(super) async fn set(
     accounts: &Accounts,
     mut tx: Tx,

@@ -1,11 +1,10 @@
 //! The traces of a refused login: an audit entry, a count, and a mail to the owner.
 //!
-//! An address without an account leaves the same by the same statements, so that the time of an answer doesn't tell which
-//! accounts exist.
+//! An address without an account leaves the same by the same statements, so that the time of an answer
+//! doesn't tell which accounts exist.
 
 use serde_json::json;
 
-use crate::access::Trail;
 use crate::accounts::Accounts;
 use crate::accounts::guesses::Guess;
 use crate::clock::Time;
@@ -15,7 +14,7 @@ use crate::ids::UserId;
 use crate::live::limiter::{self, Subject};
 use crate::mail::posting::Draft;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::login_guesses::FAILURES_TOLD;
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
@@ -60,7 +59,8 @@ pub struct Refusal<'a> {
 }
 
 impl Refusal<'_> {
-    /// Counts a wrong password and leaves an entry in the audit trail. The owner is told of the tenth failure of a day.
+    /// Counts a wrong password and leaves an entry in the audit trail. The owner is told of the tenth failure
+    /// of a day.
     pub async fn leave(&self, accounts: &Accounts, trail: &Trail, now: Time) -> Result<(), Error> {
         let is_failure = self.reason == Reason::InvalidCredentials;
         let is_entered = self.takes_entry(accounts, now);
@@ -100,7 +100,8 @@ impl Refusal<'_> {
             && accounts.limiter.check(all, NETWORK_ENTRIES_PER_MINUTE, now).is_ok()
     }
 
-    /// People type other things into the field by mistake, for instance their password: no trace is left of that.
+    /// People type other things into the field by mistake, for instance their password: no trace is left of
+    /// that.
     fn is_address(&self) -> bool {
         self.email_folded.contains('@')
     }

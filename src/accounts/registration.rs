@@ -1,6 +1,5 @@
 //! Registration of a person.
 
-use crate::access::Trail;
 use crate::accounts::Accounts;
 use crate::clock::Time;
 use crate::error::Error;
@@ -8,12 +7,13 @@ use crate::ids::UserId;
 use crate::mail::posting::Draft;
 use crate::rules::networks::Network;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::Template;
 use crate::store::users::NewUser;
 
-/// A new account. Its values keep to the rules of `rules::naming`, and its password to those of `rules::password`.
+/// A new account. Its values keep to the rules of `rules::naming`, and its password to those of
+/// `rules::password`.
 #[derive(Clone, Copy)]
 pub struct New<'a> {
     /// The address as written.
@@ -32,12 +32,12 @@ pub struct New<'a> {
     pub password: &'a str,
 }
 
-/// Makes an account and mails the link that verifies its address; returns its id and when it was made. Committed with the
-/// account, the mail leaves whatever happens to this process.
+/// Makes an account and mails the link that verifies its address; returns its id and when it was made.
+/// Committed with the account, the mail leaves whatever happens to this process.
 ///
 /// # Errors
-/// 409 for an address or a username that is taken; 429 for one mail too many within an hour, or while the queue of passwords is
-/// full.
+/// 409 for an address or a username that is taken; 429 for one mail too many within an hour, or while the
+/// queue of passwords is full.
 pub async fn register(accounts: &Accounts, trail: &Trail, new: &New<'_>) -> Result<(UserId, Time), Error> {
     let password_hash = accounts.hasher.place(Network::of(trail.address))?.hash(new.password).await?;
     let now = accounts.clock.now();

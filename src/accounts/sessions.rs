@@ -1,12 +1,11 @@
 //! The end of sessions: of one by its person, of many by an operator.
 
-use crate::access::Trail;
 use crate::accounts::{Accounts, Session};
 use crate::db::Tx;
 use crate::error::Error;
 use crate::ids::UserId;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 
 /// Ends a session: its refresh token and its access tokens stop working.
 ///

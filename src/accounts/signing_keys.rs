@@ -1,12 +1,11 @@
 //! Changes of the keys that sign tokens, by an operator.
 
-use crate::access::Trail;
 use crate::accounts::{Accounts, sessions};
 use crate::db::Tx;
 use crate::error::Error;
 use crate::live::signing_keys::{SigningKeys, associated};
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 
 /// The outcome of a revocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,8 +41,8 @@ pub async fn rotate(accounts: &Accounts) -> Result<String, Error> {
     Ok(kid)
 }
 
-/// Makes a key that signs new tokens, and no older key verifies any more. Sessions end as well: who has the old key can make a
-/// token for any of them, and by a token of the old key nobody gets one of the new.
+/// Makes a key that signs new tokens, and no older key verifies any more. Sessions end as well: who has the
+/// old key can make a token for any of them, and by a token of the old key nobody gets one of the new.
 ///
 /// # Errors
 /// The database's.

@@ -18,7 +18,8 @@ impl Accounts {
     /// Returns the live session of a token of this kind.
     ///
     /// # Errors
-    /// 401 when it is no such token or its session is over; 503 when neither memory nor the database can tell.
+    /// 401 when it is no such token or its session is over; 503 when neither memory nor the database can
+    /// tell.
     pub async fn live_session(&self, token: &str, kind: TokenKind) -> Result<Session, Error> {
         let refused = match kind {
             TokenKind::Access => Code::InvalidAccessToken,

@@ -1,6 +1,5 @@
 //! Verification of an address by the link in a mail.
 
-use crate::access::Trail;
 use crate::accounts::Accounts;
 use crate::accounts::guesses::Guess;
 use crate::accounts::passwords::{self, NewPassword};
@@ -11,7 +10,7 @@ use crate::ids::UserId;
 use crate::rules::networks::Network;
 use crate::secrets::token::MailToken;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::email_tokens::Purpose;
 use crate::store::users::Credentials;
 
@@ -24,8 +23,8 @@ pub struct Verified {
     pub verified_at: Time,
 }
 
-/// Uses the token up and marks the address as verified. The reader of the mail need not be the person who made the account: open
-/// invitations wait for the next login.
+/// Uses the token up and marks the address as verified. The reader of the mail need not be the person who
+/// made the account: open invitations wait for the next login.
 ///
 /// # Errors
 /// `invalid_token`.
@@ -44,8 +43,8 @@ pub async fn verify(accounts: &Accounts, trail: &Trail, token: &str) -> Result<V
     Ok(Verified { email: user.email, verified_at: user.email_verified_at.unwrap_or(now) })
 }
 
-/// Verifies the address for a person who knows the account's password, and accepts the open invitations for it; returns the
-/// address. A wrong password counts like one at login, and leaves the token as it was.
+/// Verifies the address for a person who knows the account's password, and accepts the open invitations for
+/// it; returns the address. A wrong password counts like one at login, and leaves the token as it was.
 ///
 /// # Errors
 /// `invalid_token`; `wrong_password`; 429 while a wait is on or the queue of passwords is full.
@@ -84,12 +83,13 @@ pub async fn verify_with_password(
     Ok(user.email)
 }
 
-/// Verifies the address for a person who sets a new password: they haven't made the account, or don't know its password any
-/// more. Everything ends by which it could be used before. A password that breaks a rule leaves the token as it was.
+/// Verifies the address for a person who sets a new password: they haven't made the account, or don't know
+/// its password any more. Everything ends by which it could be used before. A password that breaks a rule
+/// leaves the token as it was.
 ///
 /// # Errors
-/// `invalid_token`, also where the address is verified already; 400 with each rule that the password breaks; 429 while the queue
-/// of passwords is full.
+/// `invalid_token`, also where the address is verified already; 400 with each rule that the password breaks;
+/// 429 while the queue of passwords is full.
 pub async fn verify_with_new_password(
     accounts: &Accounts,
     trail: &Trail,

@@ -1,14 +1,15 @@
 //! The steps of tenants, keys and billing in the transactions of accounts.
 
-use super::{first_credit, reclaiming};
 use crate::accounts::hooks::Hooks;
+use crate::billing::first_credit;
+use crate::keys::reclaiming::reclaim;
 use crate::money::Nano;
 use crate::random::Random;
 use crate::tenants::{Tenants, invitations};
 
 /// The steps; `credit_limit` is that of a person's first organization.
 pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Hooks {
-    let reclaiming = random.clone();
+    let for_reclaim = random.clone();
     Hooks {
         accept_invitations: Box::new(move |tx, trail, user, now| {
             let tenants = tenants.clone();
@@ -18,8 +19,8 @@ pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Ho
             })
         }),
         reclaim: Box::new(move |tx, trail, user, now| {
-            let random = reclaiming.clone();
-            Box::pin(async move { reclaiming::reclaim(tx, trail, user, now, &random).await })
+            let random = for_reclaim.clone();
+            Box::pin(async move { reclaim(tx, trail, user, now, &random).await })
         }),
         give_first_credit: Box::new(move |tx, verified, now| {
             Box::pin(first_credit::give(tx, verified, credit_limit, now))

@@ -4,7 +4,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use quick_cache::sync::Cache;
 
-use crate::access::Trail;
 use crate::accounts::Accounts;
 use crate::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use crate::db::Tx;
@@ -13,7 +12,7 @@ use crate::live::epochs::Stamp;
 use crate::secrets::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, Term, TokenKind};
 use crate::secrets::sha256;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::signing_keys::SigningKeyRow;
 
 /// How old the keys in memory may get before they are read again, in milliseconds: so long does a rotated key go on

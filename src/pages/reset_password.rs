@@ -2,10 +2,10 @@
 //!
 //! The interface description has no page: we show one, because the mail's link has to lead somewhere.
 
-use crate::access::Visitor;
 use crate::accounts::{Accounts, passwords};
 use crate::api::auth::reset_password::ResetPassword;
 use crate::error::{Code, Detail, Error};
+use crate::gate::Visitor;
 use crate::input::{Form, Query};
 
 use super::{Input, Link, Page, Problem, is_dead_link};

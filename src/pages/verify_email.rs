@@ -3,10 +3,10 @@
 //! The interface description has no page: we show one, because the mail's link has to lead somewhere. It asks for more than the
 //! click: anybody can register somebody else's address, and whoever reads its mail would let them in.
 
-use crate::access::Visitor;
 use crate::accounts::Accounts;
 use crate::accounts::verification::{verify_with_new_password, verify_with_password};
 use crate::error::{Code, Detail, Error};
+use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Fields, Form, Query, Record};
 use crate::secrets::token::MailToken;

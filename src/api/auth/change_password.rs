@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::SessionScope;
 use crate::accounts::Accounts;
 use crate::accounts::password_changes::{self, Change};
 use crate::accounts::passwords::UNCHANGED;
 use crate::clock::Time;
 use crate::error::Error;
+use crate::gate::SessionScope;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
@@ -46,8 +46,8 @@ pub struct PasswordChanged {
     updated_at: Time,
 }
 
-/// Sets the password; every other session of the account and every older link for a new password end. A guess at the current
-/// password counts like a login.
+/// Sets the password; every other session of the account and every older link for a new password end. A guess
+/// at the current password counts like a login.
 pub async fn change_password(
     accounts: Accounts,
     scope: SessionScope,

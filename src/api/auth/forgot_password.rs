@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::Visitor;
 use crate::accounts::{Accounts, passwords};
 use crate::error::Error;
+use crate::gate::Visitor;
 use crate::input::types::Email;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
@@ -30,7 +30,8 @@ pub struct Requested {
     email: String,
 }
 
-/// Puts a mail into the outbox, whether or not there is such an account: neither the answer nor its time tells.
+/// Puts a mail into the outbox, whether or not there is such an account: neither the answer nor its time
+/// tells.
 pub async fn forgot_password(
     accounts: Accounts,
     scope: Visitor,

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::Visitor;
 use crate::accounts::Accounts;
 use crate::accounts::login::{self, log_in};
 use crate::accounts::tokens::ACCESS_TOKEN_S;
 use crate::error::Error;
+use crate::gate::Visitor;
 use crate::ids::UserId;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};

@@ -1,8 +1,8 @@
 //! POST /v1/auth/logout
 
-use crate::access::SessionScope;
 use crate::accounts::{Accounts, sessions};
 use crate::error::Error;
+use crate::gate::SessionScope;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, ok};
 

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::SessionScope;
 use crate::accounts::{Accounts, profiles};
 use crate::clock::Time;
 use crate::error::{Code, Error};
+use crate::gate::SessionScope;
 use crate::ids::UserId;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};

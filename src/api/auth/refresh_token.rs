@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::SessionScope;
 use crate::accounts::Accounts;
 use crate::accounts::tokens::{self, ACCESS_TOKEN_S};
 use crate::error::Error;
+use crate::gate::SessionScope;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};
 

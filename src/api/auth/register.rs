@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::Visitor;
 use crate::accounts::Accounts;
 use crate::accounts::registration::{self, New};
 use crate::clock::Time;
 use crate::error::Error;
+use crate::gate::Visitor;
 use crate::ids::UserId;
 use crate::input::types::{Email, FullName, Phone, Text, Username};
 use crate::input::{Body, Fields, Record};
@@ -32,7 +32,8 @@ impl Record for Register {
         let full_name = fields.optional::<FullName>("full_name");
         let phone = fields.optional::<Phone>("phone");
         if let Some(password) = &password {
-            // What is known of the person counts even when another field is wrong: everything is reported at once.
+            // What is known of the person counts even when another field is wrong: everything is reported at
+            // once.
             let about = About {
                 username: username.as_ref().map_or("", |u| &u.display),
                 email: email.as_ref().map_or("", |e| &e.display),

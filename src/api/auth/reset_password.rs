@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::Visitor;
 use crate::accounts::{Accounts, passwords};
 use crate::error::Error;
+use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
@@ -36,8 +36,9 @@ pub struct PasswordReset {
     email: String,
 }
 
-/// Uses the token up and sets the password; every session of the account ends. If its address had never been verified before, so
-/// does everything else by which it could be used. A password that breaks a rule leaves the token as it was.
+/// Uses the token up and sets the password; every session of the account ends. If its address had never been
+/// verified before, so does everything else by which it could be used. A password that breaks a rule leaves
+/// the token as it was.
 pub async fn reset_password(
     accounts: Accounts,
     scope: Visitor,

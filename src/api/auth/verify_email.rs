@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::Visitor;
 use crate::accounts::{Accounts, verification};
 use crate::clock::Time;
 use crate::error::Error;
+use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, ok};
@@ -32,8 +32,8 @@ pub struct Verified {
     verified_at: Time,
 }
 
-/// Uses the token up and marks the address as verified. The reader of the mail need not be the person who is logged in: open
-/// invitations wait for the next login.
+/// Uses the token up and marks the address as verified. The reader of the mail need not be the person who is
+/// logged in: open invitations wait for the next login.
 pub async fn verify_email(
     accounts: Accounts,
     scope: Visitor,

@@ -7,8 +7,8 @@ use crate::money::Nano;
 use crate::store;
 use crate::store::users::EmailVerified;
 
-/// Gives the first organization of a verified person its credit limit: the oldest that they have made and that still exists,
-/// and once for ever. A person who has made none gets it with the first that they make.
+/// Gives the first organization of a verified person its credit limit: the oldest that they have made and
+/// that still exists, and once for ever. A person who has made none gets it with the first that they make.
 ///
 /// This locks a wallet, so it comes after what locks organizations, and before mails are counted.
 ///
@@ -19,7 +19,8 @@ pub async fn give(tx: &mut Tx, verified: &EmailVerified, credit_limit: Nano, now
     store::users::lock(tx, user_id).await?;
     let mut held = None;
     while let Some(organization_id) = store::organizations::first_without_credit(tx, user_id).await? {
-        // A deletion holds the wallet: an organization that is still there now stays until this transaction ends.
+        // A deletion holds the wallet: an organization that is still there now stays until this transaction
+        // ends.
         if held == Some(organization_id) {
             store::wallets::raise_credit_limit(tx, organization_id, credit_limit).await?;
             store::users::set_credit_granted(tx, user_id, now).await?;

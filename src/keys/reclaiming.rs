@@ -1,20 +1,19 @@
 //! The end of what was made with an account before its owner came.
 
-use crate::access::Trail;
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::Error;
 use crate::random::Random;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::organization_members::Membership;
 use crate::store::users::User;
 
 /// The most organizations that an account is told to belong to.
 const MAX_TOLD: usize = 50;
 
-/// Deletes the API keys that were made with an account and ends the invitations that were sent with it; returns the organizations
-/// that it belongs to, a line each.
+/// Deletes the API keys that were made with an account and ends the invitations that were sent with it;
+/// returns the organizations that it belongs to, a line each.
 ///
 /// # Errors
 /// The database's.
