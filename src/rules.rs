@@ -31,3 +31,4 @@ pub mod settlement;
 pub mod throttling;
 pub mod usage_groups;
 pub mod usernames;
+pub mod visibility;

@@ -22,6 +22,7 @@ use crate::store::email_tokens::Purpose;
 use crate::store::outbox::{QueuedMail, Template};
 use crate::store::users::User;
 use crate::telemetry::InRequest;
+use crate::tenants;
 
 /// How long a replica may take for one mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;
@@ -222,13 +223,11 @@ async fn invitation(app: &App, mail: &QueuedMail, guest: Option<&User>) -> Resul
     let Some(id) = mail.about.invitation_id.as_deref().and_then(InvitationId::parse) else {
         return Ok(None);
     };
-    let token = MailToken::generate(&app.random);
-    let mut tx = app.db.write().await?;
-    let letter = store::invitations::give_token(&mut tx, id, token.hash(), app.clock.now()).await?;
-    tx.commit().await?;
+    let letter = tenants::invitations::letter(&app.tenants, id).await?;
     // To the address that was invited, as it was written: the account's may be written in another way.
     let (to, username) = (&mail.email, guest.map_or("", |user| &user.username));
-    Ok(letter.map(|letter| templates::invitation(to, &app.public_url, token.expose(), username, &letter)))
+    Ok(letter
+        .map(|(token, letter)| templates::invitation(to, &app.public_url, token.expose(), username, &letter)))
 }
 
 /// A token, in place of an older one; none when it must not be older than the account's password, and is.

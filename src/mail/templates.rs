@@ -7,7 +7,6 @@ use super::unlinked::{shortened, unlinked};
 use super::{Message, one_line};
 use crate::clock::Time;
 use crate::html::escape;
-use crate::store::invitations;
 use crate::store::login_guesses::FAILURES_TOLD;
 use crate::store::outbox::About;
 
@@ -74,13 +73,26 @@ pub fn password_changed(to: &str, public_url: &str, username: &str, about: &Abou
     .write_list(to, &about.belongs_to)
 }
 
-/// Asks somebody into an organization; who has no account yet isn't called by a name.
+/// What the mail of an invitation says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InvitationLetter {
+    /// The organization's name.
+    pub organization: String,
+    /// The guest's role.
+    pub role: String,
+    /// The sender's name.
+    pub invited_by: String,
+    /// The sender's words.
+    pub message: Option<String>,
+}
+
+/// Asks a guest into an organization; one who has no account yet isn't called by a name.
 pub fn invitation(
     to: &str,
     public_url: &str,
     token: &str,
     username: &str,
-    letter: &invitations::Letter,
+    letter: &InvitationLetter,
 ) -> Message {
     let (organization, by) = (harmless(&letter.organization), harmless(&letter.invited_by));
     Letter {
