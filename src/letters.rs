@@ -114,15 +114,8 @@ impl Letters {
         tx.commit().await?;
         // To the address that was invited, as it was written: the account's may be written in another way.
         let (to, username) = (&mail.email, guest.map_or("", |user| &user.username));
-        Ok(letter.map(|letter| {
-            let invitation = templates::Invitation {
-                organization: &letter.organization,
-                role: &letter.role,
-                invited_by: &letter.invited_by,
-                message: letter.message.as_deref(),
-            };
-            templates::invitation(to, &self.public_url, token.expose(), username, &invitation)
-        }))
+        Ok(letter
+            .map(|letter| templates::invitation(to, &self.public_url, token.expose(), username, &letter)))
     }
 
     /// A token, in place of an older one; none when it must not be older than the account's password, and is.

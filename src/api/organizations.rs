@@ -19,7 +19,7 @@ use crate::ids::{OrganizationId, UserId};
 use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
-use crate::store::organizations::Organization as Row;
+use crate::tenants::organizations::Organization as Row;
 use crate::tenants::{self, Tenants};
 
 use bodies::{CreateOrganization, UpdateOrganization};

@@ -73,33 +73,33 @@ pub fn password_changed(to: &str, public_url: &str, username: &str, about: &Abou
 }
 
 /// What the mail of an invitation says.
-#[derive(Clone, Copy, Debug)]
-pub struct Invitation<'a> {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InvitationLetter {
     /// The organization's name.
-    pub organization: &'a str,
-    /// The role that the guest gets.
-    pub role: &'a str,
-    /// The username of the person who invites.
-    pub invited_by: &'a str,
-    /// Their words.
-    pub message: Option<&'a str>,
+    pub organization: String,
+    /// The guest's role.
+    pub role: String,
+    /// The sender's name.
+    pub invited_by: String,
+    /// The sender's words.
+    pub message: Option<String>,
 }
 
-/// Asks somebody into an organization; who has no account yet isn't called by a name.
+/// Asks a guest into an organization; one who has no account yet isn't called by a name.
 pub fn invitation(
     to: &str,
     public_url: &str,
     token: &str,
     username: &str,
-    invitation: &Invitation<'_>,
+    letter: &InvitationLetter,
 ) -> Message {
-    let (organization, by) = (harmless(invitation.organization), harmless(invitation.invited_by));
+    let (organization, by) = (harmless(&letter.organization), harmless(&letter.invited_by));
     Letter {
-        subject: &format!("Invitation to {}", in_subject(invitation.organization)),
+        subject: &format!("Invitation to {}", in_subject(&letter.organization)),
         username,
         opening: &format!(
             "{by} invites you to {organization}.\nYour role there: {}. The link works for seven days, once.",
-            invitation.role
+            letter.role
         ),
         link: Some(Link {
             url: format!("{}/invitations/accept?token={token}", public_url.trim_end_matches('/')),
@@ -109,7 +109,7 @@ pub fn invitation(
         closing: "If you have no account yet, register with this address: the invitation is\naccepted when you \
                   confirm it. If you do not know what this is about, you\ncan ignore this mail.",
     }
-    .write_with(to, invitation.message.filter(|words| !words.trim().is_empty()).map(|words| Quote { by: &by, words }))
+    .write_with(to, letter.message.as_deref().filter(|words| !words.trim().is_empty()).map(|words| Quote { by: &by, words }))
 }
 
 /// Tells a member that the organization is gone.

@@ -231,8 +231,12 @@ fn mails_about(bait: &str) -> Vec<Message> {
     let (to, url) = ("ada@example.org", "https://keys.example.org/");
     let text = || Some(bait.to_owned());
     let about = About { organization: text(), project: text(), role: text(), by: text(), ..About::default() };
-    let invitation =
-        templates::Invitation { organization: bait, role: "member", invited_by: bait, message: Some(bait) };
+    let letter = templates::InvitationLetter {
+        organization: bait.to_owned(),
+        role: "member".to_owned(),
+        invited_by: bait.to_owned(),
+        message: text(),
+    };
     vec![
         verify(bait),
         templates::reset_password(to, url, TOKEN, bait),
@@ -242,7 +246,7 @@ fn mails_about(bait: &str) -> Vec<Message> {
             bait,
             &About { belongs_to: vec![bait.to_owned()], ..About::default() },
         ),
-        templates::invitation(to, url, TOKEN, bait, &invitation),
+        templates::invitation(to, url, TOKEN, bait, &letter),
         templates::organization_deleted(to, url, bait, &about),
         templates::added_to_project(to, url, bait, &about),
         templates::project_deleted(to, url, bait, &about),

@@ -7,6 +7,7 @@ use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{InvitationId, UserId};
 use crate::mail::posting::Draft;
+use crate::mail::templates::InvitationLetter;
 use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, Kind};
 use crate::rules::membership::{self, Acceptance};
@@ -91,6 +92,22 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Cre
     tx.commit().await?;
     tenants.outbox.notify_one();
     Ok(Created { id, role, expires_at })
+}
+
+/// Makes the token of an invitation's link, in place of an older one, and returns it with what the mail says; `None` when the
+/// invitation isn't open any more.
+///
+/// # Errors
+/// The database can't say.
+pub async fn letter(
+    tenants: &Tenants,
+    id: InvitationId,
+) -> Result<Option<(MailToken, InvitationLetter)>, Error> {
+    let token = MailToken::generate(&tenants.random);
+    let mut tx = tenants.db.write().await?;
+    let letter = store::invitations::give_token(&mut tx, id, token.hash(), tenants.clock.now()).await?;
+    tx.commit().await?;
+    Ok(letter.map(|letter| (token, letter)))
 }
 
 /// What came of following an invitation's link.

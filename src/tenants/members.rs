@@ -6,9 +6,11 @@ use crate::roles::OrganizationRole;
 use crate::rules::membership::{self, Remover};
 use crate::store;
 use crate::store::audit_log::{Action, Event};
-use crate::store::organization_members::{Filter, Member};
+use crate::store::organization_members::Filter;
 
 use super::{Listed, Search, Tenants};
+
+pub use crate::store::organization_members::Member;
 
 /// Returns one page of the members, newest first.
 ///
@@ -20,7 +22,7 @@ pub async fn list(
     search: Search<OrganizationRole>,
 ) -> Result<Listed<Member>, Error> {
     let Search { page, folded, role } = search;
-    let filter = Filter { organization_id: scope.organization_id(), search_folded: folded, role };
+    let filter = Filter { group: scope.organization_id(), search_folded: folded, role };
     let mut tx = tenants.db.read().await?;
     let (total, rows) = store::organization_members::list(&mut tx, &filter, page).await?;
     Ok(Listed { rows, total })
@@ -62,7 +64,7 @@ pub async fn update(
 ///
 /// # Errors
 /// 404 and 403 as at the gate; 403 for a role that the caller can't take; 409 for the last owner.
-pub async fn delete(tenants: &Tenants, scope: &MemberScope) -> Result<Remover, Error> {
+pub async fn delete(tenants: &Tenants, scope: &MemberScope) -> Result<Remover<OrganizationRole>, Error> {
     let now = tenants.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let mut tx = tenants.db.write().await?;

@@ -11,13 +11,13 @@ use crate::rules::naming::Name;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::mail_counters::Sender;
-use crate::store::organizations::{
-    Changes, Filter, ListedOrganization, NewOrganization, Organization, OrganizationDetail,
-};
+use crate::store::organizations::{Changes, Filter, NewOrganization};
 use crate::store::outbox::{About, Template};
 use crate::store::users::Audience;
 
 use super::{Closing, Founding, Listed, Search, Tenants};
+
+pub use crate::store::organizations::{ListedOrganization, Organization, OrganizationDetail};
 
 /// A new organization.
 #[derive(Clone, Debug)]

@@ -7,16 +7,19 @@ use crate::error::{Code, Error};
 use crate::ids::UserId;
 use crate::mail::posting::Draft;
 use crate::roles::ProjectRole;
-use crate::rules::project_membership::{self, Remover};
+use crate::rules::membership::Remover;
+use crate::rules::project_membership;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
-use crate::store::project_members::{Filter, Member};
+use crate::store::project_members::Filter;
 use crate::store::users::User;
 
 use super::projects::about;
 use super::{Listed, Search, Tenants};
+
+pub use crate::store::project_members::Member;
 
 /// A person for the project.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +63,8 @@ pub async fn create(tenants: &Tenants, scope: &ProjectScope, new: New) -> Result
     }
     tx.commit().await?;
     tenants.outbox.notify_one();
-    let User { id: user_id, email, username, .. } = user;
-    Ok(Member { user_id, email, username, role, added_at: now, updated_at: now })
+    let User { id: user_id, email, email_folded, username, .. } = user;
+    Ok(Member { user_id, email, email_folded, username, role, joined_at: now, updated_at: now })
 }
 
 /// Makes a person a member of the organization, as its settings say.
@@ -91,7 +94,7 @@ pub async fn list(
     search: Search<ProjectRole>,
 ) -> Result<Listed<Member>, Error> {
     let Search { page, folded, role } = search;
-    let filter = Filter { project_id: scope.project_id(), search_folded: folded, role };
+    let filter = Filter { group: scope.project_id(), search_folded: folded, role };
     let mut tx = tenants.db.read().await?;
     let (total, rows) = store::project_members::list(&mut tx, &filter, page).await?;
     Ok(Listed { rows, total })
@@ -127,7 +130,7 @@ pub async fn update(
 ///
 /// # Errors
 /// 404 and 403 as at the gate; 403 for a role that the caller can't take.
-pub async fn delete(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<Remover, Error> {
+pub async fn delete(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<Remover<ProjectRole>, Error> {
     let now = tenants.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
     let mut tx = tenants.db.write().await?;

@@ -9,17 +9,20 @@ use crate::patch::Patch;
 use crate::roles::{ProjectRole, Visibility, effective_project_role};
 use crate::rules::counts::{self, Kind};
 use crate::rules::naming::Name;
-use crate::rules::projects::check_visibility;
+use crate::rules::visibility::check_visibility;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::mail_counters::Sender;
 use crate::store::outbox::{About, Template};
-use crate::store::projects::listing::{self, Filter, ListedProject};
-use crate::store::projects::{Changes, Project, ProjectDetail};
+use crate::store::projects::Changes;
+use crate::store::projects::listing::{self, Filter};
 use crate::store::standings::ProjectAndOrganization;
 use crate::store::users::Audience;
 
 use super::{Listed, Search, Tenants};
+
+pub use crate::store::projects::listing::ListedProject;
+pub use crate::store::projects::{Project, ProjectDetail};
 
 /// A new project.
 #[derive(Clone, Debug)]

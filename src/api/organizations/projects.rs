@@ -22,9 +22,8 @@ use crate::reply::{Enveloped, ok};
 use crate::roles::{ProjectRole, Visibility};
 use crate::rules::naming::Problem;
 use crate::rules::projects::check_settings;
-use crate::store::projects::Project as Row;
 use crate::tenants::Tenants;
-use crate::tenants::projects::{self as operations, New, SettingsPatch, Update};
+use crate::tenants::projects::{self as operations, New, Project as Row, SettingsPatch, Update};
 
 /// A new project.
 #[derive(Debug)]

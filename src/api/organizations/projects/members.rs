@@ -15,7 +15,7 @@ use crate::input::types::string;
 use crate::input::{Body, Fields, Nothing, Query, Record};
 use crate::reply::{Enveloped, ok};
 use crate::roles::ProjectRole;
-use crate::rules::project_membership::Remover;
+use crate::rules::membership::Remover;
 use crate::tenants::project_members::New;
 use crate::tenants::{self, Tenants};
 
@@ -70,7 +70,7 @@ pub async fn create(
         email: member.email,
         username: member.username,
         role: member.role,
-        added_at: member.added_at,
+        added_at: member.joined_at,
     }))
 }
 
@@ -107,7 +107,7 @@ pub async fn list(
         email: row.email,
         username: row.username,
         role: row.role,
-        joined_at: row.added_at,
+        joined_at: row.joined_at,
     });
     Ok(ok(ProjectMemberPage {
         members: members.collect(),
