@@ -233,6 +233,7 @@ impl App {
         };
         let keys = {
             let shared = keys::Shared {
+                accounts: accounts.clone(),
                 db: db.clone(),
                 clock: clock.clone(),
                 random: random.clone(),
