@@ -12,9 +12,16 @@
 //! Rules are in [`crate::rules`], without input or output; SQL is in [`crate::store`].
 
 pub mod decision;
+pub mod health;
+pub mod invoices;
 pub mod metrics;
+pub mod pricing;
 pub mod reservations;
+pub mod settlement;
+pub mod summary;
 pub mod usage;
+pub mod usage_reports;
+pub mod wallets;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -11,6 +11,7 @@ mod process;
 mod requests;
 mod text;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -112,5 +113,18 @@ impl Metrics {
             "reason",
             reasons.map(|(reason, counter)| (reason, of(counter))),
         );
+    }
+}
+
+/// A queue: its name, what waits in it, the most that may, and how often it was found full.
+pub type Queue = (&'static str, usize, usize, Option<u64>);
+
+/// Milliseconds, written as seconds, exactly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Milliseconds(pub i64);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0.div_euclid(1_000), self.0.rem_euclid(1_000))
     }
 }

@@ -10,7 +10,6 @@ use tollkeeper::billing::decision::{Question, decide};
 use tollkeeper::clock::Clock;
 use tollkeeper::config::Config;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::live::feed;
 use tollkeeper::live::limiter::{Who, key_for};
 use tollkeeper::rules::restrictions::Permission;
 use tollkeeper::secrets::api_key::ApiKeySecret;

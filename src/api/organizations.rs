@@ -14,20 +14,16 @@ use crate::access::{CallerScope, HeldOrganization, OrgScope, PersonScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
+use crate::billing::settlement;
 use crate::clock::Time;
-use crate::db::Tx;
 use crate::error::{Code, Error};
 use crate::ids::{OrganizationId, UserId};
 use crate::input::{Body, Nothing, Query};
-use crate::jobs::billing::{closing, settling};
-use crate::live::books::booking::Booking;
 use crate::mail::posting::Draft;
-use crate::money::Nano;
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, Kind};
 use crate::rules::credit_limits::CreditLimit;
-use crate::rules::settlement;
 use crate::store;
 use crate::store::audit_log::{Action, Event};
 use crate::store::changes::Change;
@@ -80,7 +76,7 @@ pub async fn create(
     let mut tx = app.db.write().await?;
     let (mut held, maker) = scope.hold(&mut tx).await?;
     counts::one_more(&app.config.limits, Kind::Organizations, maker.organizations)?;
-    let credit_limit = CreditLimit::of(&app.config.billing, maker.standing);
+    let credit_limit = CreditLimit::of(app.config.billing.credit_limits(), maker.standing);
     let new = NewOrganization {
         id,
         name: &body.name.display,
@@ -254,7 +250,7 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     let (id, now) = (scope.organization_id(), app.clock.now());
     let mut tx = app.db.write().await?;
     let (mut held, HeldOrganization { row, .. }) = scope.hold_whole(&mut tx).await?;
-    settle(&app, &mut held, &scope, &row.name, now).await?;
+    settlement::settle(&app.billing, &mut held, scope.trail(), id, &row.name, now).await?;
     let audience = store::organization_members::audience(&mut held, id, scope.user_id()).await?;
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
     let about = About { organization: Some(row.name), by: Some(by), ..About::default() };
@@ -269,25 +265,4 @@ pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<M
     tx.commit().await?;
     app.outbox.notify_one();
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
-}
-
-/// Makes sure that nothing is owed on either side and no call is under way, and keeps the name for the last invoice. The months up to this
-/// one are closed at once, and what is too little to be paid is written off, so that whoever paid everything can go.
-async fn settle(app: &App, tx: &mut Tx, scope: &OrgScope, name: &str, now: Time) -> Result<(), Error> {
-    let id = scope.organization_id();
-    let booking = Booking { billing: &app.billing, trail: scope.trail(), now };
-    let wallet = booking.lock(tx, id).await?;
-    let mut wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
-    // Nothing is closed and written off for an organization that can't go anyway.
-    if wallet.reserved == Nano::ZERO {
-        app.clock_guard.require()?;
-        while wallet.open_month <= now.day().month() {
-            closing::close_locked(&booking, tx, &mut wallet).await?;
-        }
-        settling::write_off_dust(&booking, tx, &mut wallet).await?;
-    }
-    store::wallets::write(tx, &wallet).await?;
-    settlement::may_delete(wallet.posted, wallet.reserved, store::invoices::open_count(tx, id).await?)?;
-    store::wallets::keep_name(tx, id, name).await?;
-    Ok(())
 }

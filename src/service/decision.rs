@@ -10,9 +10,22 @@ use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
-use crate::input::types::{Integer, string};
+use crate::input::types::{Integer, one_of, string};
 use crate::keys::model_callers::ModelCaller;
 use crate::keys::uses::Left;
+use crate::rules::restrictions::Permission;
+
+/// What a call does.
+pub(super) struct Operation(pub(super) Permission);
+
+impl Field for Operation {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &Permission::ALL, Permission::as_str).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
+    }
+}
 
 /// Answers of a chat, all of which may be as long as one may.
 pub type Choices = Integer<1, 128>;
