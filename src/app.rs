@@ -189,17 +189,6 @@ impl App {
         let limiter = Arc::new(Limiter::new());
         let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
         let outbox = Arc::new(outbox);
-        let keys = {
-            let shared = keys::Shared {
-                db: db.clone(),
-                clock: clock.clone(),
-                random: random.clone(),
-                feed: Arc::clone(&feed),
-                limiter: Arc::clone(&limiter),
-                sealer: Arc::clone(&sealer),
-            };
-            Keys::new(shared, config.api_keys.clone(), config.limits.clone())
-        };
         let mail = {
             let shared = mail::Shared {
                 db: db.clone(),
@@ -262,6 +251,18 @@ impl App {
             metrics: Arc::clone(&metrics),
         };
         let accounts = open_accounts(accounts, hasher, tenants.clone(), &config);
+        let keys = {
+            let shared = keys::Shared {
+                accounts: accounts.clone(),
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                feed: Arc::clone(&feed),
+                limiter: Arc::clone(&limiter),
+                sealer: Arc::clone(&sealer),
+            };
+            Keys::new(shared, config.api_keys.clone(), config.limits.clone())
+        };
         let parts = Parts {
             accounts,
             db,

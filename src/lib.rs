@@ -31,7 +31,6 @@ pub mod input;
 pub mod invoice_page;
 pub mod jobs;
 pub mod keys;
-pub mod keys_access;
 pub mod letters;
 pub mod live;
 pub mod log;

@@ -15,6 +15,7 @@ use crate::db::Tx;
 use crate::error::Error;
 use crate::ids::RequestId;
 use crate::mail::{DeliveryError, Mail};
+use crate::rules::mail_bounds::WINDOW_MS;
 use crate::store;
 use crate::store::outbox::QueuedMail;
 use crate::telemetry::InRequest;
@@ -22,7 +23,7 @@ use crate::telemetry::InRequest;
 /// How long a replica may take for one mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;
 /// No mail waits longer than this for its next attempt, in milliseconds, also by clocks that differ.
-pub const LATEST_MS: i64 = 2 * LONGEST_WAIT_MS;
+const LATEST_MS: i64 = 2 * LONGEST_WAIT_MS;
 /// After this a mail is given up, in milliseconds.
 const GIVE_UP_MS: i64 = DAY_MS;
 /// The first wait after a failure, in milliseconds; each further one is twice as long.
@@ -66,6 +67,18 @@ pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
     }
     mail.mailer.close_idle(mail.clock.now()).await;
     tally.failure.map_or(Ok(tally.sent), Err)
+}
+
+/// Removes counts of mails that are over, and lets mails leave now whose next attempt a clock that was ahead has put off.
+///
+/// # Errors
+/// The database's.
+pub async fn sweep(mail: &Mail) -> Result<(), Error> {
+    let now = mail.clock.now();
+    let mut tx = mail.db.write().await?;
+    store::mail_counters::remove_older_than(&mut tx, now.plus_ms(-WINDOW_MS)).await?;
+    store::outbox::recall(&mut tx, now, now.plus_ms(LATEST_MS)).await?;
+    Ok(tx.commit().await?)
 }
 
 /// What became of the mails so far.

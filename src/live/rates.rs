@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use self::share::{Asked, Checked, Share};
-use crate::clock::{Clock, SECOND_MS, Time};
+use crate::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
 use crate::db::{self, Db};
 use crate::error::RateLimit;
 use crate::live::limiter::{Limiter, Shards};
@@ -34,6 +34,8 @@ use crate::store;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long the database is left alone after it could not be asked, in milliseconds.
 const LEFT_ALONE_MS: i64 = SECOND_MS;
+/// How long a shared meter is kept that no call uses, in milliseconds: it has been empty for a while by then.
+const KEPT_MS: i64 = 2 * MINUTE_MS;
 /// Meters that can be asked for at the same time.
 const TURNS: usize = 256;
 
@@ -68,6 +70,18 @@ impl Rates {
     /// Forgets meters that have run empty.
     pub fn sweep(&self, now: Time) {
         self.shares.sweep(now.unix_ms(), Share::is_used);
+    }
+
+    /// Removes shared meters that no call uses any more; how many.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn remove_unused(&self) -> Result<u64, db::Error> {
+        let mut tx = self.db.write().await?;
+        let before = self.clock.now().plus_ms(-KEPT_MS);
+        let removed = store::rate_meters::remove_unused_since(&mut tx, before).await?;
+        tx.commit().await?;
+        Ok(removed)
     }
 
     /// How many meters are held.
