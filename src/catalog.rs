@@ -112,7 +112,7 @@ pub struct Price {
     pub completion: Pico,
 }
 
-/// Tokens above the threshold cost this fraction less (decisions, section 5, "volume_discounts").
+/// Tokens above the threshold cost this fraction less (docs/contract/billing.md#volume-discounts).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeDiscount {
     /// Tokens in a calendar month.
@@ -151,7 +151,7 @@ struct Places {
 }
 
 impl Catalog {
-    /// The six models of the interface description.
+    /// The six models that are built in (docs/contract/models.md#built-in-catalog).
     ///
     /// # Errors
     /// None that a release could have: a test reads it.

@@ -1,4 +1,5 @@
-//! The configuration: built-in defaults, then a TOML file, then environment variables (decisions, section 7).
+//! The configuration: built-in defaults, then a TOML file, then environment variables
+//! (docs/contract/operators.md#configuration).
 //!
 //! `config/keys.rs` is the table of all keys: how each is read and shown. A wrong key or value stops the start
 //! with the file, the line and what would be right, or with the variable's name; every mistake is reported at

@@ -91,7 +91,8 @@ impl<T: Record> Input for Query<T> {
     }
 }
 
-/// Query parameters or the JSON body of a GET; where both have a field, the body's counts (decisions, section 5).
+/// Query parameters or the JSON body of a GET; where both have a field, the body's counts
+/// (docs/contract/usage.md#query-and-body).
 #[derive(Debug)]
 pub struct QueryOrBody<T>(pub T);
 

@@ -75,7 +75,7 @@ impl Reply for PlainText {
     }
 }
 
-/// The envelope of section 2: `status_code`, `status_message` and `data`.
+/// The envelope (docs/contract/README.md#answers): `status_code`, `status_message` and `data`.
 #[derive(Debug)]
 pub struct Enveloped<T> {
     data: T,
@@ -162,7 +162,7 @@ impl<T: Serialize + JsonSchema + 'static> Reply for Rendered<T> {
 }
 
 /// Renders an error. The enveloped endpoints put it in the envelope, the others send `error` alone
-/// (decisions, section 1).
+/// (docs/contract/README.md#errors).
 pub fn error_response(error: &Error, enveloped: bool) -> Response<Body> {
     let body = if enveloped { enveloped_error_body(error) } else { error_body(error) };
     let mut response = json_response(error.code.status(), body.unwrap_or_default());
@@ -254,7 +254,8 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     }
     if let Some(limit) = error.rate_limit {
         let seconds = limit.retry_after_ms.saturating_add(999).div_euclid(1000).max(1);
-        // SDKs sleep as long as this says, so it stays within a minute but for accounts (decisions, section 1).
+        // SDKs sleep as long as this says, so it stays within a minute but for accounts
+        // (docs/contract/README.md#headers).
         let seconds = if error.code == Code::TooManyAttempts { seconds } else { seconds.min(60) };
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         headers.insert("retry-after-ms", HeaderValue::from(limit.retry_after_ms.max(1)));

@@ -1,4 +1,4 @@
-//! Section 5 of the interface as data: who may do what.
+//! Who may do what, as data (docs/contract/access.md#roles-of-organizations).
 //!
 //! The two tables below are laid out like the document's. The scopes of `access.rs` are their only readers; no handler
 //! looks at a role.
@@ -48,7 +48,7 @@ impl OrganizationRole {
         [Self::Member, Self::Admin, Self::Owner].into_iter().find(|role| role.as_str() == text)
     }
 
-    /// Whether the table of section 5 allows this action.
+    /// Returns `true` if the table of roles allows this action (docs/contract/access.md).
     pub fn allows(self, action: OrganizationAction) -> bool {
         let [owner, admin, member] = action.row();
         match self {
@@ -77,7 +77,7 @@ impl ProjectRole {
             .find(|role| role.as_str() == text)
     }
 
-    /// Whether the table of section 5 allows this action.
+    /// Returns `true` if the table of roles allows this action (docs/contract/access.md).
     pub fn allows(self, action: ProjectAction) -> bool {
         let [owner, admin, developer, viewer] = action.row();
         match self {
@@ -114,7 +114,7 @@ pub enum OrganizationAction {
 }
 
 impl OrganizationAction {
-    /// Every action, in the order of the document.
+    /// Every action, in the order of the contract.
     pub const ALL: [Self; 8] = [
         Self::View,
         Self::Modify,
@@ -137,7 +137,8 @@ impl OrganizationAction {
             Self::ManageMembers  => [YES, YES, NO ],
             Self::ViewMembers    => [YES, YES, YES],
             Self::ManageProjects => [YES, YES, NO ],
-            // Section 5 is silent about money; decisions, section 3, "billing reads".
+            // Money is the business of those who run the organization
+            // (docs/contract/access.md#roles-of-organizations).
             Self::ViewBilling    => [YES, YES, NO ],
         }
     }
@@ -165,7 +166,7 @@ pub enum ProjectAction {
 }
 
 impl ProjectAction {
-    /// Every action, in the order of the document.
+    /// Every action, in the order of the contract.
     pub const ALL: [Self; 8] = [
         Self::View,
         Self::Modify,
@@ -188,7 +189,7 @@ impl ProjectAction {
             Self::ViewMembers   => [YES, YES, YES, YES],
             Self::ManageApiKeys => [YES, YES, NO,  NO ],
             Self::ViewUsage     => [YES, YES, YES, YES],
-            // Section 5 is silent: a call spends the organization's money, so seeing the project is too little, and to
+            // A call spends the organization's money, so seeing the project is too little, and to
             // build with it is what a developer is for.
             Self::CallModels    => [YES, YES, YES, NO ],
         }
@@ -220,7 +221,8 @@ impl Visibility {
     }
 }
 
-/// The role that somebody really has in a project (decisions, section 3): the highest of the project's own role, owner
+/// The role that somebody really has in a project (docs/contract/access.md#effective-roles): the highest of
+/// the project's own role, owner
 /// for those who manage the organization's projects, and viewer for a member when the project is open to the
 /// organization (`public`, and public projects allowed).
 pub fn effective_project_role(

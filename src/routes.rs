@@ -1,4 +1,4 @@
-//! THE TABLE: one row an endpoint, in the order of section 4 of the interface.
+//! THE TABLE: one row an endpoint, in the order of the pages of the contract (docs/contract/README.md#pages).
 //!
 //! A row can't be written without its access, and the handler's scope is the one that this access makes, so a handler
 //! that needs more than its row asks for doesn't compile.
@@ -82,7 +82,7 @@ fn public_routes() -> Vec<Route> {
     use OrganizationAction::{Delete, InviteMembers, ManageProjects, Modify, View, ViewBilling, ViewMembers};
     use ProjectAction::{ManageApiKeys, ManageMembers, ViewUsage};
     vec![
-        // 4.1 Authentication
+        // Authentication: docs/contract/accounts.md
         post("/v1/auth/register",      Public::Register,      auth::register),
         post("/v1/auth/verify-email",  Public::Login,         auth::verify_email),
         post("/v1/auth/login",         Public::Login,         auth::login),
@@ -92,7 +92,7 @@ fn public_routes() -> Vec<Route> {
         post("/v1/auth/change-password", Session::Password,    auth::change_password),
         get ("/v1/auth/me",            Session::AccessToken,  auth::me),
         post("/v1/auth/logout",        Session::AccessToken,  auth::logout),
-        // 4.2 Organizations
+        // Organizations: docs/contract/organizations.md
         post("/v1/organizations",                   Person,    organizations::create),
         get ("/v1/organizations",                   Bearer { with: KeyKind::Whole }, organizations::list),
         get ("/v1/organizations/{organization_id}", Org(View), organizations::read),
@@ -105,7 +105,7 @@ fn public_routes() -> Vec<Route> {
              OrgMember::Managed, organizations::members::update),
         delete("/v1/organizations/{organization_id}/members/{member_id}",
                OrgMember::ManagedOrLeaving, organizations::members::delete),
-        // 4.3 Projects
+        // Projects: docs/contract/projects.md
         post("/v1/organizations/{organization_id}/projects", Org(ManageProjects), organizations::projects::create),
         get ("/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),
         get ("/v1/organizations/{organization_id}/projects/{project_id}",
@@ -122,7 +122,7 @@ fn public_routes() -> Vec<Route> {
              ProjectMember::Managed, organizations::projects::members::update),
         delete("/v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
                ProjectMember::ManagedOrLeaving, organizations::projects::members::delete),
-        // 4.4 API keys
+        // API keys: docs/contract/api-keys.md
         post("/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
              Project::to(ManageApiKeys), organizations::projects::api_keys::create),
         get ("/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
@@ -135,7 +135,7 @@ fn public_routes() -> Vec<Route> {
              Key::Delete, organizations::projects::api_keys::delete),
         post("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
              Key::Rotate, organizations::projects::api_keys::rotate),
-        // 4.5 Billing and usage
+        // Billing and usage: docs/contract/billing.md, docs/contract/usage.md
         get ("/v1/organizations/{organization_id}/billing/summary", Org(ViewBilling), organizations::billing::summary),
         get ("/v1/organizations/{organization_id}/billing/invoices",
              Org(ViewBilling), organizations::billing::invoices::list),
@@ -145,17 +145,17 @@ fn public_routes() -> Vec<Route> {
         get ("/v1/organizations/{organization_id}/projects/{project_id}/usage",
              Project { action: ViewUsage, with: KeyKind::Any }, organizations::projects::usage::read),
         get ("/v1/billing/pricing", Bearer { with: KeyKind::Any }, billing::pricing),
-        // 4.6 Model catalog. Ids may hold slashes.
+        // Model catalog: docs/contract/models.md. Ids may hold slashes.
         get ("/v1/models",             Models,   models::list),
         get ("/v1/models/{*model_id}", OneModel, models::read),
-        // Beyond section 4: what people meet behind the links of mails (decisions, end of section 7)
+        // What people meet behind the links of mails: docs/contract/pages.md
         get ("/verify-email",   Public::Unlimited, pages::verify_email::read),
         post("/verify-email",   Public::Login,     pages::verify_email::create),
         get ("/reset-password", Public::Unlimited, pages::reset_password::read),
         post("/reset-password", Public::Login,     pages::reset_password::create),
         get ("/invitations/accept", Public::Unlimited, pages::invitations::accept::read),
         post("/invitations/accept", Public::Login,     pages::invitations::accept::create),
-        // Beyond section 4: documents for machines (decisions, section 8).
+        // Documents for machines: docs/contract/README.md#openapi, docs/contract/accounts.md#signing-keys
         get ("/openapi.json",          Public::Always,    crate::openapi::read),
         get ("/.well-known/jwks.json", Public::Unlimited, crate::api::well_known::jwks),
     ]
@@ -164,7 +164,7 @@ fn public_routes() -> Vec<Route> {
 #[rustfmt::skip]
 fn service_routes() -> Vec<Route> {
     let mut routes = vec![
-        // Decisions, section 6
+        // Service listener: docs/contract/service.md
         post("/service/v1/authorize", Service::Calls, service::authorize),
         get ("/service/v1/forward-auth", Proxy, service::forward_auth),
         post("/service/v1/usage",     Service::Calls, service::usage),
@@ -211,7 +211,7 @@ impl std::fmt::Debug for Route {
 /// How the errors of a path are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorShape {
-    /// In the envelope: all of section 4 but the model catalog.
+    /// In the envelope: everything below `/v1/` but the model catalog (docs/contract/README.md#answers).
     Enveloped,
     /// `error` alone.
     Bare,

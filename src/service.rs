@@ -1,4 +1,5 @@
-//! The service listener: what inference servers ask and report (decisions, section 6). Its answers have no envelope.
+//! The service listener: what inference servers ask and report (docs/contract/service.md). Its answers have
+//! no envelope.
 
 pub mod authorize;
 pub mod decision;

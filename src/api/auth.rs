@@ -1,4 +1,4 @@
-//! `/v1/auth/…`: accounts and sessions (section 4.1). One file an operation.
+//! `/v1/auth/…`: accounts and sessions (docs/contract/accounts.md). One file an operation.
 
 pub mod change_password;
 pub mod forgot_password;
@@ -36,7 +36,7 @@ pub struct Message {
     pub message: String,
 }
 
-/// The confirmation has to repeat the password (interface, section 5, rule 6).
+/// The confirmation has to repeat the password (docs/contract/accounts.md#password-rules).
 fn check_repeated<const MAX: usize>(
     fields: &mut Fields<'_>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! `/v1/billing/…`: what is the same for every organization (section 4.5).
+//! `/v1/billing/…`: what is the same for every organization (docs/contract/models.md#price-list).
 
 use std::collections::BTreeMap;
 

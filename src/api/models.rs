@@ -1,4 +1,5 @@
-//! `/v1/models` and `/v1/models/{model_id}`, in the shape that the OpenAI SDKs read: no envelope (section 4.6).
+//! `/v1/models` and `/v1/models/{model_id}`, in the shape that the OpenAI SDKs read: no envelope
+//! (docs/contract/models.md).
 
 use std::sync::Arc;
 

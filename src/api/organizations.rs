@@ -1,4 +1,4 @@
-//! `/v1/organizations` and `/v1/organizations/{organization_id}` (section 4.2).
+//! `/v1/organizations` and `/v1/organizations/{organization_id}` (docs/contract/organizations.md).
 
 pub mod billing;
 pub mod bodies;

@@ -1,4 +1,4 @@
-//! Pagination and filters of lists (decisions, section 1).
+//! Pagination and filters of lists (docs/contract/README.md#lists).
 
 use crate::input::fields::{At, Field, Fields, Problems, Record};
 use crate::input::json::Json;

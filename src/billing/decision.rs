@@ -233,7 +233,7 @@ async fn take_rates(
     Ok(Rates { api_key: of_key, model: of_model })
 }
 
-/// A model's own rate holds for each organization (decisions, section 8).
+/// A model's own rate holds for each organization (docs/contract/service.md#model-limits).
 async fn take_model_rate(
     app: &App,
     organization_id: OrganizationId,

@@ -1,4 +1,4 @@
-//! The built-in catalog against the interface description, and the words of every error.
+//! The built-in catalog against docs/contract/models.md#built-in-catalog, and the words of every error.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn model(changes: &str) -> String {
 }
 
 #[test]
-fn the_built_in_models_are_those_of_the_interface() {
+fn the_built_in_models_are_those_of_the_contract() {
     let catalog = Catalog::built_in().unwrap();
     let found: Vec<_> = catalog
         .models()

@@ -104,7 +104,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     })
 }
 
-/// What the interface shows of an invoice, and what an operator needs besides.
+/// What the API shows of an invoice, and what an operator needs besides.
 #[derive(Serialize)]
 struct Report {
     organization_id: OrganizationId,

@@ -2,7 +2,6 @@
 
 pub mod closing;
 pub mod credits;
-pub mod limits;
 pub mod settling;
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! GET and POST /reset-password
 //!
-//! The interface description has no page: we show one, because the mail's link has to lead somewhere.
+//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#choose-a-new-password).
 
 use crate::accounts::{Accounts, passwords};
 use crate::api::auth::reset_password::ResetPassword;

@@ -1,6 +1,7 @@
 //! GET and POST /verify-email
 //!
-//! The interface description has no page: we show one, because the mail's link has to lead somewhere. It asks for more than the
+//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#verify-an-address). It asks
+//! for more than the
 //! click: anybody can register somebody else's address, and whoever reads its mail would let them in.
 
 use crate::accounts::Accounts;

@@ -1,4 +1,5 @@
-//! Volume discounts (decisions, section 5): graduated, for each organization, model and kind of tokens, in a calendar month.
+//! Volume discounts (docs/contract/billing.md#volume-discounts): graduated, for each organization, model and
+//! kind of tokens, in a calendar month.
 //!
 //! Tokens are counted in the order of their day and of their price; those above a threshold cost its fraction less, up to the
 //! next threshold. So a price that changes inside the month is discounted for exactly the tokens that were above.

@@ -1,4 +1,4 @@
-//! Which usage events count (decisions, sections 5 and 8), and why the others don't.
+//! Which usage events count, and why the others don't (docs/contract/service.md#usage-events).
 
 use crate::catalog::{Kind, Model};
 use crate::clock::{DAY_MS, MINUTE_MS, Time};

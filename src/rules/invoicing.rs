@@ -10,7 +10,8 @@ use crate::clock::{DAY_MS, Day, Month, Time};
 use crate::money::{Nano, Pico};
 use crate::rules::discounts::{self, TokenKind, Tokens};
 
-/// How long a month stays open after its end for usage that comes late, in milliseconds (decisions, section 5).
+/// How long a month stays open after its end for usage that comes late, in milliseconds
+/// (docs/contract/billing.md#closes).
 pub const GRACE_MS: i64 = DAY_MS;
 
 /// The last month that may be closed at this time.
@@ -18,7 +19,8 @@ pub fn last_closable(now: Time) -> Month {
     now.plus_ms(-GRACE_MS).day().month().plus(-1)
 }
 
-/// Where an invoice stands (decisions, section 5). Drafts are never stored, because an invoice is made when its month closes.
+/// Where an invoice stands (docs/contract/billing.md#invoice-states). Drafts are never stored, because an
+/// invoice is made when its month closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// Not made yet.

@@ -1,4 +1,4 @@
-//! Who may make whom what in an organization (decisions, section 3).
+//! Who may make whom what in an organization (docs/contract/access.md#granting-roles).
 //!
 //! The gate has found out whether a caller manages members at all. What is left depends on whose role it is and what it
 //! becomes: one table says which roles a role gives out, and the functions below read it.

@@ -1,4 +1,5 @@
-//! What a password must be (decisions, section 2): every broken rule is reported, so that one correction is enough.
+//! What a password must be (docs/contract/accounts.md#password-rules): every broken rule is reported, so that
+//! one correction is enough.
 
 use std::sync::LazyLock;
 
@@ -37,7 +38,7 @@ pub struct About<'a> {
     pub full_name: Option<&'a str>,
 }
 
-/// The rules that this password breaks, in the order of the document; none: it is good.
+/// The rules that this password breaks, in the order of the contract; none: it is good.
 ///
 /// Characters are counted after NFC, as the password is hashed. When it is too long nothing else is looked at, so that
 /// the time is bounded.

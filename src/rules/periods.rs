@@ -1,4 +1,4 @@
-//! The range of a usage query, in whole UTC days (decisions, section 5, "range").
+//! The range of a usage query, in whole UTC days (docs/contract/usage.md#range).
 
 use crate::clock::{Day, Time};
 use crate::error::Detail;
@@ -51,7 +51,7 @@ pub struct Range {
 
 /// The range that a query asks for; without bounds the calendar month of `now`.
 ///
-/// Section 5 is silent on a single bound: we complete it with the month that makes the range sensible. A lone
+/// A single bound is completed with the month that makes the range sensible. A lone
 /// start runs to the end of the current month (or of its own, when it lies ahead), and a lone end begins with
 /// the current month (or with the month that it closes, when that is over).
 ///

@@ -3,7 +3,8 @@
 use crate::catalog::Catalog;
 use crate::rules::naming::Problem;
 
-/// The default model must be in the catalog (decisions, section 8), and the default token limit within what it takes.
+/// The default model must be in the catalog, and the default token limit within what it takes
+/// (docs/contract/projects.md#settings).
 /// Returns the field at fault.
 pub fn check_settings(
     catalog: &Catalog,

@@ -1,4 +1,4 @@
-//! When an organization is even with us, so that it may go (decisions, sections 3 and 8).
+//! When an organization is even with us, so that it may go (docs/contract/organizations.md#settlement).
 
 use crate::error::{Code, Error};
 use crate::money::Nano;

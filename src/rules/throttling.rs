@@ -1,4 +1,5 @@
-//! How often something may be tried on one account (decisions, section 2): a state machine over times that are handed in.
+//! How often something may be tried on one account (docs/contract/accounts.md#throttling): a state machine
+//! over times that are handed in.
 //!
 //! An attempt is counted before its outcome is known, so that parallel guesses gain nothing. Nothing is ever locked for
 //! good: an attacker who keeps guessing makes the owner wait a quarter of an hour at most, and not at all on a network from which

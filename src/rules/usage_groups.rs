@@ -1,4 +1,4 @@
-//! How a report puts usage together: `group_by` (decisions, sections 5 and 8).
+//! How a report puts usage together: `group_by` (docs/contract/usage.md#groups).
 
 use crate::clock::Day;
 

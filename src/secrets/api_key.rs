@@ -1,4 +1,5 @@
-//! The text of an API key: prefix, 43 base62 characters of secret, 6 of checksum (decisions, sections 4 and 8).
+//! The text of an API key: prefix, 43 base62 characters of secret, 6 of checksum
+//! (docs/contract/api-keys.md#format).
 //!
 //! The checksum lets a scanner and the server tell a typo from a key without asking the database.
 

@@ -45,7 +45,8 @@ impl TokenKind {
         }
     }
 
-    /// How long a token of this kind lives, in milliseconds (interface, section 8). One that says more is refused.
+    /// How long a token of this kind lives, in milliseconds (docs/contract/accounts.md#tokens). One that says
+    /// more is refused.
     pub const fn life_ms(self) -> i64 {
         match self {
             Self::Access => HOUR_MS,

@@ -1,6 +1,7 @@
 //! Passwords: argon2id behind a bounded queue, off the threads that answer requests.
 //!
-//! Parameters: 19 MiB, two passes, one lane (OWASP Password Storage Cheat Sheet, and decisions section 2), written
+//! Parameters: 19 MiB, two passes, one lane (OWASP Password Storage Cheat Sheet;
+//! docs/contract/accounts.md#password-hashing), written
 //! into every hash as a PHC string, so that they can change and old hashes still be checked. A hash keeps one core
 //! busy for tens of milliseconds and 19 MiB of memory, so only so many run at once, only so many more may
 //! wait, and anyone past that is told at once to come back. The threads that hash have a lower priority than others.

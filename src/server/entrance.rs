@@ -248,7 +248,8 @@ const EXPOSED_HEADERS: [&str; 7] = [
     "x-ratelimit-reset-requests",
 ];
 
-/// Cross-origin calls are off unless the configuration names origins (decisions, section 1).
+/// Cross-origin calls are off unless the configuration names origins
+/// (docs/contract/README.md#cross-origin-calls).
 fn cors(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! POST /service/v1/authorize: may this credential make this model call?
 //!
 //! The answer is always 200 with the decision in the body; only a wrong service token or a malformed call is an error of
-//! the call itself (decisions, section 8).
+//! the call itself (docs/contract/service.md#authorize).
 
 mod question;
 

@@ -1,7 +1,8 @@
 //! POST /service/v1/usage: a batch of usage events, each counted exactly once.
 //!
 //! Events succeed or fail one by one, results come in the order of the events, and the answer is sent only after what it
-//! says is durable (decisions, sections 5 and 8). They may come as CloudEvents, which the content type says.
+//! says is durable (docs/contract/service.md#usage-events). They may come as CloudEvents, which the content
+//! type says.
 
 mod cloud_events;
 mod event;

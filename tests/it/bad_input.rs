@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::http::{Answer, Call};
 use crate::support::world::{World, on_each_database};
 
-/// Status, code, and the whole shape of decisions, section 1.
+/// Status, code, and the whole shape of an error (docs/contract/README.md#errors).
 fn check(answer: &Answer, status: u16, code: &str) {
     assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text);
     let body = answer.json();

@@ -17,7 +17,7 @@ pub struct Me {
     user: User,
 }
 
-/// A user, whole (section 2).
+/// A user, whole (docs/contract/accounts.md#user).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct User {
     id: UserId,

@@ -1,4 +1,4 @@
-//! `/v1/organizations/{organization_id}/billing/…` (section 4.5).
+//! `/v1/organizations/{organization_id}/billing/…` (docs/contract/billing.md).
 
 pub mod invoices;
 pub mod summary;

@@ -1,4 +1,4 @@
-//! `/v1/organizations/{organization_id}/invitations` (section 4.2).
+//! `/v1/organizations/{organization_id}/invitations` (docs/contract/organizations.md#invitations).
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,5 @@
-//! `/v1/organizations/{organization_id}/members` and `…/{member_id}` (section 4.2).
+//! `/v1/organizations/{organization_id}/members` and `…/{member_id}`
+//! (docs/contract/organizations.md#members).
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `/v1/organizations/{organization_id}/projects` and `…/{project_id}` (section 4.3).
+//! `/v1/organizations/{organization_id}/projects` and `…/{project_id}` (docs/contract/projects.md).
 
 pub mod api_keys;
 pub mod members;

@@ -1,4 +1,5 @@
-//! What both usage reports share: the question, the rows, and the answer as JSON or CSV (section 4.5).
+//! What both usage reports share: the question, the rows, and the answer as JSON or CSV
+//! (docs/contract/usage.md).
 
 mod csv;
 

@@ -1,6 +1,6 @@
 //! GET and POST /invitations/accept
 //!
-//! The interface description has no page: we show one, because the mail's link has to lead somewhere.
+//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#accept-an-invitation).
 
 use crate::error::{Code, Error};
 use crate::gate::Visitor;

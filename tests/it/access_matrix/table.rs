@@ -162,15 +162,15 @@ fn label(places: &[&str]) -> String {
 
 fn section(route: &Route) -> String {
     let section = match route.path {
-        path if path.starts_with("/v1/auth") => "4.1 Authentication",
-        path if path.contains("/api-keys") => "4.4 API keys",
+        path if path.starts_with("/v1/auth") => "Authentication",
+        path if path.contains("/api-keys") => "API keys",
         path if path.contains("/billing") || path.ends_with("/usage") && path.starts_with("/v1") => {
-            "4.5 Billing and usage"
+            "Billing and usage"
         }
-        path if path.contains("/projects") => "4.3 Projects",
-        path if path.starts_with("/v1/organizations") => "4.2 Organizations",
-        path if path.starts_with("/v1/models") => "4.6 Model catalog",
-        _ => "Beyond section 4",
+        path if path.contains("/projects") => "Projects",
+        path if path.starts_with("/v1/organizations") => "Organizations",
+        path if path.starts_with("/v1/models") => "Model catalog",
+        _ => "Pages, documents, service",
     };
     section.to_owned()
 }

@@ -1,4 +1,4 @@
-//! Section 4.4 through HTTP, and what a key may do as a caller.
+//! API keys through HTTP, and what a key may do as a caller (docs/contract/api-keys.md).
 
 mod last_use;
 mod rotate;

@@ -1,4 +1,4 @@
-//! Section 4.1 through HTTP.
+//! Accounts through HTTP (docs/contract/accounts.md).
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, HOUR_MS};

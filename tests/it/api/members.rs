@@ -1,4 +1,4 @@
-//! Members of an organization through HTTP (section 4.2).
+//! Members of an organization through HTTP (docs/contract/organizations.md#members).
 
 use futures_util::future::join_all;
 use http::Method;

@@ -1,4 +1,4 @@
-//! Section 4.6 and the pricing of section 4.5 through HTTP.
+//! The model catalog and the price list through HTTP (docs/contract/models.md).
 
 use serde_json::json;
 

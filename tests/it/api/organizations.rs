@@ -1,4 +1,4 @@
-//! Sections 4.2 and 4.3 through HTTP: organizations and their projects.
+//! Organizations and their projects through HTTP (docs/contract/organizations.md, docs/contract/projects.md).
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Members of a project through HTTP (section 4.3).
+//! Members of a project through HTTP (docs/contract/projects.md#members).
 
 use futures_util::future::join_all;
 use http::Method;

@@ -1,4 +1,4 @@
-//! Projects through HTTP (section 4.3): what becomes of them, and who sees them.
+//! Projects through HTTP (docs/contract/projects.md): what becomes of them, and who sees them.
 
 use futures_util::future::join_all;
 use http::Method;

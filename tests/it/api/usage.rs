@@ -1,4 +1,4 @@
-//! The service listener's usage, and how it is read back: section 4.5.
+//! The service listener's usage, and how it is read back (docs/contract/usage.md).
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! `/v1/organizations/{organization_id}/billing/invoices` (section 4.5), and one of them, which section 4 lacks.
+//! `/v1/organizations/{organization_id}/billing/invoices`, and one of them
+//! (docs/contract/billing.md#list-invoices).
 
 use http::{HeaderValue, Response, header};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -234,7 +235,7 @@ fn page_response(page: String) -> Response<Body> {
     response
 }
 
-/// GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}. Section 4 has no such row: an invoice is also a
+/// GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}. An invoice is also a
 /// document, so with `Accept: text/html` it comes as a page to be printed.
 pub async fn read(billing: Billing, scope: InvoiceScope, form: Form) -> Result<Shown, Error> {
     let document = invoices::complete(&billing, scope.invoice().clone()).await?;

@@ -1,4 +1,4 @@
-//! `/v1/organizations/{organization_id}/billing/summary` (section 4.5).
+//! `/v1/organizations/{organization_id}/billing/summary` (docs/contract/billing.md#summary).
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,5 @@
-//! `/v1/organizations/{organization_id}/projects/{project_id}/members` and `…/{member_id}` (section 4.3).
+//! `/v1/organizations/{organization_id}/projects/{project_id}/members` and `…/{member_id}`
+//! (docs/contract/projects.md#members).
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,7 +35,8 @@ impl Record for AddMember {
     }
 }
 
-/// A user's id. A text that can't be one is nobody's: 404 like any id of nobody (decisions, section 8).
+/// A user's id. A text that can't be one is nobody's: 404 like any id of nobody
+/// (docs/contract/projects.md#add-a-member).
 #[derive(Debug)]
 struct AnyUserId(Option<UserId>);
 

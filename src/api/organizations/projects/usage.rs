@@ -1,4 +1,5 @@
-//! GET /v1/organizations/{organization_id}/projects/{project_id}/usage (section 4.5)
+//! GET /v1/organizations/{organization_id}/projects/{project_id}/usage
+//! (docs/contract/usage.md#project-usage)
 
 use schemars::JsonSchema;
 use serde::Serialize;
