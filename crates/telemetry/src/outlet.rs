@@ -22,7 +22,7 @@ pub(crate) struct Outlet<T> {
     pub lost: Arc<AtomicU64>,
 }
 
-/// The state of an [`Outlet`].
+/// The state of an export queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
     /// Queued items.

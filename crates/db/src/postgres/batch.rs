@@ -244,7 +244,8 @@ mod tests {
         assert_eq!(
             many,
             "SELECT one.a, one.b, many.place \
-             FROM unnest((SELECT CAST($1 AS int8[])), (SELECT CAST($2 AS text[]))) WITH ORDINALITY AS many(p1, p2, place)
+             FROM unnest((SELECT CAST($1 AS int8[])), (SELECT CAST($2 AS text[]))) \
+             WITH ORDINALITY AS many(p1, p2, place)
          CROSS JOIN LATERAL (SELECT a, '$1' AS b FROM t WHERE id = many.p2 AND n > many.p1 LIMIT 1) one"
         );
         let of = |text, types: &[Type]| make_batch_text(text, types, ["a"].into_iter());

@@ -2,8 +2,8 @@
 //!
 //! AES-256-GCM (NIST SP 800-38D). A sealed secret is one format byte, a nonce of 12 random bytes, the
 //! ciphertext and a tag of 16 bytes. Format byte and associated text are authenticated too, so that a sealed
-//! secret can't be moved to another row. Random nonces are safe for 2^32 encryptions per key (NIST SP
-//! 800-38D, section 8.3).
+//! secret can't be moved to another row. Random nonces are safe for 2^32 encryptions per key
+//! (NIST SP 800-38D, section 8.3).
 
 use std::fmt;
 
