@@ -85,20 +85,20 @@ fn what_is_reserved_for_calls_under_way_is_not_taken_back() {
         // 5,000 x 0.0000000007 is set aside.
         books.asks("embed-e", 5_000).await;
         for amount in [None, Nano::parse("9.999996501")] {
-            let refused = words(credits::take_back(app, id, amount, &trail).await.unwrap_err());
+            let refused = words(credits::take_back(&app.billing, id, amount, &trail).await.unwrap_err());
             assert!(
                 refused.starts_with("0.0000035 USD of the wallet are reserved for calls under way"),
                 "{refused}"
             );
         }
         assert_eq!((wallet(books).await, credit(books, "payment 1").await.1), ("10".into(), "10".into()));
-        let taken = credits::take_back(app, id, Nano::parse("9.9999965"), &trail).await.unwrap();
+        let taken = credits::take_back(&app.billing, id, Nano::parse("9.9999965"), &trail).await.unwrap();
         assert_eq!(taken.credit.remaining.to_string(), "0.0000035");
         is_clean(books).await;
         // The call is over, and has used less.
         books.captures("embed-e", 2_000).await;
         assert_eq!(wallet(books).await, "0.0000021");
-        let taken = credits::take_back(app, id, None, &trail).await.unwrap();
+        let taken = credits::take_back(&app.billing, id, None, &trail).await.unwrap();
         assert_eq!((taken.amount.to_string(), wallet(books).await), ("0.0000021".into(), "0".into()));
         is_clean(books).await;
     });
@@ -202,7 +202,7 @@ async fn distrustful(books: &Books<'_>) -> App {
     store::service_clock::note(&mut tx, later, later).await.unwrap();
     tx.commit().await.unwrap();
     app.boot().await.unwrap();
-    assert!(!app.clock_guard.is_trusted(&app.clock));
+    assert!(!app.clock_guard.is_trusted());
     app
 }
 
@@ -214,7 +214,7 @@ fn nothing_is_given_up_while_the_clock_is_not_trusted() {
         books.schedule().await;
         let before = books.invoices().await;
         let app = distrustful(books).await;
-        match settling::give_up(&app, before[0].id, &Trail::operator()).await {
+        match settling::give_up(&app.billing, before[0].id, &Trail::operator()).await {
             Err(Refusal::Failed(error)) => assert_eq!(error.code, Code::ClockNotTrusted),
             other => panic!("{other:?}"),
         }

@@ -114,7 +114,7 @@ codes! {
     /// A sibling has this name.
     NameTaken = 409 "name_taken" "This name is taken.";
     /// The organization would be left without an owner.
-    LastOwner = 409 "last_owner" "This is the last owner: make another member an owner first.";
+    LastOwner = 409 "last_owner" "This is the last owner: make somebody else an owner first.";
     /// The person is a member already.
     AlreadyMember = 409 "already_member" "This person is a member already.";
     /// There is an open invitation for this address.
