@@ -5,6 +5,7 @@
 //! * [`uses`] is the way of a call with a key: the key is found, its rate is counted, its use is noted. A known key costs no
 //!   query and no allocation.
 //! * [`model_callers`] finds the caller of a model: a key, or a person with an access token.
+//! * [`seals`] renews the seals of stored secrets under another master key.
 //! * What is held in memory: the keys (`live::keyring`), their last uses (`live::last_uses`) and the request rates that
 //!   replicas share (`live::rates`).
 //!
@@ -14,6 +15,7 @@
 pub mod access;
 pub mod api_keys;
 pub mod model_callers;
+pub mod seals;
 pub mod uses;
 
 use std::ops::Deref;
