@@ -16,9 +16,9 @@ use crate::store::login_guesses::FAILURES_TOLD;
 use crate::store::outbox::{QueuedMail, Template};
 use crate::store::users::User;
 
-/// How long the link of a verification works, in milliseconds (decisions, section 2).
+/// How long the link of a verification works, in milliseconds.
 const VERIFICATION_MS: i64 = DAY_MS;
-/// How long the link of a password reset works, in milliseconds (decisions, section 2).
+/// How long the link of a password reset works, in milliseconds.
 const RESET_MS: i64 = HOUR_MS;
 /// How far the clocks of replicas may lie apart, in milliseconds.
 const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;

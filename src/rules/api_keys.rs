@@ -6,7 +6,7 @@ pub use crate::rules::key_bounds::Bounds;
 use crate::rules::naming::Problem;
 use crate::rules::projects::unknown_model;
 
-/// A key can't end before it begins (decisions, section 4).
+/// A key can't end before it begins.
 pub fn check_expiry(expires_at: Time, now: Time) -> Result<(), Problem> {
     if expires_at > now {
         return Ok(());

@@ -6,7 +6,7 @@ use crate::error::{Code, Error};
 /// The longest grace period that can be configured, in hours: 30 days.
 pub const LONGEST_GRACE_HOURS: i64 = 30 * 24;
 
-/// When the previous secret ends: after the grace period, but never later than the key itself (decisions, section 4).
+/// When the previous secret ends: after the grace period, but never later than the key itself.
 ///
 /// # Errors
 /// 409 `key_expired`: what has ended gets no new secret.

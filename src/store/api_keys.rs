@@ -263,7 +263,7 @@ pub async fn delete_made_by(
     Ok(keys)
 }
 
-/// A computed status: it never waits for a job (decisions, section 4).
+/// A computed status: it never waits for a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StatusFilter {
     /// Not expired.

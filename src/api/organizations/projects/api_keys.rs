@@ -1,4 +1,4 @@
-//! `/v1/organizations/{organization_id}/projects/{project_id}/api-keys` and `…/{key_id}` (section 4.4).
+//! `/v1/organizations/{organization_id}/projects/{project_id}/api-keys` and `…/{key_id}`.
 
 mod bodies;
 pub mod rotate;

@@ -79,7 +79,7 @@ fn check_models(fields: &mut Fields<'_>, ids: &ModelIds) {
     }
 }
 
-/// A merge patch of a key (RFC 7396). `expires_at` is no part of it (decisions, section 8).
+/// A merge patch of a key (RFC 7396). `expires_at` is no part of it.
 #[derive(Debug)]
 pub struct UpdateApiKey {
     name: Option<Name>,
