@@ -9,9 +9,10 @@ pub mod document;
 mod keys;
 mod load;
 mod mail_url;
-pub(crate) mod readers;
+mod readers;
 mod shown;
 mod types;
+pub mod values;
 mod warnings;
 
 use std::fmt;

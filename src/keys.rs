@@ -6,6 +6,7 @@
 //!   query and no allocation.
 //! * [`reclaiming`] ends the keys that were made with an account before its owner came.
 //! * [`model_callers`] finds the caller of a model: a key, or a person with an access token.
+//! * [`seals`] renews the seals of stored secrets under another master key.
 //! * What is held in memory: the keys (`live::keyring`), their last uses (`live::last_uses`) and the request rates that
 //!   replicas share (`live::rates`).
 //!
@@ -16,6 +17,7 @@ pub mod access;
 pub mod api_keys;
 pub mod model_callers;
 pub mod reclaiming;
+pub mod seals;
 pub mod uses;
 
 use std::ops::Deref;

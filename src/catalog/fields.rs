@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::{MAX_PRICE, is_model_id};
 use crate::clock::Time;
 use crate::config::document::{self, Entry, Node, Value};
-use crate::config::readers;
+use crate::config::values;
 use crate::money::{Decimal, Pico, Ppm};
 
 /// A table on its way to become a model, a price or a discount.
@@ -52,7 +52,7 @@ impl<'a, 'p> Fields<'a, 'p> {
 
     /// An ISO 4217 code.
     pub fn currency(&mut self, key: &'static str) -> Option<String> {
-        self.read(key, readers::currency)
+        self.read(key, values::currency)
     }
 
     /// The value of a key that must be there; `read` gives `None` when it is wrong.
@@ -80,12 +80,12 @@ impl<'a, 'p> Fields<'a, 'p> {
 
     /// A whole number within the range.
     pub fn whole<T: TryFrom<i64>>(&mut self, key: &'static str, range: RangeInclusive<i64>) -> Option<T> {
-        self.read(key, |value| readers::whole(value, range))
+        self.read(key, |value| values::whole(value, range))
     }
 
     /// True or false.
     pub fn flag(&mut self, key: &'static str) -> Option<bool> {
-        self.read(key, readers::boolean)
+        self.read(key, values::boolean)
     }
 
     /// An instant, as a string or as TOML's own kind of value.
@@ -114,7 +114,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         max: i64,
     ) -> Option<Decimal<SCALE>> {
         self.read(key, |value| {
-            let number: Decimal<SCALE> = readers::decimal(value, what)?;
+            let number: Decimal<SCALE> = values::decimal(value, what)?;
             // A most that doesn't fit would refuse every number but nought, which the built-in catalog's tests would show.
             let max = Decimal::from_units(10_i128.pow(SCALE)).checked_mul(max).unwrap_or_default();
             if (Decimal::ZERO..=max).contains(&number) { Ok(number) } else { Err(format!("expected {what}")) }

@@ -12,33 +12,12 @@ use tracing_subscriber::EnvFilter;
 use super::document::Value;
 use super::mail_url::MailUrl;
 use super::types::{self, DatabaseUrl, Header, LogFormat, Management, PublicUrl};
+use super::values::{expected, from_text, text};
 use crate::money::Decimal;
-use crate::rules::{currencies, restrictions};
+use crate::rules::restrictions;
 use crate::secrets::{Secret, files};
 
-/// A value, or what would be right.
-pub type Read<T> = Result<T, String>;
-
-fn expected<T>(what: &str) -> Read<T> {
-    Err(format!("expected {what}"))
-}
-
-/// True or false.
-pub fn boolean(value: &Value) -> Read<bool> {
-    match value {
-        Value::Boolean(flag) => Ok(*flag),
-        _ => expected("true or false"),
-    }
-}
-
-/// A whole number within the range.
-pub fn whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>) -> Read<T> {
-    let number = match value {
-        Value::Integer(number) if range.contains(number) => T::try_from(*number).ok(),
-        _ => None,
-    };
-    number.ok_or_else(|| format!("expected a whole number from {} to {}", range.start(), range.end()))
-}
+pub use super::values::{Read, boolean, currency, decimal, whole};
 
 /// 0, or a whole number within the range.
 pub fn zero_or_whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>) -> Read<T> {
@@ -47,19 +26,6 @@ pub fn zero_or_whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>)
         _ => None,
     };
     number.ok_or_else(|| format!("expected 0 or a whole number from {} to {}", range.start(), range.end()))
-}
-
-/// An exact decimal: a whole number, or a string with a point. A float is refused, because it isn't exact.
-pub fn decimal<const SCALE: u32>(value: &Value, what: &str) -> Read<Decimal<SCALE>> {
-    let read = match value {
-        Value::Integer(number) => Decimal::parse(&number.to_string()),
-        Value::Text(text) => Decimal::parse(text),
-        Value::Float(literal) => {
-            return Err(format!("expected {what}; write \"{literal}\" in quotes, so that it stays exact"));
-        }
-        _ => None,
-    };
-    read.ok_or_else(|| format!("expected {what} with at most {SCALE} digits behind the point"))
 }
 
 /// An amount of money that isn't negative and fits the database.
@@ -73,19 +39,6 @@ pub fn amount<const SCALE: u32>(value: &Value) -> Read<Decimal<SCALE>> {
         ));
     }
     Ok(amount)
-}
-
-fn text<'a>(value: &'a Value, what: &str) -> Read<&'a str> {
-    match value {
-        Value::Text(text) => Ok(text),
-        _ => expected(what),
-    }
-}
-
-/// What `read` makes of a string.
-fn from_text<T>(value: &Value, what: &str, read: impl Fn(&str) -> Option<T>) -> Read<T> {
-    let text = text(value, what)?;
-    read(text).map_or_else(|| expected(what), Ok)
 }
 
 /// An address and a port.
@@ -196,17 +149,6 @@ pub fn key_prefix(value: &Value) -> Read<String> {
         let ends = t.starts_with(|c: char| c.is_ascii_alphabetic()) && t.ends_with(['_', '-']);
         (letters && ends && t.len() <= 20).then(|| t.to_owned())
     })
-}
-
-/// A currency in use.
-pub fn currency(value: &Value) -> Read<String> {
-    let what = "a currency code of ISO 4217 such as \"USD\"";
-    let code = text(value, what)?;
-    if currencies::minor_digits(code).is_some() {
-        return Ok(code.to_owned());
-    }
-    let hint = currencies::closest(code).map(|code| format!(" (did you mean `{code}`?)"));
-    Err(format!("expected {what}{}", hint.unwrap_or_default()))
 }
 
 /// A name on invoices: one line.

@@ -11,7 +11,7 @@ use crate::access::ProjectScope;
 use crate::api::auth::Message;
 use crate::api::organizations::PersonBrief;
 use crate::api::paging::ListQuery;
-use crate::app::App;
+use crate::billing::Billing;
 use crate::clock::Time;
 use crate::error::Error;
 use crate::ids::ApiKeyId;
@@ -164,14 +164,14 @@ pub struct Usage {
 }
 
 /// GET …/api-keys/{key_id}
-pub async fn read(app: App, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
+pub async fn read(billing: Billing, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
     let organization_id = scope.organization_id();
     let row = scope.into_api_key();
-    let totals = app.usage_totals.total(organization_id, Subject::ApiKey(row.id)).await?;
+    let totals = billing.usage_totals.total(organization_id, Subject::ApiKey(row.id)).await?;
     let (restrictions, created_by) = (restrictions(&row), created_by(&row));
     Ok(ok(ApiKey {
         id: row.id,
-        status: status(&row, app.clock.now()),
+        status: status(&row, billing.clock.now()),
         name: row.name,
         description: row.description,
         permissions: row.permissions,
