@@ -14,11 +14,7 @@ mod projects;
 
 // Until the handlers of accounts, keys and billing name the gate themselves.
 #[doc(hidden)]
-pub use crate::gate::{
-    Call, Calling, InvoiceScope, ReservationScope, ServiceScope, SessionScope, Visitor, calling,
-};
-#[doc(hidden)]
-pub use crate::keys_access::{KeyScope, Rotation};
+pub use crate::gate::{Call, InvoiceScope, ReservationScope, ServiceScope, SessionScope, Visitor};
 pub use crate::store::audit_log::Trail;
 pub use caller::{Caller, KeyKind, KeyLimits};
 pub use callers::{CallerScope, PersonScope};

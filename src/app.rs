@@ -1,6 +1,7 @@
 //! The application: everything a handler can reach, built once and shared.
 
 mod hooks;
+mod organization_money;
 
 use std::fs::DirBuilder;
 use std::ops::Deref;
@@ -14,7 +15,7 @@ use hyper::body::Bytes;
 use crate::accounts::{self, Accounts};
 use crate::billing::metrics::Counters;
 use crate::billing::{self, Billing};
-use crate::catalog::CurrentCatalog;
+use crate::catalog::{self, Catalogs, CurrentCatalog};
 use crate::clock::{Clock, Time};
 use crate::config::{self, Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
@@ -23,6 +24,7 @@ use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
 use crate::jobs::leases::Leases;
 use crate::keys::{self, Keys};
+use crate::letters::Letters;
 use crate::live;
 use crate::live::body_budget::BodyBudget;
 use crate::live::books::Books;
@@ -30,8 +32,8 @@ use crate::live::clock_guard::ClockGuard;
 use crate::live::feed::{CatalogChange, Feed};
 use crate::live::limiter::Limiter;
 use crate::live::totals::UsageTotals;
-use crate::mail::Mailer;
 use crate::mail::posting::Outbox;
+use crate::mail::{self, Mail, Mailer};
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::secrets::Secret;
@@ -61,10 +63,12 @@ pub struct Parts {
     pub catalog: Arc<CurrentCatalog>,
     /// People, their passwords and sessions.
     pub accounts: Accounts,
+    /// Puts catalogs in force.
+    pub catalogs: Catalogs,
     /// Seals secrets under the master key.
     pub sealer: Arc<Sealer>,
-    /// Delivers mail.
-    pub mailer: Arc<Mailer>,
+    /// Mail that is sent.
+    pub mail: Mail,
     /// What links and `iss` start with, without a slash at the end.
     pub public_url: String,
     /// What the service listener asks for.
@@ -106,9 +110,15 @@ impl Deref for App {
     }
 }
 
-impl From<App> for Accounts {
+impl From<App> for Catalogs {
     fn from(app: App) -> Self {
-        app.accounts.clone()
+        app.catalogs.clone()
+    }
+}
+
+impl From<App> for Mail {
+    fn from(app: App) -> Self {
+        app.mail.clone()
     }
 }
 
@@ -127,6 +137,12 @@ impl From<App> for Billing {
 impl From<App> for Tenants {
     fn from(app: App) -> Self {
         app.tenants.clone()
+    }
+}
+
+impl From<App> for Accounts {
+    fn from(app: App) -> Self {
+        app.accounts.clone()
     }
 }
 
@@ -171,17 +187,31 @@ impl App {
         let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
         let feed = follow_changes(&db, &clock, &catalog);
         let limiter = Arc::new(Limiter::new());
-        let keys = {
-            let shared = keys::Shared {
+        let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
+        let outbox = Arc::new(outbox);
+        let mail = {
+            let shared = mail::Shared {
                 db: db.clone(),
                 clock: clock.clone(),
                 random: random.clone(),
-                feed: Arc::clone(&feed),
-                limiter: Arc::clone(&limiter),
-                sealer: Arc::clone(&sealer),
+                metrics: Arc::clone(&metrics),
+                outbox: Arc::clone(&outbox),
             };
-            Keys::new(shared, config.api_keys.clone(), config.limits.clone())
+            let letters = Letters {
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                public_url: config.public_url(),
+            };
+            Mail::new(shared, Mailer::new(&config.mail, data)?, letters.into_writer())
         };
+        let catalogs = Catalogs::new(catalog::Shared {
+            db: db.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            current: Arc::clone(&catalog),
+            currency: config.billing.currency.clone(),
+        });
         let usage_totals = Arc::new(UsageTotals::new(db.clone(), Arc::clone(&feed.epochs)));
         let billing = Billing::new(billing::Parts {
             db: db.clone(),
@@ -202,7 +232,14 @@ impl App {
             random: random.clone(),
             jobs: Arc::clone(&metrics.jobs),
         };
-        let outbox = Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics)));
+        let tenants = Tenants::new(tenants::Parts {
+            db: db.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            outbox: Arc::clone(&outbox),
+            limits: config.limits.clone(),
+            money: organization_money::hooks(billing.clone()),
+        });
         let accounts = accounts::Shared {
             db: db.clone(),
             clock: clock.clone(),
@@ -213,21 +250,26 @@ impl App {
             outbox: Arc::clone(&outbox),
             metrics: Arc::clone(&metrics),
         };
-        let accounts = open_accounts(accounts, hasher, &config);
-        let tenants = Tenants::new(tenants::Parts {
-            db: db.clone(),
-            clock: clock.clone(),
-            random: random.clone(),
-            outbox: Arc::clone(&outbox),
-            limits: config.limits.clone(),
-            billing: config.billing.clone(),
-        });
+        let accounts = open_accounts(accounts, hasher, tenants.clone(), &config);
+        let keys = {
+            let shared = keys::Shared {
+                accounts: accounts.clone(),
+                db: db.clone(),
+                clock: clock.clone(),
+                random: random.clone(),
+                feed: Arc::clone(&feed),
+                limiter: Arc::clone(&limiter),
+                sealer: Arc::clone(&sealer),
+            };
+            Keys::new(shared, config.api_keys.clone(), config.limits.clone())
+        };
         let parts = Parts {
+            accounts,
             db,
             catalog,
-            accounts,
+            catalogs,
             sealer,
-            mailer: Arc::new(Mailer::new(&config.mail, data)?),
+            mail,
             public_url: config.public_url(),
             service_token,
             feed,
@@ -279,12 +321,12 @@ impl App {
         address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
         closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {
-            live::catalog::start(self).await.map_err(|problem| match problem {
+            live::catalog::start(&self.catalogs).await.map_err(|problem| match problem {
                 live::catalog::Problem::Refused(error) => BootError::Fatal(error.to_string()),
                 live::catalog::Problem::Failed(error) => kept_from(error),
             })?;
         } else {
-            live::catalog::read_book(self).await.map_err(kept_from)?;
+            live::catalog::read_book(&self.catalogs).await.map_err(kept_from)?;
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         self.feed.catch_up().await.map_err(kept_from)?;
@@ -334,7 +376,7 @@ impl App {
     /// should go elsewhere.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.outbox.notify_one();
+        self.mail.stop();
     }
 
     /// Whether the server is about to end.
@@ -374,13 +416,13 @@ fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<
 }
 
 /// Builds the handle of accounts.
-fn open_accounts(shared: accounts::Shared, hasher: Hasher, config: &Config) -> Accounts {
+fn open_accounts(shared: accounts::Shared, hasher: Hasher, tenants: Tenants, config: &Config) -> Accounts {
     let settings = accounts::Settings {
         public_url: config.public_url(),
         require_verified_email: config.require_verified_email,
         limits: config.limits.clone(),
     };
-    let hooks = hooks::hooks(&shared.random, config.billing.credit_limit);
+    let hooks = hooks::hooks(&shared.random, tenants, config.billing.credit_limit);
     Accounts::new(shared, hasher, settings, hooks)
 }
 
@@ -442,7 +484,7 @@ fn open_database(config: &Config) -> Result<Db, String> {
     let db = Db::open(&database(config)).map_err(|error| named("database_url", &error))?;
     let Some(DatabaseUrl::Postgres(url)) = &config.database_replica_url else { return Ok(db) };
     let most_lag = Duration::from_secs(config.database_replica_max_lag_seconds.into());
-    db.with_replica(url, most_lag).map_err(|error| named("database_replica_url", &error))
+    db.with_standby(url, most_lag).map_err(|error| named("database_replica_url", &error))
 }
 
 /// The database that the configuration names.

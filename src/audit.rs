@@ -66,6 +66,22 @@ pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> R
     walk.finish(billing).await
 }
 
+/// Checks the books of one organization; `None` where there is no such one and never was.
+///
+/// # Errors
+/// The database can't be read. A drift is none.
+pub async fn check_known(billing: &Billing, id: OrganizationId) -> Result<Option<Report>, Error> {
+    let has_wallet = store::wallets::get(&mut billing.db.read().await?, id).await?.is_some();
+    let report = check(billing, Some(id)).await?;
+    // Without a wallet and without anything else it isn't there; a lost wallet is a drift.
+    let is_empty = Checked { organizations: 0, ..report.checked } == Checked::default();
+    if has_wallet || !is_empty {
+        return Ok(Some(report));
+    }
+    let organization = store::organizations::detail(&mut billing.db.read().await?, id).await?;
+    Ok(organization.map(|_| report))
+}
+
 /// A check of all organizations, one at a time, for those who want to rest in between.
 #[derive(Debug, Default)]
 pub struct Walk {

@@ -14,9 +14,16 @@
 
 pub mod decision;
 pub mod first_credit;
+pub mod health;
+pub mod invoices;
 pub mod metrics;
+pub mod pricing;
 pub mod reservations;
+pub mod settlement;
+pub mod summary;
 pub mod usage;
+pub mod usage_reports;
+pub mod wallets;
 
 use std::ops::Deref;
 use std::sync::Arc;

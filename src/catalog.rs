@@ -2,12 +2,15 @@
 //!
 //! `catalog/default.toml` is built in and shows the format. A broken file is refused whole, with the file, the
 //! line, the model, the key and what would be right for every mistake in it. What is loaded never changes: a reload puts
-//! another catalog in its place, see [`CurrentCatalog`].
+//! another catalog in its place, see [`CurrentCatalog`]. [`Catalogs`] is the handle of what puts one in force
+//! (`live::catalog`).
 
 mod book;
+mod catalogs;
 mod current;
 mod difference;
 mod fields;
+mod rate;
 mod reading;
 mod versions;
 
@@ -23,9 +26,11 @@ use crate::config::document;
 use crate::money::{Pico, Ppm};
 
 pub use book::{DiscountVersion, PriceBook, SINCE_EVER};
+pub use catalogs::{Catalogs, Shared};
 pub use current::{CurrentCatalog, Standing};
 pub use difference::Difference;
 use fields::Fields;
+pub use rate::{MOST_EXPENSIVE, rate};
 pub use versions::{FIXED_MS, Facts, NewVersions, in_words};
 
 const BUILT_IN: &str = include_str!("../catalog/default.toml");

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 
 use crate::money::Nano;
+use crate::rules::credit_limits;
 use crate::rules::mail_bounds::Bounds;
 
 pub use keys::{names, variable};
@@ -252,6 +253,13 @@ pub struct Billing {
     pub issuer_name: Option<String>,
     /// Where they are, on lines of its own.
     pub issuer_address: Option<String>,
+}
+
+impl Billing {
+    /// The credit limits of new organizations.
+    pub const fn credit_limits(&self) -> credit_limits::Limits {
+        credit_limits::Limits { first: self.credit_limit, further: self.further_credit_limit }
+    }
 }
 
 /// Table `api_keys`.

@@ -7,7 +7,6 @@
 mod bearer;
 mod invoices;
 mod misses;
-mod model_calls;
 mod models;
 mod public;
 mod service;
@@ -19,10 +18,9 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 
-pub use crate::keys_access::Key;
+pub use crate::keys::access::Key;
 pub use bearer::{Credential, check_again};
 pub use invoices::{InvoiceScope, OrgInvoice};
-pub use model_calls::{Calling, calling};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Public, Visitor};
 pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope};

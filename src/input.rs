@@ -13,7 +13,8 @@ use std::future::Future;
 
 use http::{HeaderMap, header};
 
-pub use fields::{Fields, Patch, Record};
+pub use crate::patch::Patch;
+pub use fields::{Fields, Record};
 pub use request_body::{BodyError, LeftOver, Received, RequestBody};
 
 use crate::app::App;

@@ -7,14 +7,13 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::billing::invoices::{CreditNote, Document, Invoice};
 use crate::clock::{Month, Time};
 use crate::html::escape;
 use crate::money::{Nano, Pico};
 use crate::rules::currencies;
 use crate::rules::invoicing::{Item, ItemKind, Status};
 use crate::secrets::sha256;
-use crate::store::credit_notes::CreditNote;
-use crate::store::invoices::Invoice;
 
 const STYLE: &str = include_str!("invoice_page/style.css");
 
@@ -33,6 +32,12 @@ pub struct Sheet<'a> {
     pub items: &'a [Item],
     /// Its credit notes with their lines, the oldest first.
     pub notes: &'a [(CreditNote, Vec<Item>)],
+}
+
+impl<'a> From<&'a Document> for Sheet<'a> {
+    fn from(document: &'a Document) -> Self {
+        Self { invoice: &document.invoice, items: &document.items, notes: &document.notes }
+    }
 }
 
 /// The parts of the table, in their order.

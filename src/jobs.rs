@@ -52,7 +52,7 @@ pub async fn run(app: App) {
         // The large ones each in an allocation of its own: in one piece they would cost an idle server 2 MiB, a huge page.
         tokio::join!(
             follow_changes(&app),
-            app.db.watch_replica(),
+            app.db.watch_standby(),
             note_uses(&app),
             expire_reservations(&app),
             give_leases_back(&app),
@@ -98,14 +98,15 @@ async fn follow_changes(app: &App) {
 
 /// Sends what is due: at once when this replica put it there, and within a second what another one left.
 async fn send_mail(app: &App) {
-    while !app.is_stopping() {
+    let mail = &app.mail;
+    while !mail.is_stopping() {
         if app.is_ready()
-            && let Err(error) = noted(app, Job::Mail, outbox::send_due(app)).await
+            && let Err(error) = noted(app, Job::Mail, outbox::send_due(mail)).await
         {
             tracing::warn!("mail: {error}");
         }
         tokio::select! {
-            () = app.outbox.notified() => {}
+            () = mail.outbox.notified() => {}
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
@@ -172,7 +173,7 @@ async fn reload_catalog(app: &App) {
         }
         has_failed = !app.is_ready();
         if app.is_ready()
-            && let Err(error) = catalog::reload(app).await
+            && let Err(error) = catalog::reload(&app.catalogs).await
         {
             has_failed = true;
             tracing::warn!("the catalog was not read again: {error}");

@@ -1,22 +1,27 @@
 //! API keys: [`Keys`] is the handle of everything that concerns them.
 //!
+//! * [`access`] makes the scopes of keys: the right to change, rotate or delete one.
 //! * [`api_keys`] holds what is done to a key: it is made, listed, changed, rotated and deleted.
 //! * [`uses`] is the way of a call with a key: the key is found, its rate is counted, its use is noted. A known key costs no
 //!   query and no allocation.
 //! * [`reclaiming`] ends the keys that were made with an account before its owner came.
+//! * [`model_callers`] finds the caller of a model: a key, or a person with an access token.
 //! * What is held in memory: the keys (`live::keyring`), their last uses (`live::last_uses`) and the request rates that
 //!   replicas share (`live::rates`).
 //!
 //! The rules are in `rules::api_keys`, `rules::restrictions`, `rules::rotation` and `rules::rates`, the rows in
 //! `store::api_keys`, the format of a secret in `secrets::api_key`.
 
+pub mod access;
 pub mod api_keys;
+pub mod model_callers;
 pub mod reclaiming;
 pub mod uses;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::accounts::Accounts;
 use crate::clock::Clock;
 use crate::config;
 use crate::db::Db;
@@ -34,6 +39,8 @@ pub struct Keys(Arc<Parts>);
 
 /// The parts of [`Keys`].
 pub struct Parts {
+    /// Checks access tokens, with which people call models.
+    pub(crate) accounts: Accounts,
     pub(crate) db: Db,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
@@ -59,6 +66,8 @@ impl Deref for Keys {
 
 /// The parts that [`Keys`] shares with others.
 pub struct Shared {
+    /// Accounts, whose access tokens call models too.
+    pub accounts: Accounts,
     /// The database.
     pub db: Db,
     /// The source of time.
@@ -76,11 +85,12 @@ pub struct Shared {
 impl Keys {
     /// A handle with nothing in memory yet.
     pub fn new(shared: Shared, settings: config::ApiKeys, limits: config::Limits) -> Self {
-        let Shared { db, clock, random, feed, limiter, sealer } = shared;
+        let Shared { accounts, db, clock, random, feed, limiter, sealer } = shared;
         Self(Arc::new(Parts {
             keyring: Keyring::new(db.clone(), feed, settings.prefix.clone()),
             last_uses: LastUses::new(db.clone()),
             rates: Arc::new(Rates::new(db.clone(), clock.clone(), limiter)),
+            accounts,
             db,
             clock,
             random,

@@ -31,7 +31,7 @@ pub mod input;
 pub mod invoice_page;
 pub mod jobs;
 pub mod keys;
-pub mod keys_access;
+pub mod letters;
 pub mod live;
 pub mod log;
 pub mod mail;

@@ -24,7 +24,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::clock::Clock;
 use crate::config;
-use crate::telemetry::ForCollector;
+use crate::telemetry::CollectorLayer;
 pub use access::Access;
 use buffer::Buffer;
 use request::WithRequest;
@@ -129,11 +129,11 @@ fn subscriber(settings: &config::Log, lines: Lines) -> Box<dyn Subscriber + Send
         .log_internal_errors(false);
     match settings.format {
         config::LogFormat::Text => {
-            Box::new(builder.compact().map_event_format(WithRequest::text).finish().with(ForCollector))
+            Box::new(builder.compact().map_event_format(WithRequest::text).finish().with(CollectorLayer))
         }
         config::LogFormat::Json => {
             let json = builder.json().flatten_event(true).with_span_list(false);
-            Box::new(json.map_event_format(WithRequest::json).finish().with(ForCollector))
+            Box::new(json.map_event_format(WithRequest::json).finish().with(CollectorLayer))
         }
     }
 }

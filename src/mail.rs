@@ -1,44 +1,106 @@
-//! Mail: how it gets into the outbox ([`posting`]), what is sent ([`Message`], [`templates`]) and how it leaves ([`Mailer`]).
+//! Mail: a queue in the database that no mail is lost from.
+//!
+//! * [`posting`]: a mail is counted against the limits of mails and put into the [`Outbox`](posting::Outbox), in the
+//!   transaction of what it is about.
+//! * `jobs::outbox`: the sending job takes due mails, has each written by [`WriteMail`], and tries again what doesn't leave.
+//! * [`templates`]: the words of each mail.
+//! * [`Mailer`] and [`smtp`]: how it leaves, as a file in a folder or to a mail server.
+//!
+//! A queued mail has no token in it: whoever writes it makes one when it leaves. That takes rows of accounts and
+//! organizations, of which nothing is known here, so [`Mail`] is given the function that does it.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
-use lettre::message::{Body, Mailbox, MultiPart, SinglePart};
-use tokio::fs::{DirBuilder, OpenOptions};
-use tokio::io::AsyncWriteExt;
+use futures_util::future::BoxFuture;
 
-use crate::clock::Time;
-use crate::config;
+use crate::clock::{Clock, Time};
+use crate::db::Db;
+use crate::error::Error;
+use crate::metrics::Metrics;
 use crate::random::Random;
-use smtp::Smtp;
+use crate::store::outbox::QueuedMail;
+use posting::Outbox;
 
+mod delivery;
 pub mod posting;
 pub mod smtp;
 pub mod templates;
 mod unlinked;
 
-/// Lines of a mail may have this many characters (RFC 5322, section 2.1.1).
-const LONGEST_LINE: usize = 998;
+pub use delivery::Mailer;
 
-/// How mail leaves.
-#[derive(Debug)]
-pub enum Mailer {
-    /// One `.eml` file a mail, for development, tests and installations without a mail server.
-    Folder {
-        /// Where the files go; made when it isn't there.
-        dir: PathBuf,
-        /// The sender, for instance `Tollkeeper <no-reply@example.org>`.
-        from: String,
-    },
-    /// To a mail server.
-    Smtp {
-        /// The server.
-        server: Smtp,
-        /// The sender.
-        from: String,
-    },
+/// Writes a queued mail, with a fresh token where it needs one; `None` when there is nobody or nothing to write to.
+pub type WriteMail =
+    Arc<dyn for<'a> Fn(&'a QueuedMail) -> BoxFuture<'a, Result<Option<Message>, Error>> + Send + Sync>;
+
+/// The handle of mail; cheap to clone.
+#[derive(Clone)]
+pub struct Mail(Arc<Parts>);
+
+/// The parts of [`Mail`].
+pub struct Parts {
+    pub(crate) db: Db,
+    pub(crate) clock: Clock,
+    pub(crate) random: Random,
+    pub(crate) metrics: Arc<Metrics>,
+    /// The queue.
+    pub outbox: Arc<Outbox>,
+    /// How mail leaves.
+    pub(crate) mailer: Mailer,
+    pub(crate) write: WriteMail,
+    stopping: AtomicBool,
+}
+
+impl Deref for Mail {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// The parts that [`Mail`] shares with others.
+pub struct Shared {
+    /// The database.
+    pub db: Db,
+    /// The source of time.
+    pub clock: Clock,
+    /// The source of chance.
+    pub random: Random,
+    /// The counters of mails.
+    pub metrics: Arc<Metrics>,
+    /// The queue.
+    pub outbox: Arc<Outbox>,
+}
+
+impl Mail {
+    /// A handle that sends what is in the outbox.
+    pub fn new(shared: Shared, mailer: Mailer, write: WriteMail) -> Self {
+        let Shared { db, clock, random, metrics, outbox } = shared;
+        let stopping = AtomicBool::new(false);
+        Self(Arc::new(Parts { db, clock, random, metrics, outbox, mailer, write, stopping }))
+    }
+
+    /// The server is about to end: what is under way is sent, and no more is taken.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.outbox.notify_one();
+    }
+
+    /// Returns `true` after [`Mail::stop`].
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Removes the files of mails that were written before an instant, and returns how many; a mail server has none.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub async fn remove_files_before(&self, before: Time) -> Result<u64, Error> {
+        self.mailer.remove_files_before(before).await
+    }
 }
 
 /// One mail to one person.
@@ -88,129 +150,6 @@ impl fmt::Display for DeliveryError {
             Self::Temporary(what) | Self::Permanent(what) => f.write_str(what),
         }
     }
-}
-
-impl Mailer {
-    /// The one that the configuration asks for.
-    ///
-    /// # Errors
-    /// A sentence for the operator.
-    pub fn new(settings: &config::Mail, data_dir: &Path) -> Result<Self, String> {
-        let from = settings.from.clone();
-        Ok(match &settings.url {
-            config::MailUrl::File => Self::Folder { dir: data_dir.join("mail"), from },
-            config::MailUrl::Smtp(server) => Self::Smtp { server: Smtp::new(server.clone(), &from)?, from },
-        })
-    }
-
-    /// Hands the mail over. The folder mailer also logs the recipient and the link; the other logs nothing.
-    ///
-    /// # Errors
-    /// Why not, and whether trying again can help; trying again is safe and may send it twice.
-    pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), DeliveryError> {
-        let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
-        let (Self::Folder { from, .. } | Self::Smtp { from, .. }) = self;
-        let mail = compose(message, from, now, &id).map_err(DeliveryError::Permanent)?;
-        match self {
-            Self::Smtp { server, .. } => server.deliver(&mail, now).await,
-            Self::Folder { dir, .. } => {
-                // On disk lines end as text files do here; a mail program reads both, and grep reads this.
-                let mail: Vec<u8> = mail.formatted().into_iter().filter(|byte| *byte != b'\r').collect();
-                let file = dir.join(file_name(now, &id));
-                write(dir, &file, &mail)
-                    .await
-                    .map_err(|error| DeliveryError::Temporary(format!("{}: {error}", file.display())))?;
-                let link = message.link.as_deref().unwrap_or_default();
-                tracing::info!(to = message.to, subject = message.subject, link, "mail written");
-                Ok(())
-            }
-        }
-    }
-
-    /// Ends what is kept open for a next mail that hasn't come.
-    pub async fn close_idle(&self, now: Time) {
-        match self {
-            Self::Folder { .. } => {}
-            Self::Smtp { server, .. } => server.close_idle(now).await,
-        }
-    }
-}
-
-/// Sorts by time: `20260131T093000123Z-….eml`.
-fn file_name(now: Time, id: &str) -> String {
-    let time: String = now.to_string().chars().filter(|c| !matches!(c, '-' | ':' | '.')).collect();
-    format!("{time}-{id}.eml")
-}
-
-/// Whether a file has the name of a mail that was written before then. Files of others have other names.
-pub fn was_written_before(name: &str, then: Time) -> bool {
-    let Some((time, id)) = name.strip_suffix(".eml").and_then(|name| name.split_once('-')) else {
-        return false;
-    };
-    // Up to the id all names are of one length, so they sort by time.
-    let due = file_name(then, id);
-    let due = due.split_once('-').map_or("", |(due, _)| due);
-    let is_ours =
-        time.len() == due.len() && id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_ours && time < due
-}
-
-/// Writes a whole file or none: who watches the folder for `.eml` never sees half a mail.
-async fn write(dir: &Path, file: &Path, content: &[u8]) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).await?;
-    let temporary = file.with_extension("tmp");
-    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).await?;
-    let written = async {
-        opened.write_all(content).await?;
-        opened.sync_all().await?;
-        tokio::fs::rename(&temporary, file).await
-    };
-    let written = written.await;
-    if written.is_err() {
-        // The first error is the one to tell; a leftover `.tmp` does no harm.
-        tokio::fs::remove_file(&temporary).await.ok();
-    }
-    written
-}
-
-/// The mail as RFC 5322 wants it: plain text and HTML as alternatives. Errors don't name the recipient: they are logged.
-fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<lettre::Message, String> {
-    let from: Mailbox = from.parse().map_err(|error| format!("`mail.from`: {error}"))?;
-    let to: lettre::Address =
-        message.to.parse().map_err(|error| format!("the recipient's address: {error}"))?;
-    let message_id = format!("<{id}@{}>", from.email.domain());
-    let since_1970 = Duration::from_millis(u64::try_from(now.unix_ms()).unwrap_or(0));
-    // RFC 3834, section 5: nobody's holiday notice should answer.
-    let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
-    let part = |kind: ContentType, text: &str| SinglePart::builder().header(kind).body(encode(text));
-    let parts = MultiPart::alternative()
-        .boundary(format!("=_{id}"))
-        .singlepart(part(ContentType::TEXT_PLAIN, &message.text))
-        .singlepart(part(ContentType::TEXT_HTML, &message.html));
-    lettre::Message::builder()
-        .from(from)
-        .to(Mailbox::new(None, to))
-        .subject(one_line(&message.subject))
-        .date(SystemTime::UNIX_EPOCH + since_1970)
-        .message_id(Some(message_id))
-        .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
-        .multipart(parts)
-        .map_err(|error| error.to_string())
-}
-
-/// ASCII goes as it is, so that links stay whole for whoever reads the file; anything else as quoted-printable, never
-/// base64, so that the token can still be found.
-fn encode(text: &str) -> Body {
-    // A carriage return of its own ends a line too: mails must not have one (RFC 5322, section 2.3), and what servers make
-    // of it differs.
-    let text = text.replace("\r\n", "\n").replace('\r', "\n");
-    let text: String = text.lines().flat_map(|line| [line, "\r\n"]).collect();
-    let plain = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');
-    if text.bytes().all(plain) && text.lines().all(|line| line.len() <= LONGEST_LINE) {
-        return Body::dangerous_pre_encoded(text.into_bytes(), ContentTransferEncoding::SevenBit);
-    }
-    Body::new_with_encoding(text, ContentTransferEncoding::QuotedPrintable)
-        .unwrap_or_else(|text| Body::dangerous_pre_encoded(text, ContentTransferEncoding::EightBit))
 }
 
 /// The text without control characters: nothing in it can begin another line or header.

@@ -10,12 +10,10 @@ mod logins;
 mod process;
 mod requests;
 mod text;
-mod usage_events;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::rules::mail_bounds::Counter;
 
 pub use codes::{Asked, Codes, Decisions};
 pub use histogram::{Durations, Histogram, Sizes};
@@ -24,7 +22,6 @@ pub use logins::Logins;
 pub use process::Process;
 pub use requests::{Measured, Routes, Traffic};
 pub use text::{Kind, Text};
-pub use usage_events::UsageEvents;
 
 /// The counters of this process.
 #[derive(Debug, Default)]
@@ -51,6 +48,17 @@ pub struct Metrics {
     pub mails_suppressed: SuppressedMails,
 }
 
+/// The limit that a dropped notice met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MailLimit {
+    /// Of the person who caused it.
+    Account,
+    /// Of the client's address.
+    Address,
+    /// Of its recipient.
+    Recipient,
+}
+
 /// Notices that were dropped, by the limit that they met.
 #[derive(Debug, Default)]
 pub struct SuppressedMails {
@@ -61,12 +69,12 @@ pub struct SuppressedMails {
 
 impl SuppressedMails {
     /// Counts so many.
-    pub fn add(&self, counter: Counter, mails: usize) {
+    pub fn add(&self, limit: MailLimit, mails: usize) {
         let mails = u64::try_from(mails).unwrap_or(u64::MAX);
-        match counter {
-            Counter::Account => &self.account,
-            Counter::Address => &self.address,
-            Counter::Recipient | Counter::PasswordReset | Counter::Verification => &self.recipient,
+        match limit {
+            MailLimit::Account => &self.account,
+            MailLimit::Address => &self.address,
+            MailLimit::Recipient => &self.recipient,
         }
         .fetch_add(mails, Ordering::Relaxed);
     }
@@ -105,5 +113,18 @@ impl Metrics {
             "reason",
             reasons.map(|(reason, counter)| (reason, of(counter))),
         );
+    }
+}
+
+/// A queue: its name, what waits in it, the most that may, and how often it was found full.
+pub type Queue = (&'static str, usize, usize, Option<u64>);
+
+/// Milliseconds, written as seconds, exactly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Milliseconds(pub i64);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0.div_euclid(1_000), self.0.rem_euclid(1_000))
     }
 }

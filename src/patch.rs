@@ -1,6 +1,6 @@
-//! A change of a field that may be empty.
+//! Merge patches: a field is left as it was, cleared, or set.
 
-/// A field of a merge patch (RFC 7396).
+/// What a merge patch does to one field (RFC 7396).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Patch<T> {
     /// It was not named: as it was.
@@ -12,11 +12,11 @@ pub enum Patch<T> {
 }
 
 impl<T> Patch<T> {
-    /// The patch that a value makes; without one, whether the field was null says which.
-    pub fn new(value: Option<T>, is_null: bool) -> Self {
+    /// The patch by what was sent: a value, null, or nothing.
+    pub fn of(value: Option<T>, null: bool) -> Self {
         match value {
             Some(value) => Self::Set(value),
-            None if is_null => Self::Clear,
+            None if null => Self::Clear,
             None => Self::Keep,
         }
     }

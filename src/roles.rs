@@ -1,6 +1,6 @@
 //! Section 5 of the interface as data: who may do what.
 //!
-//! The two tables below are laid out like the document's. The gate in `access.rs` is their only reader; no handler
+//! The two tables below are laid out like the document's. The scopes of `access.rs` are their only readers; no handler
 //! looks at a role.
 
 use serde::Serialize;

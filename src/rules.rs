@@ -29,3 +29,4 @@ pub mod rotation;
 pub mod settlement;
 pub mod throttling;
 pub mod usage_groups;
+pub mod visibility;

@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod login_guesses;
 pub mod login_networks;
 pub mod mail_counters;
+pub mod members;
 pub mod months;
 pub mod organization_members;
 pub mod organizations;

@@ -10,8 +10,7 @@ use tollkeeper::billing::decision::{Question, decide};
 use tollkeeper::clock::Clock;
 use tollkeeper::config::Config;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::live::feed;
-use tollkeeper::live::limiter::{Who, key_for};
+use tollkeeper::live::limiter::{Subject, key_for};
 use tollkeeper::rules::restrictions::Permission;
 use tollkeeper::secrets::api_key::ApiKeySecret;
 
@@ -136,7 +135,7 @@ async fn time(step: Step, app: &App, secret: &str) -> Result<(), String> {
 
 /// Of a meter that no call counts against.
 fn meter(organization_id: OrganizationId) -> u128 {
-    key_for("bench", Who::Within(organization_id.as_u128(), MODEL))
+    key_for("bench", Subject::Within(organization_id.as_u128(), MODEL))
 }
 
 fn question(credential: &str) -> Question<'_> {

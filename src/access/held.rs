@@ -12,15 +12,14 @@ use crate::store::invitations::{Open, Standing};
 /// A write transaction in which the caller's right was checked again under the lock that the write needs.
 ///
 /// The statements that change organizations, projects, members, invitations and API keys take this type, and only the
-/// `hold` functions of this module's scopes make it. A handler that writes after no more than the check at the gate
+/// `hold` functions of this module's scopes make it. An operation that writes after no more than the check at the gate
 /// doesn't compile:
 ///
 /// ```compile_fail
-/// # use tollkeeper::{access::ProjectScope, app::App, clock::Time, error::Error, store};
-/// # use tollkeeper::store::api_keys::NewApiKey;
-/// async fn create(app: App, scope: ProjectScope, new: NewApiKey<'_>, now: Time) -> Result<(), Error> {
-///     let mut tx = app.db.write().await?;
-///     store::api_keys::insert(&mut tx, &new, now).await?;
+/// # use tollkeeper::{access::OrgScope, db::Db, error::Error, store, store::organizations::Changes};
+/// async fn rename(db: Db, scope: OrgScope, changes: Changes<'_>) -> Result<(), Error> {
+///     let mut tx = db.write().await?;
+///     store::organizations::update(&mut tx, &changes).await?;
 ///     Ok(tx.commit().await?)
 /// }
 /// ```
@@ -28,12 +27,11 @@ use crate::store::invitations::{Open, Standing};
 /// The same with the check under the lock does:
 ///
 /// ```
-/// # use tollkeeper::{access::ProjectScope, app::App, clock::Time, error::Error, store};
-/// # use tollkeeper::store::api_keys::NewApiKey;
-/// async fn create(app: App, scope: ProjectScope, new: NewApiKey<'_>, now: Time) -> Result<(), Error> {
-///     let mut tx = app.db.write().await?;
-///     let (mut held, _) = scope.hold(&mut tx).await?;
-///     store::api_keys::insert(&mut held, &new, now).await?;
+/// # use tollkeeper::{access::OrgScope, db::Db, error::Error, store, store::organizations::Changes};
+/// async fn rename(db: Db, scope: OrgScope, changes: Changes<'_>) -> Result<(), Error> {
+///     let mut tx = db.write().await?;
+///     let (mut held, _) = scope.hold_whole(&mut tx).await?;
+///     store::organizations::update(&mut held, &changes).await?;
 ///     Ok(tx.commit().await?)
 /// }
 /// ```

@@ -11,7 +11,7 @@ use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::Error;
 use crate::ids::UserId;
-use crate::live::limiter::{self, Who};
+use crate::live::limiter::{self, Subject};
 use crate::mail::posting::Draft;
 use crate::store;
 use crate::store::audit_log::{Action, Event, Trail};
@@ -94,8 +94,8 @@ impl Refusal<'_> {
     fn takes_entry(&self, accounts: &Accounts, now: Time) -> bool {
         let (network, reason) = (self.guess.network().to_string(), self.reason.as_str());
         let account = u128::from_be_bytes(*self.guess.account_hash().first_chunk().unwrap_or(&[0; 16]));
-        let one = limiter::key_for("refused_login", Who::Within(account, &format!("{network} {reason}")));
-        let all = limiter::key_for("refused_logins", Who::Text(&format!("{network} {reason}")));
+        let one = limiter::key_for("refused_login", Subject::Within(account, &format!("{network} {reason}")));
+        let all = limiter::key_for("refused_logins", Subject::Text(&format!("{network} {reason}")));
         accounts.limiter.check(one, ENTRIES_PER_MINUTE, now).is_ok()
             && accounts.limiter.check(all, NETWORK_ENTRIES_PER_MINUTE, now).is_ok()
     }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::CallerScope;
-use crate::app::App;
-use crate::catalog::Kind;
+use crate::billing::{Billing, pricing};
+use crate::catalog::{Kind, Price};
 use crate::error::Error;
 use crate::input::Nothing;
 use crate::money::{Pico, Ppm};
@@ -53,16 +53,11 @@ pub struct VolumeDiscount {
 }
 
 /// GET /v1/billing/pricing: the prices in force now. A model without one can't be used, and isn't listed.
-pub async fn pricing(app: App, _: CallerScope, _: Nothing) -> Result<Enveloped<Pricing>, Error> {
-    let now = app.clock.now();
-    let mut models = BTreeMap::new();
-    let catalog = app.catalog.now();
-    for model in catalog.models() {
-        let Some(price) = model.price_at(now) else {
-            continue;
-        };
-        let currency = app.config.billing.currency.clone();
-        let pricing = match model.kind {
+pub async fn pricing(billing: Billing, _: CallerScope, _: Nothing) -> Result<Enveloped<Pricing>, Error> {
+    let pricing = pricing::read(&billing);
+    let model = |(id, kind, price): (&str, Kind, &Price)| {
+        let currency = pricing.currency.clone();
+        let model = match kind {
             Kind::Chat => ModelPricing::Chat {
                 prompt_tokens: price.prompt,
                 completion_tokens: price.completion,
@@ -70,10 +65,10 @@ pub async fn pricing(app: App, _: CallerScope, _: Nothing) -> Result<Enveloped<P
             },
             Kind::Embeddings => ModelPricing::Embeddings { tokens: price.prompt, currency },
         };
-        models.insert(model.id.clone(), pricing);
-    }
-    let volume_discounts = catalog.tiers_of_month(now.day().month()).iter();
-    let volume_discounts =
-        volume_discounts.map(|tier| VolumeDiscount { threshold: tier.threshold, discount: tier.discount });
-    Ok(ok(Pricing { models, volume_discounts: volume_discounts.collect() }))
+        (id.to_owned(), model)
+    };
+    let discounts = pricing.volume_discounts().iter();
+    let discounts =
+        discounts.map(|tier| VolumeDiscount { threshold: tier.threshold, discount: tier.discount });
+    Ok(ok(Pricing { models: pricing.models().map(model).collect(), volume_discounts: discounts.collect() }))
 }

@@ -10,31 +10,17 @@ pub mod usage_reports;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{CallerScope, HeldOrganization, OrgScope, PersonScope};
+use crate::access::{CallerScope, OrgScope, PersonScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
-use crate::app::App;
 use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::ids::{OrganizationId, UserId};
 use crate::input::{Body, Nothing, Query};
-use crate::jobs::billing::{closing, settling};
-use crate::live::books::booking::Booking;
-use crate::mail::posting::Draft;
-use crate::money::Nano;
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
-use crate::rules::counts::{self, Kind};
-use crate::rules::credit_limits::CreditLimit;
-use crate::rules::settlement;
-use crate::store;
-use crate::store::audit_log::{Action, Event};
-use crate::store::changes::Change;
-use crate::store::mail_counters::Sender;
-use crate::store::organizations::{Changes, Filter, NewOrganization};
-use crate::store::outbox::{About, Template};
-use crate::store::users::Audience;
+use crate::tenants::organizations::Organization as Row;
+use crate::tenants::{self, Tenants};
 
 use bodies::{CreateOrganization, UpdateOrganization};
 
@@ -43,6 +29,12 @@ use bodies::{CreateOrganization, UpdateOrganization};
 pub struct Settings {
     default_role: OrganizationRole,
     allow_public_projects: bool,
+}
+
+impl Settings {
+    fn of(row: &Row) -> Self {
+        Self { default_role: row.default_role, allow_public_projects: row.allow_public_projects }
+    }
 }
 
 /// A person, in short.
@@ -70,48 +62,20 @@ pub struct CreatedOrganization {
 
 /// POST /v1/organizations: the caller becomes its owner.
 pub async fn create(
-    app: App,
+    tenants: Tenants,
     scope: PersonScope,
     Body(body): Body<CreateOrganization>,
 ) -> Result<Enveloped<CreatedOrganization>, Error> {
-    let now = app.clock.now();
-    let id = OrganizationId::new(now, &app.random);
-    let description = body.description.map(|text| text.0);
-    let mut tx = app.db.write().await?;
-    let (mut held, maker) = scope.hold(&mut tx).await?;
-    counts::one_more(&app.config.limits, Kind::Organizations, maker.organizations)?;
-    let credit_limit = CreditLimit::of(&app.config.billing, maker.standing);
-    let new = NewOrganization {
-        id,
-        name: &body.name.display,
-        name_folded: &body.name.folded,
-        description: description.as_deref(),
-        default_role: body.settings.default_role,
-        allow_public_projects: body.settings.allow_public_projects,
-        currency: &app.config.billing.currency,
-        credit_limit: credit_limit.amount(),
-        created_by: scope.user_id(),
-    };
-    store::organizations::insert(&mut held, &new, now).await?;
-    if let CreditLimit::First(_) = credit_limit {
-        store::users::set_credit_granted(&mut held, scope.user_id(), now).await?;
-    }
-    store::organization_members::insert(&mut held, id, scope.user_id(), OrganizationRole::Owner, now).await?;
-    let event =
-        Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
-    store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
-    tx.commit().await?;
+    let created = tenants::organizations::create(&tenants, &scope, body.into_new()).await?;
+    let row = created.organization;
     Ok(ok(CreatedOrganization {
-        id,
-        name: body.name.display,
-        description,
-        created_at: now,
-        updated_at: now,
-        settings: Settings {
-            default_role: body.settings.default_role,
-            allow_public_projects: body.settings.allow_public_projects,
-        },
-        owner: PersonBrief { id: scope.user_id(), email: maker.email, username: maker.username },
+        id: row.id,
+        settings: Settings::of(&row),
+        name: row.name,
+        description: row.description,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        owner: PersonBrief { id: scope.user_id(), email: created.email, username: created.username },
     }))
 }
 
@@ -137,20 +101,13 @@ pub struct ListedOrganization {
 
 /// GET /v1/organizations: those that the caller belongs to. An API key sees its own.
 pub async fn list(
-    app: App,
+    tenants: Tenants,
     scope: CallerScope,
     Query(query): Query<ListQuery<OrganizationRole>>,
 ) -> Result<Enveloped<OrganizationPage>, Error> {
-    let filter = Filter {
-        user_id: scope.user_id(),
-        only: scope.only_organization(),
-        search_folded: query.search_folded,
-        role: query.filter,
-    };
-    let mut tx = app.db.read().await?;
-    let total = store::organizations::count(&mut tx, &filter).await?;
-    let rows = store::organizations::list(&mut tx, &filter, query.page).await?;
-    let organizations = rows.into_iter().map(|row| ListedOrganization {
+    let page = query.page;
+    let listed = tenants::organizations::list(&tenants, &scope, query.into()).await?;
+    let organizations = listed.rows.into_iter().map(|row| ListedOrganization {
         id: row.id,
         name: row.name,
         description: row.description,
@@ -160,9 +117,9 @@ pub async fn list(
     });
     Ok(ok(OrganizationPage {
         organizations: organizations.collect(),
-        total,
-        page: query.page.page,
-        page_size: query.page.page_size,
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
     }))
 }
 
@@ -180,19 +137,16 @@ pub struct Organization {
 }
 
 /// GET /v1/organizations/{organization_id}
-pub async fn read(_: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Organization>, Error> {
-    let detail = scope.into_organization();
+pub async fn read(_: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Organization>, Error> {
+    let detail = tenants::organizations::read(scope);
     let row = detail.organization;
     Ok(ok(Organization {
         id: row.id,
+        settings: Settings::of(&row),
         name: row.name,
         description: row.description,
         created_at: row.created_at,
         updated_at: row.updated_at,
-        settings: Settings {
-            default_role: row.default_role,
-            allow_public_projects: row.allow_public_projects,
-        },
         members_count: detail.members_count,
         projects_count: detail.projects_count,
     }))
@@ -210,84 +164,22 @@ pub struct UpdatedOrganization {
 
 /// PUT /v1/organizations/{organization_id}. What changes nothing leaves `updated_at` as it was.
 pub async fn update(
-    app: App,
+    tenants: Tenants,
     scope: OrgScope,
     Body(body): Body<UpdateOrganization>,
 ) -> Result<Enveloped<UpdatedOrganization>, Error> {
-    let (id, now) = (scope.organization_id(), app.clock.now());
-    let mut tx = app.db.write().await?;
-    let (mut held, HeldOrganization { row: before, .. }) = match &body.name {
-        Some(_) => scope.hold_whole(&mut tx).await?,
-        None => scope.hold(&mut tx).await?,
-    };
-    let mut row = before.clone();
-    if let Some(name) = &body.name {
-        row.name.clone_from(&name.display);
-    }
-    row.description = body.description.map(|text| text.0).onto(row.description);
-    row.default_role = body.settings.default_role.map_or(row.default_role, |role| role.0);
-    row.allow_public_projects = body.settings.allow_public_projects.unwrap_or(row.allow_public_projects);
-    if row != before {
-        row.updated_at = now;
-        let name_folded = body.name.as_ref().map(|name| name.folded.as_str());
-        store::organizations::update(&mut held, &Changes { row: &row, name_folded }).await?;
-        let event =
-            Event { action: Action::OrganizationChanged, target: id.to_string(), organization_id: Some(id) };
-        store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
-    }
-    tx.commit().await?;
+    let row = tenants::organizations::update(&tenants, &scope, body.into_update()).await?;
     Ok(ok(UpdatedOrganization {
-        id,
+        id: row.id,
+        settings: Settings::of(&row),
         name: row.name,
         description: row.description,
         updated_at: row.updated_at,
-        settings: Settings {
-            default_role: row.default_role,
-            allow_public_projects: row.allow_public_projects,
-        },
     }))
 }
 
-/// DELETE /v1/organizations/{organization_id}: with its projects, keys, memberships and invitations. What was used stays on
-/// record. Members are told by mail, but for whoever did it.
-pub async fn delete(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
-    let (id, now) = (scope.organization_id(), app.clock.now());
-    let mut tx = app.db.write().await?;
-    let (mut held, HeldOrganization { row, .. }) = scope.hold_whole(&mut tx).await?;
-    settle(&app, &mut held, &scope, &row.name, now).await?;
-    let audience = store::organization_members::audience(&mut held, id, scope.user_id()).await?;
-    let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
-    let about = About { organization: Some(row.name), by: Some(by), ..About::default() };
-    let sender = Sender::person(scope.trail(), scope.user_id());
-    let draft = Draft { template: Template::OrganizationDeleted, about };
-    app.outbox.post_all(&mut held, &sender, &draft, others, now).await?;
-    store::organizations::remove(&mut held, id).await?;
-    let event =
-        Event { action: Action::OrganizationDeleted, target: id.to_string(), organization_id: Some(id) };
-    store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
-    store::changes::record(&mut held, Change::Organization(id), now).await?;
-    tx.commit().await?;
-    app.outbox.notify_one();
+/// DELETE /v1/organizations/{organization_id}
+pub async fn delete(tenants: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+    tenants::organizations::delete(&tenants, &scope).await?;
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
-}
-
-/// Makes sure that nothing is owed on either side and no call is under way, and keeps the name for the last invoice. The months up to this
-/// one are closed at once, and what is too little to be paid is written off, so that whoever paid everything can go.
-async fn settle(app: &App, tx: &mut Tx, scope: &OrgScope, name: &str, now: Time) -> Result<(), Error> {
-    let id = scope.organization_id();
-    let booking = Booking { billing: &app.billing, trail: scope.trail(), now };
-    let wallet = booking.lock(tx, id).await?;
-    let mut wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
-    // Nothing is closed and written off for an organization that can't go anyway.
-    if wallet.reserved == Nano::ZERO {
-        app.clock_guard.require()?;
-        while wallet.open_month <= now.day().month() {
-            closing::close_locked(&booking, tx, &mut wallet).await?;
-        }
-        settling::write_off_dust(&booking, tx, &mut wallet).await?;
-    }
-    store::wallets::write(tx, &wallet).await?;
-    settlement::may_delete(wallet.posted, wallet.reserved, store::invoices::open_count(tx, id).await?)?;
-    store::wallets::keep_name(tx, id, name).await?;
-    Ok(())
 }

@@ -7,6 +7,7 @@ use crate::roles::{OrganizationRole, ProjectRole};
 use crate::rules::naming;
 use crate::store::Page;
 use crate::store::api_keys::StatusFilter;
+use crate::tenants::Search;
 
 /// The query parameters of a list whose items have a filter of type `F` called by its name.
 #[derive(Clone, Debug)]
@@ -17,6 +18,12 @@ pub struct ListQuery<F> {
     pub search_folded: String,
     /// Only such items.
     pub filter: Option<F>,
+}
+
+impl<R> From<ListQuery<R>> for Search<R> {
+    fn from(query: ListQuery<R>) -> Self {
+        Self { page: query.page, folded: query.search_folded, role: query.filter }
+    }
 }
 
 /// A filter that lists can have.

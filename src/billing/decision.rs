@@ -8,16 +8,16 @@ mod reserving;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::access::{Calling, calling};
 use crate::app::App;
 use crate::billing::Billing;
 use crate::catalog::{Kind, Model};
 use crate::clock::Time;
 use crate::error::{Code, Error};
 use crate::ids::OrganizationId;
+use crate::keys::model_callers::{self, ModelCaller};
 use crate::keys::uses::Left;
 use crate::live::books::Reservation;
-use crate::live::limiter::{self, Who};
+use crate::live::limiter::{self, Subject};
 use crate::money::Pico;
 use crate::rules::restrictions::Permission;
 use crate::telemetry;
@@ -57,7 +57,7 @@ pub struct Question<'a> {
 #[derive(Debug)]
 pub struct Granted {
     /// The caller.
-    pub calling: Calling,
+    pub calling: ModelCaller,
     /// The most tokens that the call may use, where something limits them.
     pub max_tokens: Option<i64>,
     /// What is left of the rates that it counted against.
@@ -81,7 +81,7 @@ pub struct Refused {
     /// The reason.
     pub error: Error,
     /// The caller, once known.
-    pub calling: Option<Calling>,
+    pub calling: Option<ModelCaller>,
 }
 
 /// Decides.
@@ -95,8 +95,9 @@ pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refuse
         // By a wrong time keys have expired, prices don't hold yet, and reservations are over.
         app.billing.clock_guard.require().map_err(|error| Refused { error, calling: None })?;
     }
-    let who = calling(app, question.credential, question.organization, question.project, now).await;
-    let calling = who.map_err(|error| Refused { error, calling: None })?;
+    let Question { credential, organization, project, .. } = question;
+    let calling = model_callers::find(&app.keys, credential, organization, project, now).await;
+    let calling = calling.map_err(|error| Refused { error, calling: None })?;
     telemetry::note_organization(calling.organization_id());
     let Admitted { max_tokens, rates, model, most } = match admit(app, &question, &calling, now).await {
         Ok(admitted) => admitted,
@@ -137,7 +138,12 @@ struct Admitted {
     most: Option<Pico>,
 }
 
-async fn admit(app: &App, question: &Question<'_>, calling: &Calling, now: Time) -> Result<Admitted, Error> {
+async fn admit(
+    app: &App,
+    question: &Question<'_>,
+    calling: &ModelCaller,
+    now: Time,
+) -> Result<Admitted, Error> {
     let key = calling.key();
     if let Some(key) = key {
         key.admit_address(question.client_address)?;
@@ -199,7 +205,12 @@ pub const fn kind_of(operation: Permission) -> Option<Kind> {
 
 /// Counts the call against the key's rate and the model's; against neither when one refuses it. The key's comes first,
 /// so that a key beyond its own rate takes no place from its organization's other keys.
-async fn take_rates(app: &App, calling: &Calling, model: Option<&Model>, now: Time) -> Result<Rates, Error> {
+async fn take_rates(
+    app: &App,
+    calling: &ModelCaller,
+    model: Option<&Model>,
+    now: Time,
+) -> Result<Rates, Error> {
     let key = calling.key();
     let of_key = match key {
         Some(key) => app.keys.take_rate(key, now).await?,
@@ -238,7 +249,7 @@ async fn take_model_rate(
 }
 
 /// What a call took that isn't made after all.
-fn give_rates_back(app: &App, calling: &Calling, model: &Model, now: Time) {
+fn give_rates_back(app: &App, calling: &ModelCaller, model: &Model, now: Time) {
     if let Some(key) = calling.key() {
         app.keys.give_rate_back(key, now);
     }
@@ -246,5 +257,5 @@ fn give_rates_back(app: &App, calling: &Calling, model: &Model, now: Time) {
 }
 
 fn model_meter(organization_id: OrganizationId, model: &Model) -> u128 {
-    limiter::key_for("model", Who::Within(organization_id.as_u128(), &model.id))
+    limiter::key_for("model", Subject::Within(organization_id.as_u128(), &model.id))
 }

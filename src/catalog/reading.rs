@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use crate::clock::Time;
 use crate::config::document::{Node, Value};
 use crate::money::{Pico, Ppm};
-use crate::rules::events::MOST_EXPENSIVE;
-use crate::rules::rating;
 
 use super::fields::{self, Fields};
-use super::{DiscountVersion, Kind, Model, Price, SINCE_EVER, VolumeDiscount};
+use super::{DiscountVersion, Kind, MOST_EXPENSIVE, Model, Price, SINCE_EVER, VolumeDiscount, rate};
 
 /// A model of the file, and where it stands.
 pub struct Found {
@@ -82,7 +80,7 @@ pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Foun
 
 /// Why this can't be a price of a model that takes so many tokens; `None` when it can.
 fn too_dear(price: &Price, max_tokens: i64) -> Option<String> {
-    let amount = rating::rate(price, max_tokens, max_tokens);
+    let amount = rate(price, max_tokens, max_tokens);
     if amount.is_some_and(|amount| amount <= MOST_EXPENSIVE) {
         return None;
     }

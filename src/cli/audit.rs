@@ -4,9 +4,7 @@ use clap::Args;
 
 use crate::audit::{self, Report};
 use crate::config::Config;
-use crate::error::Error;
 use crate::ids::OrganizationId;
-use crate::store;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -42,23 +40,11 @@ pub fn run(config: Config, arguments: &Arguments) -> Result<(), String> {
 
 async fn check(config: Config, organization: Option<OrganizationId>) -> Result<Report, String> {
     let app = super::app(config).await?;
-    if let Some(id) = organization {
-        let wallet = async { Ok::<_, Error>(store::wallets::get(&mut app.db.read().await?, id).await?) };
-        let known = wallet.await.map_err(|error| error.to_string())?;
-        let report = audit::check(&app.billing, Some(id)).await.map_err(|error| error.to_string())?;
-        // Without a wallet and without anything else it isn't there; a lost wallet is a drift.
-        let checked = audit::Checked { organizations: 0, ..report.checked };
-        if known.is_none() && checked == audit::Checked::default() && !exists(&app, id).await? {
-            return Err(format!("there is no organization {id}, and there was none"));
-        }
-        return Ok(report);
-    }
-    audit::check(&app.billing, None).await.map_err(|error| error.to_string())
-}
-
-async fn exists(app: &crate::app::App, id: OrganizationId) -> Result<bool, String> {
-    let read = async { Ok::<_, Error>(store::organizations::detail(&mut app.db.read().await?, id).await?) };
-    Ok(read.await.map_err(|error| error.to_string())?.is_some())
+    let Some(id) = organization else {
+        return audit::check(&app.billing, None).await.map_err(|error| error.to_string());
+    };
+    let report = audit::check_known(&app.billing, id).await.map_err(|error| error.to_string())?;
+    report.ok_or_else(|| format!("there is no organization {id}, and there was none"))
 }
 
 fn summary(report: &Report) -> String {

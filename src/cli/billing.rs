@@ -8,7 +8,6 @@ use crate::clock::Time;
 use crate::config::Config;
 use crate::ids::{InvoiceId, OrganizationId};
 use crate::jobs::billing::closing::{self, Closed, Outcome};
-use crate::jobs::billing::credits;
 use crate::money::Nano;
 
 #[derive(Debug, Subcommand)]
@@ -70,21 +69,8 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
 
 async fn close(config: Config, as_of: Option<Time>, skip_wait: bool) -> Result<Outcome, String> {
     let app = super::app(config).await?;
-    let now = app.clock_guard.now().map_err(|distrust| format!("nothing is closed: {distrust}"))?;
-    let as_of = as_of.unwrap_or(now);
-    if as_of > now {
-        return Err(format!("--as-of must not lie ahead, because usage may still come; it is {now} now"));
-    }
-    if !skip_wait {
-        let up = app.clock_guard.check_up();
-        up.map_err(|wait| format!("nothing is closed: {wait}; `--skip-wait` closes all the same"))?;
-    }
-    let trail = Trail::operator();
-    let closed = async {
-        credits::expire_due(&app.billing, &trail).await?;
-        closing::close_due(&app.billing, as_of, &trail, None).await
-    };
-    closed.await.map_err(|error| error.to_string())
+    let closed = closing::close_by_hand(&app.billing, as_of, skip_wait, &Trail::operator()).await;
+    closed.map_err(|refusal| refusal.to_string())
 }
 
 fn line<'a>(organization_id: OrganizationId, month: String) -> Line<'a> {

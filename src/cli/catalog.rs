@@ -9,12 +9,8 @@ use crate::access::Trail;
 use crate::catalog::{self, Catalog, CatalogError, Model, PriceBook, SINCE_EVER, VolumeDiscount};
 use crate::clock::{Clock, Time};
 use crate::config::Config;
-use crate::error::Error;
 use crate::live;
 use crate::live::catalog::Problem;
-use crate::store;
-use crate::store::audit_log::{Action, Event};
-use crate::store::changes::Change;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -104,24 +100,11 @@ pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
 
 async fn order(config: Config, catalog: &Catalog) -> Result<Vec<String>, String> {
     let app = super::app(config).await?;
-    let warnings = live::catalog::put_in_force(&app, catalog).await.map_err(|problem| match problem {
+    let ordered = live::catalog::order(&app.catalogs, catalog, &Trail::operator()).await;
+    ordered.map_err(|problem| match problem {
         Problem::Refused(error) => error.to_string(),
         Problem::Failed(error) => error.to_string(),
-    })?;
-    let ordered = async {
-        let now = app.clock.now();
-        let mut tx = app.db.write().await?;
-        let event = Event {
-            action: Action::CatalogReloadOrdered,
-            target: "catalog".to_owned(),
-            organization_id: None,
-        };
-        store::audit_log::record(&mut tx, &Trail::operator(), &event, now, &app.random).await?;
-        store::changes::record(&mut tx, Change::Catalog, now).await?;
-        Ok::<_, Error>(tx.commit().await?)
-    };
-    ordered.await.map_err(|error| error.to_string())?;
-    Ok(warnings)
+    })
 }
 
 /// Shows what the database has.

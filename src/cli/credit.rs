@@ -6,12 +6,10 @@ use serde::Serialize;
 use crate::access::Trail;
 use crate::clock::Time;
 use crate::config::Config;
-use crate::db;
 use crate::ids::{CreditId, OrganizationId};
-use crate::jobs::billing::credits::{self, Added, NewCredit, TakenBack};
+use crate::jobs::billing::credits::{self, Added, Listed, NewCredit, TakenBack};
 use crate::money::Nano;
 use crate::rules::books::Credit;
-use crate::store;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -48,9 +46,6 @@ fn credit(text: &str) -> Result<CreditId, String> {
         "a credit's id starts with `credit_` and has 26 more characters; `credit list` shows them".to_owned()
     })
 }
-
-/// How many credits are read at a time.
-const AT_ONCE: i64 = 100;
 
 #[derive(Debug, Args)]
 pub struct AddCredit {
@@ -147,24 +142,20 @@ async fn list(
     all: bool,
     as_json: bool,
 ) -> Result<(), String> {
-    let told = |error: db::Error| error.to_string();
     let app = super::app(config).await?;
-    let mut tx = app.db.read().await.map_err(told)?;
-    let wallet = store::wallets::get(&mut tx, organization_id).await.map_err(told)?;
-    let wallet = wallet.ok_or_else(|| format!("there is no organization {organization_id}"))?;
     let mut after = None;
     loop {
-        let credits =
-            store::credits::list(&mut tx, organization_id, all, after, AT_ONCE).await.map_err(told)?;
+        let listed = credits::list(&app.billing, organization_id, all, after).await;
+        let Listed { credits, currency } = listed.map_err(|refusal| refusal.to_string())?;
         let Some(last) = credits.last() else { return Ok(()) };
         after = Some(last.id);
         for credit in &credits {
-            super::print(&listed(credit, &wallet.currency, as_json)?);
+            super::print(&listed_line(credit, &currency, as_json)?);
         }
     }
 }
 
-fn listed(credit: &Credit, currency: &str, as_json: bool) -> Result<String, String> {
+fn listed_line(credit: &Credit, currency: &str, as_json: bool) -> Result<String, String> {
     let Credit { id, reference, amount, remaining, created_at, expires_at, .. } = credit;
     let kind = credit.source.as_str();
     if as_json {

@@ -4,11 +4,11 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::access::Trail;
-use crate::api::organizations::billing::invoices::{Invoice as View, Notes, notes};
-use crate::app::App;
+use crate::api::organizations::billing::invoices::Invoice as View;
+use crate::billing::Billing;
+use crate::billing::invoices::{self, Document, Invoice, Page};
 use crate::clock::Time;
 use crate::config::Config;
-use crate::db;
 use crate::ids::{InvoiceId, OrganizationId};
 use crate::invoice_page::Sheet;
 use crate::jobs::billing::settling::{self, Settled};
@@ -16,9 +16,6 @@ use crate::money::Nano;
 use crate::rules::books::Credit;
 use crate::rules::currencies;
 use crate::rules::invoicing::{Item, Status};
-use crate::store;
-use crate::store::Page;
-use crate::store::invoices::Invoice;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -87,20 +84,20 @@ const AT_ONCE: i64 = 100;
 
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
     super::runtime()?.block_on(async {
-        let app = super::app(config).await?;
+        let billing = &super::app(config).await?.billing;
         match command {
-            Command::List { organization, json } => list(&app, *organization, *json).await,
-            Command::Show { id, html, json } => show(&app, *id, *html, *json).await,
+            Command::List { organization, json } => list(billing, *organization, *json).await,
+            Command::Show { id, html, json } => show(billing, *id, *html, *json).await,
             Command::MarkPaid { id, amount, json } => {
-                let settled = settling::mark_paid(&app.billing, *id, *amount, &Trail::operator()).await;
+                let settled = settling::mark_paid(billing, *id, *amount, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
             }
             Command::GiveUp { id, json } => {
-                let settled = settling::give_up(&app.billing, *id, &Trail::operator()).await;
+                let settled = settling::give_up(billing, *id, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "given up", *json)
             }
             Command::Void { id, json } => {
-                let settled = settling::void(&app.billing, *id, &Trail::operator()).await;
+                let settled = settling::void(billing, *id, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
             }
         }
@@ -109,9 +106,9 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
 
 /// What the interface shows of an invoice, and what an operator needs besides.
 #[derive(Serialize)]
-struct Report<'a> {
+struct Report {
     organization_id: OrganizationId,
-    organization_name: &'a str,
+    organization_name: String,
     due: Nano,
     finalized_at: Time,
     voided_at: Option<Time>,
@@ -119,52 +116,42 @@ struct Report<'a> {
     invoice: View,
 }
 
-fn json(invoice: &Invoice, items: Vec<Item>, notes: Notes) -> Result<String, String> {
+fn json(document: Document) -> Result<String, String> {
+    let invoice = &document.invoice;
     let report = Report {
         organization_id: invoice.organization_id,
-        organization_name: &invoice.organization_name,
+        organization_name: invoice.organization_name.clone(),
         due: invoice.due,
         finalized_at: invoice.finalized_at,
         voided_at: invoice.voided_at,
-        invoice: View::new(invoice, items, notes),
+        invoice: View::new(document),
     };
     serde_json::to_string(&report).map_err(|error| error.to_string())
 }
 
-async fn list(app: &App, organization_id: OrganizationId, as_json: bool) -> Result<(), String> {
-    let told = |error: db::Error| error.to_string();
-    let mut tx = app.db.read().await.map_err(told)?;
-    if store::wallets::get(&mut tx, organization_id).await.map_err(told)?.is_none() {
-        return Err(format!("there is no organization {organization_id}"));
-    }
+async fn list(billing: &Billing, organization_id: OrganizationId, as_json: bool) -> Result<(), String> {
     for number in 1.. {
         let page = Page { page: number, page_size: AT_ONCE };
-        let invoices = store::invoices::list(&mut tx, organization_id, None, page).await.map_err(told)?;
-        if invoices.is_empty() {
+        let documents = invoices::list_latest(billing, organization_id, page).await;
+        let documents = documents.map_err(|error| error.to_string())?;
+        let documents = documents.ok_or_else(|| format!("there is no organization {organization_id}"))?;
+        if documents.is_empty() {
             break;
         }
-        let items = store::invoices::items(&mut tx, organization_id, &invoices).await.map_err(told)?;
-        let notes = notes(&mut tx, organization_id, &invoices).await.map_err(told)?;
-        for ((invoice, items), notes) in invoices.iter().zip(items).zip(notes) {
-            super::print(&if as_json { json(invoice, items, notes)? } else { line(invoice) });
+        for document in documents {
+            super::print(&if as_json { json(document)? } else { line(&document.invoice) });
         }
     }
     Ok(())
 }
 
-async fn show(app: &App, id: InvoiceId, html: bool, as_json: bool) -> Result<(), String> {
-    let told = |error: db::Error| error.to_string();
-    let mut tx = app.db.read().await.map_err(told)?;
-    let invoice = store::invoices::get(&mut tx, id).await.map_err(told)?;
-    let invoice = invoice.ok_or_else(|| format!("there is no invoice {id}"))?;
-    let rows = std::slice::from_ref(&invoice);
-    let items = store::invoices::items(&mut tx, invoice.organization_id, rows).await.map_err(told)?;
-    let items = items.into_iter().next().unwrap_or_default();
-    let notes = notes(&mut tx, invoice.organization_id, rows).await.map_err(told)?.pop().unwrap_or_default();
+async fn show(billing: &Billing, id: InvoiceId, html: bool, as_json: bool) -> Result<(), String> {
+    let document = invoices::read(billing, id).await.map_err(|error| error.to_string())?;
+    let document = document.ok_or_else(|| format!("there is no invoice {id}"))?;
     super::print(&match (html, as_json) {
-        (true, _) => Sheet { invoice: &invoice, items: &items, notes: &notes }.html(),
-        (_, true) => json(&invoice, items, notes)?,
-        _ => text(&invoice, &items, &notes),
+        (true, _) => Sheet::from(&document).html(),
+        (_, true) => json(document)?,
+        _ => text(&document),
     });
     Ok(())
 }
@@ -176,7 +163,8 @@ fn line(invoice: &Invoice) -> String {
 }
 
 /// The whole invoice for a terminal.
-fn text(invoice: &Invoice, items: &[Item], notes: &Notes) -> String {
+fn text(document: &Document) -> String {
+    let Document { invoice, items, notes } = document;
     let Invoice { number, month, id, organization_id, organization_name, currency, due, .. } = invoice;
     let mut lines = vec![
         format!("Invoice {number} ({id}), {}", invoice.status.as_str()),

@@ -2,20 +2,14 @@
 
 use clap::Subcommand;
 use serde::Serialize;
-use serde_json::json;
 
-use crate::access::Trail;
-use crate::app::App;
+use crate::billing::Billing;
+use crate::billing::wallets::{self, LimitSet, Overview};
 use crate::clock::Time;
 use crate::config::Config;
-use crate::db;
-use crate::error::Error;
 use crate::ids::OrganizationId;
 use crate::money::Nano;
-use crate::rules::currencies;
-use crate::store;
-use crate::store::audit_log::{Action, Event};
-use crate::store::wallets::Overview;
+use crate::store::audit_log::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -48,16 +42,13 @@ pub enum Command {
     },
 }
 
-/// How many organizations are read at a time.
-const AT_ONCE: i64 = 500;
-
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
     super::runtime()?.block_on(async {
-        let app = super::app(config).await?;
+        let billing = &super::app(config).await?.billing;
         match command {
-            Command::List { json } => list(&app, *json).await,
-            Command::Show { id, json } => show(&app, *id, *json).await,
-            Command::SetLimit { id, amount, json } => set_limit(&app, *id, *amount, *json).await,
+            Command::List { json } => list(billing, *json).await,
+            Command::Show { id, json } => show(billing, *id, *json).await,
+            Command::SetLimit { id, amount, json } => set_limit(billing, *id, *amount, *json).await,
         }
     })
 }
@@ -138,12 +129,10 @@ fn text(overview: &Overview) -> String {
     .join("\n")
 }
 
-async fn list(app: &App, as_json: bool) -> Result<(), String> {
-    let told = |error: db::Error| error.to_string();
-    let mut tx = app.db.read().await.map_err(told)?;
+async fn list(billing: &Billing, as_json: bool) -> Result<(), String> {
     let mut after = None;
     loop {
-        let overviews = store::wallets::overviews(&mut tx, after, AT_ONCE).await.map_err(told)?;
+        let overviews = wallets::list(billing, after).await.map_err(|error| error.to_string())?;
         let Some(last) = overviews.last() else { break };
         after = Some(last.wallet.organization_id);
         for overview in &overviews {
@@ -153,41 +142,17 @@ async fn list(app: &App, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-async fn show(app: &App, id: OrganizationId, as_json: bool) -> Result<(), String> {
-    let told = |error: db::Error| error.to_string();
-    let mut tx = app.db.read().await.map_err(told)?;
-    let overview = store::wallets::overview(&mut tx, id).await.map_err(told)?.ok_or_else(|| unknown(id))?;
+async fn show(billing: &Billing, id: OrganizationId, as_json: bool) -> Result<(), String> {
+    let overview = wallets::read(billing, id).await.map_err(|error| error.to_string())?;
+    let overview = overview.ok_or_else(|| format!("there is no organization {id}"))?;
     super::print(&if as_json { json(&overview)? } else { text(&overview) });
     Ok(())
 }
 
-fn unknown(id: OrganizationId) -> String {
-    format!("there is no organization {id}")
-}
-
-async fn set_limit(app: &App, id: OrganizationId, amount: Nano, as_json: bool) -> Result<(), String> {
-    let told = |error: Error| error.to_string();
-    let now = app.clock.now();
-    let mut tx = app.db.write().await.map_err(|error| told(error.into()))?;
-    let wallet = store::wallets::lock(&mut tx, id, now).await.map_err(|error| told(error.into()))?;
-    let wallet = wallet.ok_or_else(|| unknown(id))?;
-    let overview = store::wallets::overview(&mut tx, id).await.map_err(|error| told(error.into()))?;
-    let overview = overview.filter(|overview| overview.created_at.is_some()).ok_or_else(|| unknown(id))?;
-    check(amount, &wallet.currency)?;
-    let before = wallet.credit_limit;
-    if before != amount {
-        let set = async {
-            store::wallets::set_credit_limit(&mut tx, id, amount).await?;
-            let event =
-                Event { action: Action::CreditLimitSet, target: id.to_string(), organization_id: Some(id) };
-            let detail = json!({"before": before.to_string(), "after": amount.to_string()});
-            let (trail, random) = (Trail::operator(), &app.random);
-            store::audit_log::record_with(&mut tx, &trail, &event, &detail, now, random).await?;
-            tx.commit().await
-        };
-        set.await.map_err(|error| told(error.into()))?;
-    }
-    let (name, currency, already) = (name(&overview), &wallet.currency, before == amount);
+async fn set_limit(billing: &Billing, id: OrganizationId, amount: Nano, as_json: bool) -> Result<(), String> {
+    let set = wallets::set_credit_limit(billing, id, amount, &Trail::operator()).await;
+    let LimitSet { overview, before } = set.map_err(|refusal| refusal.to_string())?;
+    let (name, currency, already) = (name(&overview), &overview.wallet.currency, before == amount);
     super::print(&if as_json {
         let change = Change { id, currency, credit_limit: amount, before, already };
         serde_json::to_string(&change).map_err(|error| error.to_string())?
@@ -196,23 +161,5 @@ async fn set_limit(app: &App, id: OrganizationId, amount: Nano, as_json: bool) -
     } else {
         format!("The credit limit of {name} is {amount} {currency} now; it was {before}.")
     });
-    Ok(())
-}
-
-/// Refuses what is no limit in this currency.
-fn check(amount: Nano, currency: &str) -> Result<(), String> {
-    let smallest = currencies::smallest_payment(currency);
-    if amount < Nano::ZERO {
-        return Err(format!("--amount {amount} is less than 0: 0 means that calls are paid in advance"));
-    }
-    if !currencies::is_payable(amount, currency) {
-        return Err(format!(
-            "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
-        ));
-    }
-    if amount.to_i64().is_none() {
-        let most = Nano::from_units(i64::MAX.into());
-        return Err(format!("--amount {amount} is too much: a limit is at most {most}"));
-    }
     Ok(())
 }

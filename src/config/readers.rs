@@ -112,7 +112,7 @@ pub fn key_path(value: &Value) -> Read<PathBuf> {
 
 /// A bearer token: it travels in a header, so only visible ASCII characters.
 pub fn token(value: &Value) -> Read<Secret> {
-    let text = text(value, files::GOOD_TOKEN)?;
+    let text = text(value, files::SERVICE_TOKEN_RULE)?;
     files::service_token(text).map_err(|problem| format!("expected {problem}"))
 }
 

@@ -9,7 +9,7 @@ use crate::config::Management;
 use crate::error::Error;
 use crate::ids::{SessionId, UserId};
 use crate::live::epochs::Stamp;
-use crate::live::limiter::{self, Who};
+use crate::live::limiter::{self, Subject};
 use crate::secrets::jwt::TokenKind;
 use crate::store::api_keys::LiveKey;
 
@@ -70,7 +70,7 @@ pub(super) async fn manager(app: &App, call: &mut Call) -> Result<Caller, Error>
         } else {
             ("write", limits.writes_per_minute)
         };
-        let key = limiter::key_for(scope, Who::Id(caller.user_id.as_u128()));
+        let key = limiter::key_for(scope, Subject::Id(caller.user_id.as_u128()));
         app.limiter.check(key, per_minute, app.clock.now()).map_err(rate_limited)?;
     }
     Ok(caller)

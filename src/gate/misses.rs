@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::error::{Code, Error};
-use crate::live::limiter::{self, Who};
+use crate::live::limiter::{self, Subject};
 use crate::rules::networks::Network;
 
 use super::{Call, rate_limited};
@@ -15,7 +15,7 @@ pub(super) fn missed(app: &App, call: &Call, error: Error) -> Error {
         return error;
     }
     let network = Network::of(call.address).to_string();
-    let key = limiter::key_for("bad_credential", Who::Text(&network));
+    let key = limiter::key_for("bad_credential", Subject::Text(&network));
     match app.limiter.check(key, limits.bad_credentials_per_minute, app.clock.now()) {
         Ok(_) => error,
         Err(limit) => rate_limited(limit),

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::error::Error;
-use crate::live::limiter::{self, Who};
+use crate::live::limiter::{self, Subject};
 
 use super::{Access, AccessDoc, Call, Trail, rate_limited};
 
@@ -42,7 +42,7 @@ impl Public {
             Self::Unlimited | Self::Always => return Ok(()),
         };
         if limits.enabled {
-            let key = limiter::key_for(scope, Who::Address(call.address));
+            let key = limiter::key_for(scope, Subject::Address(call.address));
             app.limiter.check(key, per_minute, app.clock.now()).map_err(rate_limited)?;
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::access::{
 use crate::app::App;
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
-use crate::keys_access::{Key, KeyScope};
+use crate::keys::access::{Key, KeyScope};
 use crate::roles::{OrganizationAction, ProjectAction};
 
 use super::bearer::manager;

@@ -202,7 +202,7 @@ impl<'a> Fields<'a> {
     /// A field of a merge patch that can be empty (RFC 7396): absent leaves it, null empties it.
     pub fn patch<T: Field>(&mut self, name: &'static str) -> Option<Patch<T>> {
         let null = self.is_null(name);
-        self.optional(name).map(|value| Patch::new(value, null))
+        self.optional(name).map(|value| Patch::of(value, null))
     }
 
     /// A field of a merge patch that can't be empty: absent leaves it, null is refused.
@@ -217,7 +217,7 @@ impl<'a> Fields<'a> {
     pub fn patch_object<T: Record>(&mut self, name: &'static str) -> Option<Patch<T>> {
         let (absent, null) = (self.is_absent(name), self.is_null(name));
         let value = self.object(name)?;
-        Some(Patch::new((!absent && !null).then_some(value), null))
+        Some(Patch::of((!absent && !null).then_some(value), null))
     }
 
     /// An object of a merge patch that can't be emptied as a whole: absent reads like `{}`, null is refused.

@@ -1,5 +1,7 @@
 //! The types of fields: each reads itself and says in words what would be right.
 
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 
 use super::fields::{At, Field, Problems};
@@ -9,7 +11,6 @@ use crate::ids::{Id, Kind};
 use crate::money::Ppm;
 use crate::roles::{OrganizationRole, Visibility};
 use crate::rules::naming::{self, Problem};
-use crate::rules::periods::DateBound;
 use crate::rules::phones;
 use crate::rules::restrictions::{AllowedIps, Permission, Permissions};
 
@@ -175,6 +176,12 @@ impl Field for Email {
     }
 }
 
+impl From<Email> for naming::Name {
+    fn from(email: Email) -> Self {
+        Self { display: email.display, folded: email.folded }
+    }
+}
+
 /// A username, and its form for comparing without regard to case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Username {
@@ -240,23 +247,18 @@ impl Field for Time {
     }
 }
 
-impl Field for DateBound {
+impl Field for IpAddr {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
-        match Self::parse(&text) {
-            Some(bound) => Some(bound),
-            None => problems.add(
-                at,
-                "invalid_date",
-                format!(
-                    "`{}` must be a date such as 2026-01-31 or a timestamp such as 2026-01-31T09:30:00Z.",
-                    at.path
-                ),
-            ),
+        match text.parse() {
+            Ok(address) => Some(address),
+            Err(_) => {
+                problems.add(at, "invalid_address", format!("`{}` must be an IPv4 or IPv6 address.", at.path))
+            }
         }
     }
     fn schema() -> Value {
-        json!({"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}], "examples": ["2026-01-01"]})
+        json!({"type": "string", "examples": ["203.0.113.7"]})
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod closing;
 pub mod credits;
+pub mod limits;
 pub mod settling;
 
 use std::fmt;

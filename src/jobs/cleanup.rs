@@ -4,13 +4,10 @@
 //! replica's own. An age is what lies between a thing and the newest entry of the trail: where nothing happens nothing grows, and
 //! a clock that is ahead removes nothing before somebody acts by it.
 
-use std::path::{Path, PathBuf};
-
 use crate::accounts::cleanup::{Position, remove_unused};
 use crate::app::App;
 use crate::clock::{DAY_MS, Day, Time};
 use crate::error::Error;
-use crate::mail::{self, Mailer};
 use crate::store;
 
 /// The most rows or files that one turn looks at and removes.
@@ -106,10 +103,8 @@ pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Erro
             None => Stage::Files,
         },
         Stage::Files => {
-            if let (Some(before), Mailer::Folder { dir, .. }) =
-                (before(app, retention.mail_files_days).await?, &*app.mailer)
-            {
-                walk.removed.files = remove_files(dir.clone(), before).await?;
+            if let Some(before) = before(app, retention.mail_files_days).await? {
+                walk.removed.files = app.mail.remove_files_before(before).await?;
             }
             Stage::Done
         }
@@ -147,35 +142,5 @@ async fn remove_entries(app: &App, before: Time, most: i64) -> Result<u64, Error
     let mut tx = app.db.write().await?;
     let removed = store::audit_log::remove_before(&mut tx, before, most).await?;
     tx.commit().await?;
-    Ok(removed)
-}
-
-/// How many files went.
-async fn remove_files(dir: PathBuf, before: Time) -> Result<u64, Error> {
-    let shown = dir.display().to_string();
-    let removing = tokio::task::spawn_blocking(move || remove_files_now(&dir, before));
-    let removed = removing.await.map_err(Error::internal)?;
-    removed.map_err(|error| Error::internal(format!("old mails in {shown}: {error}")))
-}
-
-fn remove_files_now(dir: &Path, before: Time) -> std::io::Result<u64> {
-    let mut removed = 0;
-    let files = match std::fs::read_dir(dir) {
-        // Nothing has been mailed yet.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        files => files?,
-    };
-    for file in files {
-        let file = file?;
-        let is_old = file.file_name().to_str().is_some_and(|name| mail::was_written_before(name, before));
-        if is_old {
-            match std::fs::remove_file(file.path()) {
-                // Another server with the same folder was faster.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                done => done?,
-            }
-            removed += 1;
-        }
-    }
     Ok(removed)
 }

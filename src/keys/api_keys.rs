@@ -1,7 +1,7 @@
 //! The operations on API keys. Each checks the caller's right again under the lock that it needs, and leaves an entry in the
 //! audit log; the functions of `store::api_keys` that write also announce the change to every replica.
 
-use crate::access::{KeyScope, ProjectScope, Rotation};
+use crate::access::ProjectScope;
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::{Code, Error};
@@ -20,6 +20,7 @@ use crate::store::audit_log::{Action, Event};
 pub use crate::store::api_keys::{ApiKey, StatusFilter};
 
 use super::Keys;
+use super::access::{KeyScope, Rotation};
 
 /// The restrictions of a key; `None` where it has none.
 #[derive(Clone, PartialEq, Eq, Debug)]

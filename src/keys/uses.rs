@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::clock::Time;
 use crate::error::{Code, Error};
-use crate::live::limiter::{self, Allowed, Who};
+use crate::live::limiter::{self, Allowance, Subject};
 use crate::store::api_keys::LiveKey;
 
 use super::Keys;
@@ -15,7 +15,7 @@ pub struct Left {
     /// Requests a minute.
     pub limit: u32,
     /// After the request that was just let through.
-    pub allowed: Allowed,
+    pub allowed: Allowance,
 }
 
 impl Keys {
@@ -74,5 +74,5 @@ impl Keys {
 }
 
 fn meter(key: &LiveKey) -> u128 {
-    limiter::key_for("api_key", Who::Id(key.id.as_u128()))
+    limiter::key_for("api_key", Subject::Id(key.id.as_u128()))
 }

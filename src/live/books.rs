@@ -34,7 +34,7 @@ use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::rules::events::{self as rules, Refusal};
 use crate::store::usage::recording::{self, Payer};
-use crate::telemetry::{self, Waiting};
+use crate::telemetry::{self, QueueSpan};
 use kernel::stopwatch::Stopwatch;
 
 /// Pieces of work that may wait.
@@ -93,7 +93,7 @@ struct Piece {
     work: Work,
     bytes: usize,
     /// For its request's trace; it ends when this is dropped.
-    traced: Option<Box<Waiting>>,
+    traced: Option<Box<QueueSpan>>,
     answer: oneshot::Sender<Result<Answer, db::Error>>,
 }
 
@@ -149,7 +149,7 @@ impl Books {
         queue.bytes += bytes;
         queue.last += 1;
         let number = queue.last;
-        queue.waiting.push_back(Piece { number, work, bytes, traced: telemetry::waiting(), answer });
+        queue.waiting.push_back(Piece { number, work, bytes, traced: telemetry::queue_span(), answer });
         Ok((number, !std::mem::replace(&mut queue.led, true)))
     }
 
@@ -312,7 +312,7 @@ impl Drop for Leading<'_> {
 /// no other from being done. Of usage for which there is no room only what doesn't fit is refused.
 async fn write(billing: &Billing, mut pieces: Vec<Piece>) {
     let count = pieces.len();
-    pieces.iter_mut().filter_map(|piece| piece.traced.as_mut()).for_each(|traced| traced.turn(count));
+    pieces.iter_mut().filter_map(|piece| piece.traced.as_mut()).for_each(|traced| traced.begin_write(count));
     let works: Vec<&Work> = pieces.iter().map(|piece| &piece.work).collect();
     match measured(billing, &works).await {
         Ok(answers) => {

@@ -8,12 +8,15 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::app::App;
-use crate::catalog::{Catalog, CatalogError, CurrentCatalog, Difference, Facts, Price, PriceBook, Standing};
+use crate::access::Trail;
+use crate::catalog::{
+    Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Facts, Price, PriceBook, Standing,
+};
 use crate::db::{self, Change, Tx};
 use crate::error::Error;
 use crate::secrets::sha256;
 use crate::store;
+use crate::store::audit_log::{Action, Event};
 
 /// Why a catalog isn't in force.
 #[derive(Debug)]
@@ -57,17 +60,17 @@ enum Verdict {
 ///
 /// # Errors
 /// It contradicts what is in force, or the database can't say.
-pub async fn start(app: &App) -> Result<(), Problem> {
-    let _turn = app.catalog.turn.lock().await;
-    let own = app.catalog.first();
-    let Entered { book, standing, warnings } = enter(app, own, false).await?;
-    app.catalog.replace(seen(own, book));
-    app.catalog.set_standing(standing.clone());
+pub async fn start(catalogs: &Catalogs) -> Result<(), Problem> {
+    let _turn = catalogs.current.turn.lock().await;
+    let own = catalogs.current.first();
+    let Entered { book, standing, warnings } = enter(catalogs, own, false).await?;
+    catalogs.current.replace(seen(own, book));
+    catalogs.current.set_standing(standing.clone());
     for warning in warnings {
         tracing::warn!("catalog: {warning}");
     }
     if standing.is_outdated {
-        tell_outdated(app);
+        tell_outdated(catalogs);
     }
     Ok(())
 }
@@ -76,9 +79,9 @@ pub async fn start(app: &App) -> Result<(), Problem> {
 ///
 /// # Errors
 /// The database can't say.
-pub async fn read_book(app: &App) -> Result<(), Error> {
-    let book = store::prices::book(&mut app.db.read().await?).await?;
-    app.catalog.replace(Catalog::empty().with_book(book));
+pub async fn read_book(catalogs: &Catalogs) -> Result<(), Error> {
+    let book = store::prices::book(&mut catalogs.db.read().await?).await?;
+    catalogs.current.replace(Catalog::empty().with_book(book));
     Ok(())
 }
 
@@ -86,15 +89,31 @@ pub async fn read_book(app: &App) -> Result<(), Error> {
 ///
 /// # Errors
 /// It contradicts what is in force, or the database can't say.
-pub async fn put_in_force(app: &App, catalog: &Catalog) -> Result<Vec<String>, Problem> {
-    let Entered { standing, warnings, .. } = enter(app, catalog, true).await?;
+pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<String>, Problem> {
+    let Entered { standing, warnings, .. } = enter(catalogs, catalog, true).await?;
     if standing.has_wrong_currency {
-        let currency = &app.config.billing.currency;
+        let currency = &catalogs.currency;
         let message = format!(
             "organizations have another currency than `billing.currency` ({currency}): `tollkeeper organization list` shows them"
         );
         return Err(CatalogError { problems: vec![message] }.into());
     }
+    Ok(warnings)
+}
+
+/// Puts a catalog in force as [`put_in_force`] does, and has every running server read its own file again; the warnings.
+///
+/// # Errors
+/// It contradicts what is in force, or the database can't say.
+pub async fn order(catalogs: &Catalogs, catalog: &Catalog, trail: &Trail) -> Result<Vec<String>, Problem> {
+    let warnings = put_in_force(catalogs, catalog).await?;
+    let now = catalogs.clock.now();
+    let mut tx = catalogs.db.write().await?;
+    let event =
+        Event { action: Action::CatalogReloadOrdered, target: "catalog".to_owned(), organization_id: None };
+    store::audit_log::record(&mut tx, trail, &event, now, &catalogs.random).await?;
+    store::changes::record(&mut tx, Change::Catalog, now).await?;
+    tx.commit().await?;
     Ok(warnings)
 }
 
@@ -119,25 +138,24 @@ pub async fn price(
 ///
 /// # Errors
 /// The database can't say: nothing has changed then.
-pub async fn reload(app: &App) -> Result<(), Error> {
-    let current = &app.catalog;
+pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
+    let current = &catalogs.current;
     let _turn = current.turn.lock().await;
     let by_order = current.take_order();
     let read = tokio::task::spawn_blocking({
-        let app = app.clone();
-        move || app.catalog.read()
+        let current = Arc::clone(current);
+        move || current.read()
     });
     let read = read.await.map_err(|error| Error::internal(format!("the catalog was not read: {error}")))?;
     let entered = match read {
-        Ok(own) => enter(app, &own, false).await.map(|entered| (own, entered)),
+        Ok(own) => enter(catalogs, &own, false).await.map(|entered| (own, entered)),
         Err(error) => Err(error.into()),
     };
-    let file =
-        current.file().map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string());
+    let file = shown(current);
     match entered {
         Ok((own, entered)) => {
             current.set_refused(false);
-            take(app, &file, &own, entered, by_order);
+            take(catalogs, &file, &own, entered, by_order);
         }
         Err(Problem::Failed(error)) => {
             // Whoever wanted to hear of it still does.
@@ -153,21 +171,21 @@ pub async fn reload(app: &App) -> Result<(), Error> {
             }
             let mistakes = error.problems.len();
             tracing::warn!(%file, mistakes, "nothing of the new catalog is used: the one before goes on");
-            refresh(app).await?;
+            refresh(catalogs).await?;
         }
     }
     Ok(())
 }
 
 /// Uses a catalog that was read again.
-fn take(app: &App, file: &str, own: &Catalog, entered: Entered, by_order: bool) {
-    let current = &app.catalog;
+fn take(catalogs: &Catalogs, file: &str, own: &Catalog, entered: Entered, by_order: bool) {
+    let current = &catalogs.current;
     let Entered { book, standing, mut warnings } = entered;
     let is_outdated = standing.is_outdated;
     let was_outdated = current.set_standing(standing).is_outdated;
     let (old, new) = (Arc::clone(&current.now()), seen(own, book));
     let difference = new.differs_from(&old);
-    warnings.splice(0..0, new.warnings(app.clock.now()));
+    warnings.splice(0..0, new.warnings(catalogs.clock.now()));
     let has_other_versions = new.book() != old.book();
     if !difference.is_nothing() {
         current.replace(new);
@@ -177,7 +195,7 @@ fn take(app: &App, file: &str, own: &Catalog, entered: Entered, by_order: bool) 
     }
     if is_outdated {
         if by_order || !was_outdated {
-            tell_outdated(app);
+            tell_outdated(catalogs);
         }
         return;
     }
@@ -196,15 +214,15 @@ fn take(app: &App, file: &str, own: &Catalog, entered: Entered, by_order: bool) 
 }
 
 /// Takes what the database has, where the file can't be used.
-async fn refresh(app: &App) -> Result<(), Error> {
-    let current = &app.catalog;
-    let mut tx = app.db.read().await?;
+async fn refresh(catalogs: &Catalogs) -> Result<(), Error> {
+    let current = &catalogs.current;
+    let mut tx = catalogs.db.read().await?;
     let (newest, book) = (store::prices::newest_catalog(&mut tx).await?, store::prices::book(&mut tx).await?);
     let mut standing = current.standing();
     standing.is_outdated = standing.held != newest;
     let is_outdated = standing.is_outdated;
     if is_outdated && !current.set_standing(standing).is_outdated {
-        tell_outdated(app);
+        tell_outdated(catalogs);
     }
     let old = Arc::clone(&current.now());
     if *old.book() != book {
@@ -219,12 +237,12 @@ fn seen(own: &Catalog, book: PriceBook) -> Catalog {
     if book.is_empty() { own.clone() } else { own.with_book(book) }
 }
 
-async fn enter(app: &App, own: &Catalog, by_command: bool) -> Result<Entered, Problem> {
-    let currency = &app.config.billing.currency;
+async fn enter(catalogs: &Catalogs, own: &Catalog, by_command: bool) -> Result<Entered, Problem> {
+    let currency = catalogs.currency.as_str();
     own.check_currency(currency)?;
-    let (fingerprint, held) = (fingerprint(own), app.catalog.standing().held);
-    let mut tx = app.db.read().await?;
-    if !store::wallets::other_currencies(&mut tx, currency).await?.is_empty() {
+    let (fingerprint, held) = (fingerprint(own), catalogs.current.standing().held);
+    let mut tx = catalogs.db.read().await?;
+    if !store::prices::other_currencies(&mut tx, currency).await?.is_empty() {
         // Its prices would be those of the organizations as well, in their currency.
         let standing = Standing { held, has_wrong_currency: true, is_outdated: false };
         return Ok(Entered { book: store::prices::book(&mut tx).await?, standing, warnings: Vec::new() });
@@ -232,12 +250,12 @@ async fn enter(app: &App, own: &Catalog, by_command: bool) -> Result<Entered, Pr
     let mut warnings = Vec::new();
     let verdict = match verdict(&mut tx, &fingerprint, held.as_deref(), by_command).await? {
         Verdict::New => {
-            let mut tx = app.db.write().await?;
+            let mut tx = catalogs.db.write().await?;
             let number = store::prices::lock(&mut tx).await?;
             // Another server may have been faster.
             let verdict = verdict(&mut tx, &fingerprint, held.as_deref(), by_command).await?;
             if matches!(verdict, Verdict::New) {
-                warnings = write(app, &mut tx, own, number, &fingerprint).await?;
+                warnings = write(catalogs, &mut tx, own, number, &fingerprint).await?;
                 tx.commit().await?;
                 Verdict::InForce
             } else {
@@ -246,7 +264,7 @@ async fn enter(app: &App, own: &Catalog, by_command: bool) -> Result<Entered, Pr
         }
         Verdict::InForce => {
             let book = store::prices::book(&mut tx).await?;
-            let facts = Facts { book: &book, now: app.clock.now(), is_used: true, closed_before: None };
+            let facts = Facts { book: &book, now: catalogs.clock.now(), is_used: true, closed_before: None };
             // What is in force contradicts nothing; it may lack something all the same.
             warnings = own.new_versions(&facts).map(|new| new.warnings).unwrap_or_default();
             Verdict::InForce
@@ -279,13 +297,13 @@ async fn verdict(
 
 /// Writes what a catalog adds, and that it is in force; the warnings.
 async fn write(
-    app: &App,
+    catalogs: &Catalogs,
     tx: &mut Tx,
     own: &Catalog,
     number: i64,
     fingerprint: &str,
 ) -> Result<Vec<String>, Problem> {
-    let (now, book) = (app.clock.now(), store::prices::book(tx).await?);
+    let (now, book) = (catalogs.clock.now(), store::prices::book(tx).await?);
     let facts = Facts {
         book: &book,
         now,
@@ -294,10 +312,7 @@ async fn write(
     };
     let new = own.new_versions(&facts)?;
     store::prices::insert(tx, &new, now).await?;
-    store::prices::insert_catalog(tx, number, fingerprint, &app.config.billing.currency, now).await?;
-    if number > 1 {
-        store::changes::record(tx, Change::Catalog, now).await?;
-    }
+    store::prices::insert_catalog(tx, number, fingerprint, &catalogs.currency, now).await?;
     Ok(new.warnings)
 }
 
@@ -311,11 +326,13 @@ fn fingerprint(catalog: &Catalog) -> String {
     text
 }
 
-fn tell_outdated(app: &App) {
-    let file = app
-        .catalog
-        .file()
-        .map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string());
+/// The name of the catalog's file, for the log.
+fn shown(current: &CurrentCatalog) -> String {
+    current.file().map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string())
+}
+
+fn tell_outdated(catalogs: &Catalogs) {
+    let file = shown(&catalogs.current);
     tracing::error!(
         %file,
         "another catalog is in force: this server isn't ready until its file is the same; `tollkeeper catalog reload` puts this one in force again"

@@ -22,18 +22,20 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use self::share::{Asked, Checked, Share};
-use crate::clock::{Clock, SECOND_MS, Time};
+use crate::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
 use crate::db::{self, Db};
 use crate::error::RateLimit;
 use crate::live::limiter::{Limiter, Shards};
 use crate::rules::rate_pool::{Loan, Pool};
-use crate::rules::rates::Allowed;
+use crate::rules::rates::Allowance;
 use crate::store;
 
 /// How long a call waits for the database before it is decided without.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long the database is left alone after it could not be asked, in milliseconds.
 const LEFT_ALONE_MS: i64 = SECOND_MS;
+/// How long a shared meter is kept that no call uses, in milliseconds: it has been empty for a while by then.
+const KEPT_MS: i64 = 2 * MINUTE_MS;
 /// Meters that can be asked for at the same time.
 const TURNS: usize = 256;
 
@@ -70,6 +72,18 @@ impl Rates {
         self.shares.sweep(now.unix_ms(), Share::is_used);
     }
 
+    /// Removes shared meters that no call uses any more; how many.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn remove_unused(&self) -> Result<u64, db::Error> {
+        let mut tx = self.db.write().await?;
+        let before = self.clock.now().plus_ms(-KEPT_MS);
+        let removed = store::rate_meters::remove_unused_since(&mut tx, before).await?;
+        tx.commit().await?;
+        Ok(removed)
+    }
+
     /// How many meters are held.
     pub fn len(&self) -> usize {
         self.shares.len()
@@ -104,11 +118,11 @@ impl Rates {
         checked.unwrap_or(Checked::Ask)
     }
 
-    fn check_alone(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
+    fn check_alone(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowance, RateLimit> {
         let now_ms = now.unix_ms();
         let checked = self.with(key, per_minute, now_ms, |share| share.check_alone(per_minute, now_ms));
         // There always is a place for it; were there none, refusing everybody would be the worse mistake.
-        checked.unwrap_or(Ok(Allowed { remaining: 0, reset_ms: 0 }))
+        checked.unwrap_or(Ok(Allowance { remaining: 0, reset_ms: 0 }))
     }
 
     /// Whether to ask the database: during an outage one call a second tries.
@@ -144,7 +158,12 @@ impl Rates {
     ///
     /// # Errors
     /// The limit is used up, as in `Limiter::check`.
-    pub async fn take(self: &Arc<Self>, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
+    pub async fn take(
+        self: &Arc<Self>,
+        key: u128,
+        per_minute: u32,
+        now: Time,
+    ) -> Result<Allowance, RateLimit> {
         if !self.is_shared() {
             return self.limiter.check(key, per_minute, now);
         }
@@ -161,7 +180,7 @@ impl Rates {
         key: u128,
         per_minute: u32,
         now: Time,
-    ) -> Option<Result<Allowed, RateLimit>> {
+    ) -> Option<Result<Allowance, RateLimit>> {
         match self.check(key, per_minute, now) {
             Checked::Done(result) => Some(result),
             Checked::Renew(allowed) => {
@@ -206,7 +225,7 @@ impl Rates {
         count
     }
 
-    async fn ask(self: &Arc<Self>, key: u128, per_minute: u32) -> Result<Allowed, RateLimit> {
+    async fn ask(self: &Arc<Self>, key: u128, per_minute: u32) -> Result<Allowance, RateLimit> {
         let _turn = self.turn(key).await;
         let now = self.clock.now();
         // Whoever had the turn before may have borrowed for all.

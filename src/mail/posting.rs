@@ -12,7 +12,7 @@ use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::{Code, Error, RateLimit};
 use crate::ids::UserId;
-use crate::metrics::Metrics;
+use crate::metrics::{MailLimit, Metrics};
 use crate::random::Random;
 use crate::rules::mail_bounds::{Bounds, Counter};
 use crate::store;
@@ -114,7 +114,7 @@ impl Outbox {
 
     fn drop_excess(&self, template: Template, excess: &[Excess]) {
         for Excess { counter, limit, mails, .. } in excess {
-            self.metrics.mails_suppressed.add(*counter, *mails);
+            self.metrics.mails_suppressed.add(limit_of(*counter), *mails);
             if *mails > 0 {
                 tracing::warn!(
                     template = template.as_str(),
@@ -125,6 +125,14 @@ impl Outbox {
                 );
             }
         }
+    }
+}
+
+fn limit_of(counter: Counter) -> MailLimit {
+    match counter {
+        Counter::Account => MailLimit::Account,
+        Counter::Address => MailLimit::Address,
+        Counter::Recipient | Counter::PasswordReset | Counter::Verification => MailLimit::Recipient,
     }
 }
 

@@ -7,8 +7,6 @@ use super::unlinked::{shortened, unlinked};
 use super::{Message, one_line};
 use crate::clock::Time;
 use crate::html::escape;
-use crate::store::invitations;
-use crate::store::login_guesses::FAILURES_TOLD;
 use crate::store::outbox::About;
 
 /// Asks the owner of an address to confirm it.
@@ -74,13 +72,26 @@ pub fn password_changed(to: &str, public_url: &str, username: &str, about: &Abou
     .write_list(to, &about.belongs_to)
 }
 
-/// Asks somebody into an organization; who has no account yet isn't called by a name.
+/// What the mail of an invitation says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InvitationLetter {
+    /// The organization's name.
+    pub organization: String,
+    /// The guest's role.
+    pub role: String,
+    /// The sender's name.
+    pub invited_by: String,
+    /// The sender's words.
+    pub message: Option<String>,
+}
+
+/// Asks a guest into an organization; one who has no account yet isn't called by a name.
 pub fn invitation(
     to: &str,
     public_url: &str,
     token: &str,
     username: &str,
-    letter: &invitations::Letter,
+    letter: &InvitationLetter,
 ) -> Message {
     let (organization, by) = (harmless(&letter.organization), harmless(&letter.invited_by));
     Letter {
@@ -172,13 +183,20 @@ fn in_subject(name: &str) -> String {
     unlinked(&shortened(&one_line(name), MAX_SUBJECT_NAME))
 }
 
-/// Tells the owner of an account that logins to it failed.
-pub fn logins_refused(to: &str, service: &str, username: &str, about: &About, at: Time) -> Message {
+/// Tells the owner of an account that so many logins to it failed within a day, the last one at `at`.
+pub fn logins_refused(
+    to: &str,
+    service: &str,
+    username: &str,
+    about: &About,
+    failures: i64,
+    at: Time,
+) -> Message {
     Letter {
         subject: "Failed logins to your account",
         username,
         opening: &format!(
-            "within a day somebody has tried {FAILURES_TOLD} times to log in to your account with a\n             wrong password, the last time on {}\nfrom {}. Nobody got in by that.",
+            "within a day somebody has tried {failures} times to log in to your account with a\n             wrong password, the last time on {}\nfrom {}. Nobody got in by that.",
             minute(at),
             client(about)
         ),

@@ -1,7 +1,9 @@
 //! Mails as they lie in the folder.
 
+use std::path::{Path, PathBuf};
+
+use super::delivery::compose;
 use super::*;
-use crate::store::invitations::Letter;
 use crate::store::outbox::About;
 
 const NOW: Time = Time::from_unix_ms(1_769_851_800_123);
@@ -229,7 +231,7 @@ fn mails_about(bait: &str) -> Vec<Message> {
     let (to, url) = ("ada@example.org", "https://keys.example.org/");
     let text = || Some(bait.to_owned());
     let about = About { organization: text(), project: text(), role: text(), by: text(), ..About::default() };
-    let letter = Letter {
+    let letter = templates::InvitationLetter {
         organization: bait.to_owned(),
         role: "member".to_owned(),
         invited_by: bait.to_owned(),

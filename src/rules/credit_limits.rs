@@ -1,7 +1,15 @@
 //! Which credit limit an organization gets: credit is given once a person, and to verified people only.
 
-use crate::config::Billing;
 use crate::money::Nano;
+
+/// How far organizations may go below zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// A person's first organization.
+    pub first: Nano,
+    /// Every further one of that person.
+    pub further: Nano,
+}
 
 /// The facts that decide about the credit limit of a new organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +23,7 @@ pub struct Maker {
 /// The credit limit of a new organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreditLimit {
-    /// `billing.credit_limit`, which the maker has had then.
+    /// The first one's, which the maker has had then.
     First(Nano),
     /// Another one.
     Other(Nano),
@@ -24,11 +32,11 @@ pub enum CreditLimit {
 impl CreditLimit {
     /// Of an organization that this person makes. Without a verified address it has none: the first that still exists gets its
     /// own when the address is verified.
-    pub fn of(billing: &Billing, maker: Maker) -> Self {
+    pub fn of(limits: Limits, maker: Maker) -> Self {
         match maker {
             Maker { is_verified: false, .. } => Self::Other(Nano::ZERO),
-            Maker { had_credit: false, .. } => Self::First(billing.credit_limit),
-            Maker { had_credit: true, .. } => Self::Other(billing.further_credit_limit),
+            Maker { had_credit: false, .. } => Self::First(limits.first),
+            Maker { had_credit: true, .. } => Self::Other(limits.further),
         }
     }
 
@@ -43,13 +51,12 @@ impl CreditLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
 
     #[test]
     fn the_first_of_somebody_verified_is_given_credit() {
-        let billing = Billing { further_credit_limit: Nano::from_units(7), ..Config::default().billing };
-        let of = |is_verified, had_credit| CreditLimit::of(&billing, Maker { is_verified, had_credit });
-        assert_eq!(of(true, false), CreditLimit::First(billing.credit_limit));
+        let limits = Limits { first: Nano::from_units(9), further: Nano::from_units(7) };
+        let of = |is_verified, had_credit| CreditLimit::of(limits, Maker { is_verified, had_credit });
+        assert_eq!(of(true, false), CreditLimit::First(Nano::from_units(9)));
         assert_eq!(of(true, true), CreditLimit::Other(Nano::from_units(7)));
         assert_eq!(of(false, false), CreditLimit::Other(Nano::ZERO));
         assert_eq!(of(false, true), CreditLimit::Other(Nano::ZERO));

@@ -3,7 +3,6 @@
 use crate::catalog::{Kind, Model};
 use crate::clock::{DAY_MS, MINUTE_MS, Time};
 use crate::ids::{ApiKeyId, CallerId, ProjectId, UserId};
-use crate::money::Pico;
 
 /// How far ahead of our clock an event may be, in milliseconds.
 const FUTURE_MS: i64 = 5 * MINUTE_MS;
@@ -16,8 +15,7 @@ pub fn forgettable_before(now: Time) -> Time {
     now.plus_ms(-OLDEST_MS - DAY_MS).day().start()
 }
 
-/// The most that one event may cost: 1,000,000 of the currency. A day's row then has room for thousands of the dearest ones.
-pub const MOST_EXPENSIVE: Pico = Pico::from_units(1_000_000_000_000_000_000);
+pub use crate::catalog::MOST_EXPENSIVE;
 
 /// How much earlier than its caller usage may be dated, in milliseconds: clocks differ.
 const BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;

@@ -72,20 +72,24 @@ pub fn change_role(
     Ok(())
 }
 
-/// Who takes a member out of an organization.
+/// The person who takes a member out of an organization or a project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Remover {
+pub enum Remover<R> {
     /// The member, who leaves.
     Oneself,
-    /// Somebody with this role.
-    Other(OrganizationRole),
+    /// Another person, with this role.
+    Other(R),
 }
 
 /// Whether a member may go. Everybody may leave but the last owner.
 ///
 /// # Errors
 /// As for [`change_role`].
-pub fn remove(by: Remover, role: OrganizationRole, has_other_owner: bool) -> Result<(), Error> {
+pub fn remove(
+    by: Remover<OrganizationRole>,
+    role: OrganizationRole,
+    has_other_owner: bool,
+) -> Result<(), Error> {
     let allowed = match by {
         Remover::Oneself => true,
         Remover::Other(caller) => may_grant(caller, role),

@@ -7,7 +7,7 @@
 
 use crate::error::{Code, Error};
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
-use crate::rules::membership::{Grantor, key_makes_owner};
+use crate::rules::membership::{Grantor, Remover, key_makes_owner};
 
 const YES: bool = true;
 const NO: bool = false;
@@ -64,20 +64,11 @@ pub fn change_role(
     if before == after { Ok(()) } else { grant(caller, after) }
 }
 
-/// Who takes a member out of a project.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Remover {
-    /// The member, who leaves.
-    Oneself,
-    /// Somebody with this role.
-    Other(ProjectRole),
-}
-
 /// Whether a member may go. Everybody may leave.
 ///
 /// # Errors
 /// 403 when the caller may not touch this role.
-pub fn remove(by: Remover, role: ProjectRole) -> Result<(), Error> {
+pub fn remove(by: Remover<ProjectRole>, role: ProjectRole) -> Result<(), Error> {
     match by {
         Remover::Oneself => Ok(()),
         Remover::Other(caller) => touch(caller, role),

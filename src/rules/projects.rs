@@ -1,8 +1,6 @@
-//! What a project may be.
+//! What a project's settings may be.
 
 use crate::catalog::Catalog;
-use crate::error::{Code, Error};
-use crate::roles::Visibility;
 use crate::rules::naming::Problem;
 
 /// The default model must be in the catalog (decisions, section 8), and the default token limit within what it takes.
@@ -32,14 +30,6 @@ pub fn unknown_model(id: &str) -> Problem {
     Problem { code: "unknown_model", message: format!("There is no model `{id}`; GET /v1/models lists all.") }
 }
 
-/// A public project needs an organization that allows them (decisions, section 3).
-pub fn check_visibility(visibility: Visibility, allow_public_projects: bool) -> Result<(), Error> {
-    if visibility == Visibility::Public && !allow_public_projects {
-        return Err(Error::new(Code::PublicProjectsNotAllowed).param("visibility"));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,18 +51,6 @@ mod tests {
             let found =
                 found.map_or_else(|(field, problem)| format!("{field} {}", problem.code), |()| "ok".into());
             assert_eq!(found, due, "{model:?} {tokens:?}");
-        }
-    }
-
-    #[test]
-    fn only_what_the_organization_allows_is_public() {
-        for (visibility, allowed, good) in [
-            (Visibility::Public, true, true),
-            (Visibility::Public, false, false),
-            (Visibility::Private, true, true),
-            (Visibility::Private, false, true),
-        ] {
-            assert_eq!(check_visibility(visibility, allowed).is_ok(), good, "{visibility:?} {allowed}");
         }
     }
 }

@@ -3,19 +3,7 @@
 use crate::catalog::Price;
 use crate::money::Pico;
 
-/// The list price of these tokens, in pico of the currency.
-///
-/// `None` when a count is negative or the sum leaves the 64 bits in which the databases hold an amount: such
-/// usage is refused, never cut.
-pub fn rate(price: &Price, prompt_tokens: i64, completion_tokens: i64) -> Option<Pico> {
-    if prompt_tokens < 0 || completion_tokens < 0 {
-        return None;
-    }
-    let prompt = price.prompt.checked_mul(prompt_tokens)?;
-    let completion = price.completion.checked_mul(completion_tokens)?;
-    let amount = prompt.checked_add(completion)?;
-    amount.to_i64().map(|_| amount)
-}
+pub use crate::catalog::rate;
 
 /// Tokens and their price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

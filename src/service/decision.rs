@@ -5,14 +5,27 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::reservations::Reservation;
-use crate::access::Calling;
 use crate::billing::decision::{CONCURRENCY_RETRY_MS, Granted, Refused};
 use crate::error::{Code, Error};
 use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
-use crate::input::types::{Integer, string};
+use crate::input::types::{Integer, one_of, string};
+use crate::keys::model_callers::ModelCaller;
 use crate::keys::uses::Left;
+use crate::rules::restrictions::Permission;
+
+/// What a call does.
+pub(super) struct Operation(pub(super) Permission);
+
+impl Field for Operation {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &Permission::ALL, Permission::as_str).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
+    }
+}
 
 /// Answers of a chat, all of which may be as long as one may.
 pub type Choices = Integer<1, 128>;
@@ -146,16 +159,16 @@ impl Decision {
     }
 }
 
-fn about(calling: Option<&Calling>) -> Decision {
+fn about(calling: Option<&ModelCaller>) -> Decision {
     Decision {
         allowed: false,
         status: 0,
         code: None,
         message: None,
-        organization_id: calling.map(Calling::organization_id),
-        project_id: calling.map(Calling::project_id),
-        api_key_id: calling.and_then(Calling::key).map(|key| key.id),
-        user_id: calling.map(Calling::user_id),
+        organization_id: calling.map(ModelCaller::organization_id),
+        project_id: calling.map(ModelCaller::project_id),
+        api_key_id: calling.and_then(ModelCaller::key).map(|key| key.id),
+        user_id: calling.map(ModelCaller::user_id),
         model: None,
         max_tokens: None,
         limits: Limits::default(),

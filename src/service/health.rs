@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
+use crate::billing::health;
 use crate::db;
 use crate::error::{Code, Detail, Error};
 use crate::gate::Visitor;
 use crate::input::Nothing;
 use crate::reply::Bare;
-use crate::store;
 
 /// How long the database may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -128,26 +128,10 @@ async fn checks(app: &App) -> Vec<Check> {
 
 /// The check that every organization has the currency of this server; none when the database doesn't say in time.
 async fn currency(app: &App) -> Option<Check> {
-    let own = &app.config.billing.currency;
-    let found = tokio::time::timeout(PATIENCE, async {
-        store::wallets::other_currencies(&mut app.db.read().await?, own).await
-    });
-    let others = found.await.ok()?.ok()?;
-    if others.is_empty() && !app.catalog.has_wrong_currency() {
-        return Some(passed("currency", format!("Every organization has {own}.")));
-    }
-    let others: Vec<_> = others.iter().map(|(currency, count)| format!("{count} in {currency}")).collect();
-    let message = if others.is_empty() {
-        format!(
-            "Organizations had another currency than {own} when the catalog was read last: restart the server."
-        )
-    } else {
-        format!(
-            "There are organizations of another currency than {own} ({}): set `billing.currency` back to it.",
-            others.join(", ")
-        )
-    };
-    Some(failed("currency", Code::NotReady, message))
+    Some(match health::currency(&app.billing).await? {
+        Ok(message) => passed("currency", message),
+        Err(message) => failed("currency", Code::NotReady, message),
+    })
 }
 
 /// Whether it answers, and whether it has what this version needs.

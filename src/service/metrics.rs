@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use crate::app::App;
+use crate::billing;
+use crate::billing::metrics::{LastAudit, last_audit};
 use crate::db;
 use crate::error::Error;
 use crate::gate::ServiceScope;
 use crate::input::Nothing;
 use crate::log;
-use crate::metrics::{Kind, Process, Text};
+use crate::metrics::{Kind, Milliseconds, Process, Queue, Text};
 use crate::reply::PlainText;
 use crate::store;
-use crate::store::audit_state::AuditState;
 
 /// How long the database may take for its part. Without it the rest is told: an outage is when metrics are needed.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -44,7 +45,7 @@ struct Stored {
     newest: i64,
     mails: i64,
     oldest_mail_age_ms: i64,
-    audit: Option<AuditState>,
+    audit: LastAudit,
 }
 
 async fn stored(app: &App) -> Result<Stored, db::Error> {
@@ -53,7 +54,8 @@ async fn stored(app: &App) -> Result<Stored, db::Error> {
     let (mails, oldest) = store::outbox::waiting(&mut tx).await?;
     let now = app.clock.now();
     let oldest_mail_age_ms = oldest.map_or(0, |oldest| (now.unix_ms() - oldest.unix_ms()).max(0));
-    let audit = store::audit_state::get(&mut tx).await?;
+    drop(tx);
+    let audit = last_audit(&app.billing).await?;
     Ok(Stored { newest, mails, oldest_mail_age_ms, audit })
 }
 
@@ -67,20 +69,7 @@ impl Stored {
             "How long the oldest mail in the outbox has waited; 0 without one.",
             Milliseconds(self.oldest_mail_age_ms),
         );
-        let Some((audit, ended_at)) = self.audit.and_then(|audit| Some((audit, audit.ended_at?))) else {
-            return;
-        };
-        text.gauge(
-            "tollkeeper_audit_drifts",
-            "What the last audit by a server found not to add up; each is a mistake.",
-            audit.drifts,
-        );
-        text.gauge("tollkeeper_audit_organizations", "Organizations that it checked.", audit.organizations);
-        text.gauge(
-            "tollkeeper_audit_ended_timestamp_seconds",
-            "When it ended, in seconds since 1970.",
-            Milliseconds(ended_at.unix_ms()),
-        );
+        self.audit.render(text);
     }
 }
 
@@ -97,25 +86,20 @@ fn build(app: &App, text: &mut Text) {
     text.gauge("tollkeeper_booted", "1 once the start is through.", ready);
 }
 
-/// A queue: its name, what waits in it, the most that may, and how often somebody found it full.
-type Queue = (&'static str, usize, usize, Option<u64>);
-
 fn queues(app: &App, text: &mut Text) {
     use std::sync::atomic::Ordering::Relaxed;
-    let [(pieces, most_pieces), (bytes, most_bytes)] = app.billing.books.load();
     let (hashes, most_hashes) = app.accounts.hasher.load();
     let refused = app.metrics.errors.of(crate::error::Code::PasswordQueueFull);
     let (uses, most_uses) = app.keys.last_uses.load();
     let (body_bytes, max_body_bytes) = app.body_budget.load();
-    let mut queues: Vec<Queue> = vec![
-        ("books", pieces, most_pieces, Some(app.billing.metrics.books.refused.load(Relaxed))),
-        ("books_bytes", bytes, most_bytes, None),
+    let mut queues: Vec<Queue> = billing::metrics::queues(&app.billing).to_vec();
+    queues.extend([
         ("passwords", hashes, most_hashes, Some(refused)),
         ("last_uses", uses, most_uses, None),
         ("request_body_bytes", body_bytes, max_body_bytes, Some(app.body_budget.refused())),
-    ];
+    ]);
     for (what, load) in app.tracer.iter().flat_map(|tracer| tracer.load()) {
-        queues.push((what, load.waiting, load.most, None));
+        queues.push((what, load.waiting, load.max, None));
         let names = match what {
             "traces" => ["tollkeeper_traces_sent_total", "tollkeeper_traces_lost_total"],
             _ => ["tollkeeper_log_lines_sent_total", "tollkeeper_log_lines_lost_total"],
@@ -147,7 +131,6 @@ fn memory(app: &App, text: &mut Text) {
     let (keys, key_bytes) = app.keys.keyring.size();
     text.gauge("tollkeeper_keys_held", "API keys in memory.", keys);
     text.gauge("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", key_bytes);
-    let (payers, months) = app.billing.books.remembered();
     let rows = [
         ("api_keys", keys),
         ("unknown_api_keys", app.keys.keyring.unknown()),
@@ -155,10 +138,8 @@ fn memory(app: &App, text: &mut Text) {
         ("verified_tokens", app.accounts.signing_keys.remembered()),
         ("rate_meters", app.limiter.len()),
         ("shared_rate_meters", app.keys.rates.len()),
-        ("payers", payers),
-        ("open_months", months),
-        ("usage_totals", app.usage_totals.len()),
     ];
+    let rows = rows.into_iter().chain(billing::metrics::caches(&app.billing));
     let help = "What is held in memory, so that it isn't read again.";
     text.each(("tollkeeper_cache_entries", Kind::Gauge, help), "cache", rows);
 }
@@ -175,7 +156,7 @@ fn connections(app: &App, text: &mut Text) {
             "Those in use; shared ones count while they are open.",
             |pool| pool.in_use,
         ),
-        ("tollkeeper_db_connections_max", "The most of them.", |pool| pool.most),
+        ("tollkeeper_db_connections_max", "The most of them.", |pool| pool.max),
         (
             "tollkeeper_db_connections_waiting",
             "Who waits for one; known of PostgreSQL's writes only.",
@@ -240,13 +221,4 @@ fn clock(app: &App, text: &mut Text) {
     let help =
         "How far this machine's clock is ahead: of time as it has passed, and of the database's clock.";
     text.each(("tollkeeper_clock_offset_seconds", Kind::Gauge, help), "against", rows);
-}
-
-/// In seconds, exactly.
-struct Milliseconds(i64);
-
-impl std::fmt::Display for Milliseconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:03}", self.0.div_euclid(1_000), self.0.rem_euclid(1_000))
-    }
 }

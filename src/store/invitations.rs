@@ -4,6 +4,7 @@ use crate::access::HeldTx;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{InvitationId, OrganizationId, UserId};
+use crate::mail::templates::InvitationLetter;
 use crate::roles::OrganizationRole;
 use crate::store::organization_members::Member;
 
@@ -135,30 +136,6 @@ pub async fn end(
         .await
 }
 
-/// What the mail of an invitation says.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Letter {
-    /// The organization's name.
-    pub organization: String,
-    /// As what.
-    pub role: String,
-    /// Who invites.
-    pub invited_by: String,
-    /// Their words.
-    pub message: Option<String>,
-}
-
-impl FromRow for Letter {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            organization: row.get("organization")?,
-            role: row.get("role")?,
-            invited_by: row.get("invited_by")?,
-            message: row.get("message")?,
-        })
-    }
-}
-
 /// Gives the link of an open invitation its token, in place of an older one, and says what to write; `None` when it is
 /// not open any more.
 pub async fn give_token(
@@ -166,7 +143,7 @@ pub async fn give_token(
     id: InvitationId,
     token_hash: [u8; 32],
     now: Time,
-) -> Result<Option<Letter>, db::Error> {
+) -> Result<Option<InvitationLetter>, db::Error> {
     let changed =
         sql("UPDATE invitations SET token_hash = $2 WHERE id = $1 AND ended_at IS NULL AND expires_at > $3")
             .bind(id)
@@ -177,12 +154,19 @@ pub async fn give_token(
     if changed == 0 {
         return Ok(None);
     }
-    sql("SELECT o.name AS organization, i.role, u.username AS invited_by, i.message FROM invitations i
+    let letter =
+        sql("SELECT o.name AS organization, i.role, u.username AS invited_by, i.message FROM invitations i
          JOIN organizations o ON o.id = i.organization_id JOIN users u ON u.id = i.invited_by
          WHERE i.id = $1")
-    .bind(id)
-    .optional(tx)
-    .await
+        .bind(id)
+        .optional(tx)
+        .await?;
+    Ok(letter.map(|(organization, role, invited_by, message)| InvitationLetter {
+        organization,
+        role,
+        invited_by,
+        message,
+    }))
 }
 
 /// An open invitation.

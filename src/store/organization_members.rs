@@ -1,13 +1,18 @@
-//! Who belongs to which organization, and as what.
+//! Members of organizations: who belongs to which, and with what role.
 
 use crate::access::HeldTx;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
 use crate::roles::OrganizationRole;
-use crate::store::users::Audience;
-use crate::store::window::Window;
-use crate::store::{Page, contains_pattern};
+use crate::store::members;
+
+pub use crate::store::members::{audience, insert, list, set_role};
+
+/// A member of an organization.
+pub type Member = members::Member<OrganizationId>;
+/// Which members of an organization a list shows.
+pub type Filter = members::Filter<OrganizationId>;
 
 struct Standing {
     role: Option<OrganizationRole>,
@@ -75,59 +80,6 @@ pub async fn roles(
     .await
 }
 
-/// Adds a member.
-pub async fn insert(
-    tx: &mut HeldTx<'_>,
-    organization_id: OrganizationId,
-    user_id: UserId,
-    role: OrganizationRole,
-    now: Time,
-) -> Result<(), db::Error> {
-    sql("INSERT INTO organization_members (organization_id, user_id, role, joined_at, updated_at)
-         VALUES ($1, $2, $3, $4, $4)")
-    .bind(organization_id)
-    .bind(user_id)
-    .bind(role.as_str())
-    .bind(now)
-    .defer(tx)
-    .await
-}
-
-/// A member and who it is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Member {
-    /// The person.
-    pub user_id: UserId,
-    /// As given.
-    pub email: String,
-    /// The form in which addresses are compared.
-    pub email_folded: String,
-    /// As given.
-    pub username: String,
-    /// What they are here.
-    pub role: OrganizationRole,
-    /// Since when they belong to it.
-    pub joined_at: Time,
-    /// Since when they have this role.
-    pub updated_at: Time,
-}
-
-impl FromRow for Member {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let word: String = row.get("role")?;
-        Ok(Self {
-            user_id: row.get("user_id")?,
-            email: row.get("email")?,
-            email_folded: row.get("email_folded")?,
-            username: row.get("username")?,
-            role: OrganizationRole::parse(&word)
-                .ok_or_else(|| db::Error::Internal(format!("role is {word:?}")))?,
-            joined_at: row.get("joined_at")?,
-            updated_at: row.get("updated_at")?,
-        })
-    }
-}
-
 /// A member, and who is about to do something to them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TwoMembers {
@@ -142,10 +94,9 @@ pub struct TwoMembers {
 impl FromRow for TwoMembers {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let caller_role: Option<String> = row.get("caller_role")?;
-        let user_id: Option<String> = row.get("user_id")?;
         Ok(Self {
             caller_role: caller_role.as_deref().and_then(OrganizationRole::parse),
-            member: user_id.map(|_| Member::from_row(row)).transpose()?,
+            member: Member::optional(row)?,
             has_other_owner: row.get("has_other_owner")?,
         })
     }
@@ -224,141 +175,18 @@ pub async fn has_address(
     Ok(member.is_some())
 }
 
-/// Whom to tell by mail of what somebody does to the organization; `None` without that person.
-pub async fn audience(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    by: UserId,
-) -> Result<Option<Audience>, db::Error> {
-    let rows = sql(
-        "SELECT u.id, u.email, u.username FROM users u
-         WHERE u.id IN (SELECT user_id FROM organization_members WHERE organization_id = $1 UNION SELECT $2)",
-    )
-    .bind(organization_id)
-    .bind(by)
-    .heavy()
-    .all(tx)
-    .await?;
-    Ok(Audience::of(rows, by))
-}
-
-/// Gives a member another role.
-pub async fn set_role(
-    tx: &mut HeldTx<'_>,
-    organization_id: OrganizationId,
-    user_id: UserId,
-    role: OrganizationRole,
-    now: Time,
-) -> Result<(), db::Error> {
-    sql("UPDATE organization_members SET role = $3, updated_at = $4 WHERE organization_id = $1 AND user_id = $2")
-        .bind(organization_id)
-        .bind(user_id)
-        .bind(role.as_str())
-        .bind(now)
-        .defer(tx)
-        .await
-}
-
-/// Takes somebody out of the organization and of all its projects.
+/// Takes a person out of the organization and of all its projects. Replicas let go of what they hold of the person; the last
+/// statement of its transaction.
 pub async fn remove(
     tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
     user_id: UserId,
+    now: Time,
 ) -> Result<(), db::Error> {
     sql(LEAVE_PROJECTS).bind(organization_id).bind(user_id).defer(tx).await?;
-    sql("DELETE FROM organization_members WHERE organization_id = $1 AND user_id = $2")
-        .bind(organization_id)
-        .bind(user_id)
-        .defer(tx)
-        .await
+    members::remove(tx, organization_id, user_id, now).await
 }
 
 /// By the person's own memberships: the organization may have many projects that they aren't in.
 pub const LEAVE_PROJECTS: &str = "DELETE FROM project_members WHERE user_id = $2
      AND EXISTS (SELECT 1 FROM projects p WHERE p.id = project_members.project_id AND p.organization_id = $1)";
-
-/// Which members a list shows.
-#[derive(Clone, Debug)]
-pub struct Filter {
-    /// The tenant.
-    pub organization_id: OrganizationId,
-    /// Only those whose folded address or username holds this.
-    pub search_folded: String,
-    /// Only those with this role.
-    pub role: Option<OrganizationRole>,
-}
-
-impl Filter {
-    /// Whether it lets everybody through.
-    fn is_open(&self) -> bool {
-        self.search_folded.is_empty() && self.role.is_none()
-    }
-}
-
-/// All members, newest first: the index steps over what comes before the page, the tables are asked for its rows only.
-/// `CROSS JOIN` keeps SQLite to this order.
-pub const FROM_START: &str =
-    "SELECT m.user_id, u.email, u.email_folded, u.username, m.role, m.joined_at, m.updated_at
-     FROM (SELECT user_id FROM organization_members WHERE organization_id = $1
-           ORDER BY joined_at DESC, user_id LIMIT $2 OFFSET $3) page
-     CROSS JOIN organization_members m CROSS JOIN users u
-     WHERE m.organization_id = $1 AND m.user_id = page.user_id AND u.id = m.user_id
-     ORDER BY m.joined_at DESC, m.user_id";
-
-/// The same, stepping over what comes after the page.
-pub const FROM_END: &str =
-    "SELECT m.user_id, u.email, u.email_folded, u.username, m.role, m.joined_at, m.updated_at
-     FROM (SELECT user_id FROM organization_members WHERE organization_id = $1
-           ORDER BY joined_at, user_id DESC LIMIT $2 OFFSET $3) page
-     CROSS JOIN organization_members m CROSS JOIN users u
-     WHERE m.organization_id = $1 AND m.user_id = page.user_id AND u.id = m.user_id
-     ORDER BY m.joined_at DESC, m.user_id";
-
-/// The members that a filter lets through, newest first.
-pub const FILTERED: &str =
-    "SELECT m.user_id, u.email, u.email_folded, u.username, m.role, m.joined_at, m.updated_at
-     FROM organization_members m CROSS JOIN users u
-     WHERE m.organization_id = $1 AND u.id = m.user_id AND ($2 = '' OR m.role = $2)
-       AND (u.email_folded LIKE $3 ESCAPE '\\' OR u.username_folded LIKE $3 ESCAPE '\\')
-     ORDER BY m.joined_at DESC, m.user_id LIMIT $4 OFFSET $5";
-
-/// How many these are.
-pub const COUNTED: &str = "SELECT COUNT(*) FROM organization_members m CROSS JOIN users u
-     WHERE m.organization_id = $1 AND u.id = m.user_id AND ($2 = '' OR m.role = $2)
-       AND (u.email_folded LIKE $3 ESCAPE '\\' OR u.username_folded LIKE $3 ESCAPE '\\')";
-
-/// One page of members, newest first, and how many there are in all.
-pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<Member>), db::Error> {
-    if filter.is_open() {
-        // However large the organization is, its count stands beside it.
-        let count: Option<(i64,)> = sql("SELECT members_count FROM organizations WHERE id = $1")
-            .bind(filter.organization_id)
-            .optional(tx)
-            .await?;
-        let total = count.map_or(0, |(count,)| count);
-        let rows = match page.window(total) {
-            Some(window) => stretch(tx, filter.organization_id, window).await?,
-            None => Vec::new(),
-        };
-        return Ok((total, rows));
-    }
-    let (total,): (i64,) = bind(sql(COUNTED), filter).heavy().one(tx).await?;
-    let rows = bind(sql(FILTERED), filter).bind(page.page_size).bind(page.offset()).heavy().all(tx).await?;
-    Ok((total, rows))
-}
-
-async fn stretch(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    window: Window,
-) -> Result<Vec<Member>, db::Error> {
-    let text = if window.from_end { FROM_END } else { FROM_START };
-    sql(text).bind(organization_id).bind(window.limit).bind(window.offset).all(tx).await
-}
-
-fn bind(statement: db::Statement, filter: &Filter) -> db::Statement {
-    statement
-        .bind(filter.organization_id)
-        .bind(filter.role.map_or("", OrganizationRole::as_str))
-        .bind(contains_pattern(&filter.search_folded))
-}

@@ -4,10 +4,9 @@ use crate::access::HeldTx;
 use crate::clock::Time;
 use crate::db::{self, FromRow, Lock, Row, Tx, sql};
 use crate::ids::{OrganizationId, UserId};
-use crate::money::Nano;
 use crate::roles::OrganizationRole;
-use crate::rules::credit_limits;
-use crate::store::{self, Page, contains_pattern};
+use crate::store::changes::{self, Change};
+use crate::store::{Page, contains_pattern};
 
 /// A row of `organizations`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,45 +48,33 @@ fn role(row: &Row, column: &str) -> Result<OrganizationRole, db::Error> {
 
 /// What creation writes.
 pub struct NewOrganization<'a> {
-    /// Primary key.
-    pub id: OrganizationId,
-    /// As given.
-    pub name: &'a str,
-    /// Unique among those with the same creator.
+    /// The row.
+    pub row: &'a Organization,
+    /// The name's form for comparing, unique among those with the same creator.
     pub name_folded: &'a str,
-    /// As given.
-    pub description: Option<&'a str>,
-    /// What new members become.
-    pub default_role: OrganizationRole,
-    /// Whether projects may be public.
-    pub allow_public_projects: bool,
-    /// ISO 4217 code.
-    pub currency: &'a str,
-    /// How far its wallet may go below zero.
-    pub credit_limit: Nano,
-    /// Who makes it.
+    /// The creator.
     pub created_by: UserId,
 }
 
-/// Adds an organization on the plan `pay_as_you_go`, with a wallet.
+/// Adds an organization on the plan `pay_as_you_go`. Its wallet comes in the same transaction.
 ///
 /// # Errors
 /// `Unique` with `OrganizationName`.
-pub async fn insert(tx: &mut HeldTx<'_>, new: &NewOrganization<'_>, now: Time) -> Result<(), db::Error> {
+pub async fn insert(tx: &mut HeldTx<'_>, new: &NewOrganization<'_>) -> Result<(), db::Error> {
+    let row = new.row;
     sql("INSERT INTO organizations (id, name, name_folded, description, default_role, allow_public_projects, plan,
                                     created_by, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, 'pay_as_you_go', $7, $8, $8)")
-    .bind(new.id)
-    .bind(new.name)
+    .bind(row.id)
+    .bind(row.name.as_str())
     .bind(new.name_folded)
-    .bind(new.description)
-    .bind(new.default_role.as_str())
-    .bind(new.allow_public_projects)
+    .bind(row.description.as_deref())
+    .bind(row.default_role.as_str())
+    .bind(row.allow_public_projects)
     .bind(new.created_by)
-    .bind(now)
+    .bind(row.created_at)
     .defer(tx)
-    .await?;
-    store::wallets::insert(tx, new.id, new.currency, new.credit_limit, now).await
+    .await
 }
 
 /// A person who is about to make an organization.
@@ -97,8 +84,10 @@ pub struct Maker {
     pub email: String,
     /// Their name.
     pub username: String,
-    /// The facts that decide about credit.
-    pub standing: credit_limits::Maker,
+    /// Whether their address is verified.
+    pub is_verified: bool,
+    /// Whether an organization of theirs was given the first credit limit before, even if it is gone.
+    pub had_credit: bool,
     /// Organizations that they have made and that still exist.
     pub organizations: i64,
 }
@@ -110,7 +99,8 @@ impl FromRow for Maker {
         Ok(Self {
             email: row.get("email")?,
             username: row.get("username")?,
-            standing: credit_limits::Maker { is_verified: verified.is_some(), had_credit: granted.is_some() },
+            is_verified: verified.is_some(),
+            had_credit: granted.is_some(),
             organizations: row.get("organizations")?,
         })
     }
@@ -165,10 +155,16 @@ pub async fn update(tx: &mut HeldTx<'_>, changes: &Changes<'_>) -> Result<(), db
 }
 
 /// Removes the organization and what is in it. Projects take their keys and members along; memberships and invitations
-/// go with the row, so that nothing is counted down that goes as well. What was used stays.
-pub async fn remove(tx: &mut HeldTx<'_>, organization_id: OrganizationId) -> Result<(), db::Error> {
+/// go with the row, so that nothing is counted down that goes as well. What was used stays. Replicas let go of what they hold
+/// of it; the last statement of its transaction.
+pub async fn remove(
+    tx: &mut HeldTx<'_>,
+    organization_id: OrganizationId,
+    now: Time,
+) -> Result<(), db::Error> {
     sql("DELETE FROM projects WHERE organization_id = $1").bind(organization_id).defer(tx).await?;
-    sql("DELETE FROM organizations WHERE id = $1").bind(organization_id).defer(tx).await
+    sql("DELETE FROM organizations WHERE id = $1").bind(organization_id).defer(tx).await?;
+    changes::record(tx, Change::Organization(organization_id), now).await
 }
 
 /// Takes the organization's lock: from here to the end of the transaction nobody else changes it, its members or its

@@ -4,6 +4,7 @@ use crate::catalog::{DiscountVersion, NewVersions, Price, PriceBook, VolumeDisco
 use crate::clock::{Month, Time};
 use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::money::{Pico, Ppm};
+use crate::store::changes::{self, Change};
 
 /// A row of `price_versions`; without a price it takes the version back.
 struct PriceRow {
@@ -144,7 +145,7 @@ pub async fn lock(tx: &mut Tx) -> Result<i64, db::Error> {
     Ok(number)
 }
 
-/// Puts a catalog in force.
+/// Puts a catalog in force, and announces it unless it is the first.
 pub async fn insert_catalog(
     tx: &mut Tx,
     number: i64,
@@ -158,7 +159,11 @@ pub async fn insert_catalog(
         .bind(currency)
         .bind(now)
         .defer(tx)
-        .await
+        .await?;
+    if number > 1 {
+        changes::record(tx, Change::Catalog, now).await?;
+    }
+    Ok(())
 }
 
 /// Returns `true` if anything was ever used.
@@ -177,4 +182,14 @@ pub async fn closed_before(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     // A wallet begins with its first month open.
     let closed = rows.into_iter().find(|(open, created_at)| created_at.day().month() < *open);
     Ok(closed.map(|(open, _)| open.start()))
+}
+
+/// How many organizations have a wallet in each currency but this one.
+pub async fn other_currencies(tx: &mut Tx, currency: &str) -> Result<Vec<(String, i64)>, db::Error> {
+    sql("SELECT currency, COUNT(*) AS count FROM wallets
+         WHERE (currency < $1 OR currency > $1) AND organization_id IN (SELECT id FROM organizations)
+         GROUP BY currency ORDER BY currency")
+    .bind(currency)
+    .all(tx)
+    .await
 }

@@ -10,6 +10,7 @@ use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::money::Ppm;
 use crate::roles::Visibility;
+use crate::store::changes::{self, Change};
 
 /// A row of `projects`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -158,16 +159,19 @@ pub async fn update(tx: &mut HeldTx<'_>, changes: &Changes<'_>) -> Result<(), db
     .await
 }
 
-/// Removes the project with its keys and memberships. What was used stays, and the names of the keys.
+/// Removes the project with its keys and memberships. What was used stays, and the names of the keys. Replicas let go of what
+/// they hold of it; the last statement of its transaction.
 pub async fn remove(
     tx: &mut HeldTx<'_>,
     organization_id: OrganizationId,
     project_id: ProjectId,
+    now: Time,
 ) -> Result<(), db::Error> {
     sql("DELETE FROM projects WHERE id = $2 AND organization_id = $1")
         .bind(organization_id)
         .bind(project_id)
         .heavy()
         .defer(tx)
-        .await
+        .await?;
+    changes::record(tx, Change::Project(project_id), now).await
 }

@@ -177,7 +177,10 @@ impl Beside for Member {
         static TEXT: LazyLock<String> = LazyLock::new(|| {
             let joins = "LEFT JOIN project_members pn ON pn.project_id = p.id AND pn.user_id = $4
                          LEFT JOIN users nu ON nu.id = pn.user_id";
-            text(", pn.user_id, nu.email, nu.username, pn.role, pn.added_at, pn.updated_at", joins)
+            let columns =
+                ", pn.user_id, nu.email, nu.email_folded, nu.username, pn.role, pn.added_at AS joined_at,
+                 pn.updated_at";
+            text(columns, joins)
         });
         &TEXT
     }
@@ -185,7 +188,6 @@ impl Beside for Member {
         statement.bind(id)
     }
     fn read(row: &Row) -> Result<Option<Self>, db::Error> {
-        let user_id: Option<String> = row.get("user_id")?;
-        user_id.map(|_| Self::from_row(row)).transpose()
+        Self::optional(row)
     }
 }

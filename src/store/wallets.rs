@@ -249,13 +249,3 @@ pub async fn owner_name(tx: &mut Tx, organization_id: OrganizationId) -> Result<
 pub fn nano(amount: Nano) -> Result<i64, db::Error> {
     amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of nano")))
 }
-
-/// How many organizations have a wallet in each currency but this one.
-pub async fn other_currencies(tx: &mut Tx, currency: &str) -> Result<Vec<(String, i64)>, db::Error> {
-    sql("SELECT currency, COUNT(*) AS count FROM wallets
-         WHERE (currency < $1 OR currency > $1) AND organization_id IN (SELECT id FROM organizations)
-         GROUP BY currency ORDER BY currency")
-    .bind(currency)
-    .all(tx)
-    .await
-}

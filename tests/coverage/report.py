@@ -13,7 +13,7 @@ PARTS = [
     ("src/rules", r"src/rules(\.rs|/)"),
     ("src/live", r"src/live(\.rs|/)"),
     ("src/secrets", r"src/secrets(\.rs|/)"),
-    ("the gate: src/access, src/roles.rs", r"src/(access(\.rs|/)|roles\.rs)"),
+    ("the gate: src/gate, src/access, src/roles.rs", r"src/(gate(\.rs|/)|access(\.rs|/)|keys_access\.rs|roles\.rs)"),
     ("the entrance: src/server/entrance.rs", r"src/server/entrance\.rs"),
     ("src/api, src/service, src/input", r"src/(api|service|input)(\.rs|/)"),
     ("src/store, src/db", r"src/(store|db)(\.rs|/)"),

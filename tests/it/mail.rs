@@ -183,7 +183,7 @@ fn without_starttls_nothing_is_said() {
         let logs = Logs::default();
         let _capture = logs.capture();
         write_to(&world, "ada").await;
-        assert_eq!(send_due(&world.app).await.unwrap(), 0);
+        assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         assert_eq!((failed(&world), waiting(&world.app).await), (1, 1));
         assert!(logs.text().contains("the mail server does not offer STARTTLS"), "{}", logs.text());
         let transcript = server.transcript();
@@ -226,20 +226,20 @@ fn a_mail_waits_longer_each_time_until_the_server_is_back() {
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
         let registered = world.post("/v1/auth/register", &ada()).data().await;
         assert_eq!(registered["verification_email_sent"], true);
-        send_due(&world.app).await.unwrap();
+        send_due(&world.app.mail).await.unwrap();
         for (attempts, wait_s) in [(1, 10), (2, 20), (3, 40), (4, 80)] {
             assert_eq!(failed(&world), attempts);
             world.clock.advance_ms(wait_s * SECOND_MS - 1);
-            assert_eq!(send_due(&world.app).await.unwrap(), 0);
+            assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
             assert_eq!(failed(&world), attempts, "not before its time");
             world.clock.advance_ms(1);
-            assert_eq!(send_due(&world.app).await.unwrap(), 0);
+            assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         }
         assert_eq!((failed(&world), waiting(&world.app).await), (5, 1));
         drop(nobody);
         let server = MailServer::start(&python, &["--port", &port.to_string()]);
         world.clock.advance_ms(160 * SECOND_MS);
-        assert_eq!(send_due(&world.app).await.unwrap(), 1);
+        assert_eq!(send_due(&world.app.mail).await.unwrap(), 1);
         let [mail] = server.mails().try_into().unwrap();
         world.post("/v1/auth/verify-email", &json!({"token": token(&mail)})).data().await;
         assert_eq!((given_up(&world), waiting(&world.app).await), (0, 0));
@@ -260,7 +260,7 @@ fn a_mail_is_given_up_after_a_day() {
             assert_eq!(waiting(&world.app).await, 1);
             assert!(!logs.text().contains("ERROR"), "{}", logs.text());
             world.clock.advance_ms(HOUR_MS);
-            assert_eq!(send_due(&world.app).await.unwrap(), 0);
+            assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         }
         assert_eq!(
             world.clock.now(),
@@ -290,7 +290,7 @@ fn a_refused_recipient_is_given_up_at_once_and_the_others_get_theirs() {
             write_to(&world, name).await;
             world.clock.advance_ms(1);
         }
-        assert_eq!(send_due(&world.app).await.unwrap(), 2);
+        assert_eq!(send_due(&world.app.mail).await.unwrap(), 2);
         assert_eq!(server.mails().len(), 2);
         assert_eq!((server.mails_to(ADA).len(), server.mails_to("bob@example.com").len()), (1, 1));
         assert_eq!((given_up(&world), failed(&world), waiting(&world.app).await), (2, 1, 1));
@@ -314,7 +314,7 @@ fn a_server_that_repeats_the_mail_does_not_bring_its_link_into_the_log() {
         let logs = Logs::default();
         let _capture = logs.capture();
         world.post("/v1/auth/register", &ada()).data().await;
-        assert_eq!(send_due(&world.app).await.unwrap(), 0);
+        assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         let text = logs.text();
         assert!(text.contains("gave a mail up") && text.contains("554 5.7.1"), "{text}");
         assert!(!text.contains("token=") && !text.contains(ADA) && !text.contains("Hello"), "{text}");
@@ -326,12 +326,12 @@ fn connections_are_used_again() {
     with_server("connections", &[], async |world, server| {
         for name in ["ada", "bob"] {
             write_to(&world, name).await;
-            assert_eq!(send_due(&world.app).await.unwrap(), 1);
+            assert_eq!(send_due(&world.app.mail).await.unwrap(), 1);
         }
         world.clock.advance_ms(MINUTE_MS);
-        send_due(&world.app).await.unwrap();
+        send_due(&world.app.mail).await.unwrap();
         write_to(&world, "cyd").await;
-        assert_eq!(send_due(&world.app).await.unwrap(), 1);
+        assert_eq!(send_due(&world.app.mail).await.unwrap(), 1);
         let peers: Vec<_> = server.mails().into_iter().map(|mail| mail["peer"].clone()).collect();
         assert_eq!(peers[0], peers[1]);
         assert_ne!(peers[1], peers[2], "a minute is too long");
@@ -374,7 +374,7 @@ fn two_replicas_send_each_mail_once() {
                 let mut sent = 0;
                 // Who wants the same mails as the other at the same instant gets none, and comes back.
                 while waiting(&app).await > 0 {
-                    sent += send_due(&app).await.unwrap();
+                    sent += send_due(&app.mail).await.unwrap();
                 }
                 sent
             })
@@ -446,9 +446,9 @@ fn a_mail_outlives_the_process_that_was_killed_while_sending_it() {
         let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let app = App::new(config(&data.0, database_url, &settings), clock.clone()).unwrap();
         app.boot().await.unwrap();
-        assert_eq!((send_due(&app).await.unwrap(), waiting(&app).await), (0, 1));
+        assert_eq!((send_due(&app.mail).await.unwrap(), waiting(&app).await), (0, 1));
         clock.advance_ms(MINUTE_MS);
-        assert_eq!((send_due(&app).await.unwrap(), waiting(&app).await), (1, 0));
+        assert_eq!((send_due(&app.mail).await.unwrap(), waiting(&app).await), (1, 0));
         let [mail] = server.mails().try_into().unwrap();
         let public = tollkeeper::server::Entrance::new(&app, Listener::Public);
         let verify = Call::new(&public, Method::POST, "/v1/auth/verify-email");
@@ -482,7 +482,7 @@ fn nobody_s_name_or_address_adds_a_header_or_a_recipient() {
         store::users::insert(&mut tx, &new, now).await.unwrap();
         tx.commit().await.unwrap();
         world.post("/v1/auth/forgot-password", &json!({"email": ADA})).data().await;
-        assert_eq!(send_due(&world.app).await.unwrap(), 1);
+        assert_eq!(send_due(&world.app.mail).await.unwrap(), 1);
         let [mail] = server.mails().try_into().unwrap();
         assert_eq!(mail["to"], json!([ADA]));
         let content = mail["content"].as_str().unwrap();

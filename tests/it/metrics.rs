@@ -66,7 +66,7 @@ fn metrics_need_the_service_token_and_count_mails() {
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
         assert_eq!(value(&world, "tollkeeper_mails_waiting").await, 2);
         assert_eq!(value(&world, "tollkeeper_mails_sent_total").await, 0);
-        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
         assert_eq!(value(&world, "tollkeeper_mails_waiting").await, 0);
         assert_eq!(value(&world, "tollkeeper_mails_sent_total").await, 2);
     });

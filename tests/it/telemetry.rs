@@ -233,11 +233,13 @@ fn a_collector_that_is_away_or_refuses_costs_a_log_line() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let nobody = format!("http://{}", socket.local_addr().unwrap());
     let refusing = Collector::start("401 Unauthorized");
-    for (endpoint, why) in [(nobody, "refused"), (refusing.url(), "it answers 401 Unauthorized: {}")] {
+    for (endpoint, why) in
+        [(nobody, "refused"), (refusing.url(), "the collector answers 401 Unauthorized: {}")]
+    {
         let folder = Folder::new();
         let server = traced(&folder, &endpoint, "1");
         let place = server.settle(&server.sign_up("ada"));
-        server.wait_for_log("traces can't be sent, and are let go of");
+        server.wait_for_log("traces can't be exported and are dropped");
         let lost = |server: &Server| {
             let scrape = Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send();
             let line =
@@ -255,7 +257,8 @@ fn a_collector_that_is_away_or_refuses_costs_a_log_line() {
         }
         let ended = server.stop();
         assert_eq!(ended.code, Some(0), "{}", ended.log);
-        let lines: Vec<_> = ended.log.lines().filter(|line| line.contains("traces can't be sent")).collect();
+        let lines: Vec<_> =
+            ended.log.lines().filter(|line| line.contains("traces can't be exported")).collect();
         assert_eq!(lines.len(), 1, "{lines:#?}");
         assert!(lines[0].contains(why) && lines[0].contains("/v1/traces"), "{}", lines[0]);
     }
@@ -290,7 +293,7 @@ fn a_collector_under_tls_is_known_by_its_certificate() {
             assert_eq!(server.stop().code, Some(0));
             continue;
         };
-        server.wait_for_log("traces can't be sent, and are let go of");
+        server.wait_for_log("traces can't be exported and are dropped");
         let ended = server.stop();
         assert!(ended.log.contains(why), "{}", ended.log);
         assert_eq!(collector.spans().len(), before, "nothing is sent to somebody else");

@@ -1,13 +1,13 @@
-//! What a commit tells this process.
+//! Changes that a transaction announces, so that data held in memory is dropped.
 
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 
-/// What changed, so that what is held in memory of it is no longer true.
+/// A change that makes data held in memory stale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// A session has ended.
     Session(SessionId),
-    /// Several sessions of a person have ended.
+    /// Several sessions of a user have ended.
     User(UserId),
     /// A key was changed, rotated or deleted.
     ApiKey(ApiKeyId),
@@ -15,8 +15,8 @@ pub enum Change {
     Project(ProjectId),
     /// An organization was deleted.
     Organization(OrganizationId),
-    /// Every replica is to read its catalog file again.
+    /// Every replica must read its catalog file again.
     Catalog,
-    /// Every session has ended. Signing keys may have been revoked with them.
+    /// Every session has ended. Signing keys may have been revoked too.
     AllSessions,
 }

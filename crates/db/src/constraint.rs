@@ -1,42 +1,40 @@
-//! The unique constraints that decide races, by the name that each database gives them.
+//! Violated constraints, by the names that the databases give them.
 
-/// A unique constraint that decides a race; its name maps to the caller's error.
+/// A unique constraint. Each maps to an error response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Constraint {
-    /// One account an e-mail address.
+    /// One account per e-mail address.
     UserEmail,
-    /// One account a username.
+    /// One account per username.
     UserUsername,
-    /// One organization a name, among those with the same creator.
+    /// One organization per name, among those of the same creator.
     OrganizationName,
-    /// One open invitation an address, within its organization.
+    /// One open invitation per address, within its organization.
     OpenInvitation,
-    /// One project a name, within its organization.
+    /// One project per name, within its organization.
     ProjectName,
-    /// One API key a name, within its project.
+    /// One API key per name, within its project.
     ApiKeyName,
-    /// One movement of money a key, within its organization.
+    /// One ledger transaction per idempotency key, within its organization.
     LedgerKey,
-    /// One credit a reference, within its organization.
+    /// One credit per reference, within its organization.
     CreditReference,
-    /// One that no caller can meet by a well-formed request; the driver's words.
+    /// A constraint that no valid request violates, by the driver's name.
     Other(String),
 }
 
-/// What a row refers to that is gone.
+/// The missing target of a foreign key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reference {
-    /// An organization.
     Organization,
-    /// A project.
     Project,
-    /// One that nobody can remove beside us; the driver's words.
+    /// A target that isn't removed concurrently, by the driver's name.
     Other(String),
 }
 
 impl Reference {
-    /// From the name that PostgreSQL gives a foreign key: table, column, `fkey`. SQLite has one writer at a time, and who
-    /// writes has looked in the same transaction.
+    /// From PostgreSQL's name of a foreign key: table, column, `fkey`. On SQLite, which has one writer at a
+    /// time, the target can't disappear between its look-up and the write.
     pub(super) fn from_foreign_key(name: &str) -> Self {
         if name.ends_with("_organization_id_fkey") {
             Self::Organization
@@ -48,7 +46,7 @@ impl Reference {
     }
 }
 
-/// PostgreSQL reports the index, SQLite its columns.
+/// Per constraint, the index that PostgreSQL reports and the columns that SQLite reports.
 const NAMES: &[(&str, &str, Constraint)] = &[
     ("users_email_folded", "users.email_folded", Constraint::UserEmail),
     ("users_username_folded", "users.username_folded", Constraint::UserUsername),
@@ -77,7 +75,7 @@ const NAMES: &[(&str, &str, Constraint)] = &[
 ];
 
 impl Constraint {
-    /// From the name of the index, as PostgreSQL reports it.
+    /// From the name of the index, which PostgreSQL reports.
     pub(super) fn from_index(index: &str) -> Self {
         let row = NAMES.iter().find(|(name, _, _)| *name == index);
         row.map_or_else(|| Self::Other(index.to_owned()), |(_, _, constraint)| constraint.clone())
@@ -96,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_spellings_mean_the_same_constraint() {
+    fn constraints_are_found_by_index_and_by_columns() {
         for (index, columns, constraint) in NAMES {
             assert_eq!(Constraint::from_index(index), *constraint);
             assert_eq!(Constraint::from_sqlite(&format!("UNIQUE constraint failed: {columns}")), *constraint);

@@ -1,4 +1,4 @@
-//! What can go wrong in a database, in the few kinds that callers tell apart.
+//! The error of a database, in the few kinds that callers distinguish.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,29 +8,29 @@ use kernel::error::Code;
 
 use crate::constraint::{Constraint, Reference};
 
-/// What the database refused. The text goes to the log only.
+/// A database error. The texts go to the log only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// A unique constraint.
+    /// A unique constraint was violated.
     Unique(Constraint),
-    /// What a row refers to is gone: whoever removed it was faster.
+    /// The target of a foreign key was removed concurrently.
     Missing(Reference),
-    /// It can't be reached, is starting or shutting down, or is too busy.
+    /// The database can't be reached, is starting or shutting down, or is too busy.
     Unavailable(String),
-    /// Its disk is full.
+    /// The disk of the database is full.
     StorageFull(String),
-    /// It can't be written to.
+    /// The database can't be written to.
     ReadOnly(String),
-    /// This process may not do it as it is configured, in words for the caller.
+    /// The configuration of this process doesn't allow the operation. The text goes to the caller.
     NotReady(String),
-    /// Anything else: a mistake of ours or damage.
+    /// Anything else: a bug or a damaged database.
     Internal(String),
 }
 
 impl Error {
-    /// What the operating system said about a file of ours.
-    pub(super) fn from_io(what: &str, error: &io::Error) -> Self {
-        let text = format!("{what}: {error}");
+    /// From an error of the operating system; `context` names the file.
+    pub(super) fn from_io(context: &str, error: &io::Error) -> Self {
+        let text = format!("{context}: {error}");
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::StorageFull(text),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly(text),
@@ -38,7 +38,7 @@ impl Error {
         }
     }
 
-    /// A blocking thread of ours died or the runtime is shutting down.
+    /// From a blocking task that panicked or was cancelled by the end of the runtime.
     pub(super) fn from_join(error: &tokio::task::JoinError) -> Self {
         Self::Unavailable(format!("the database thread ended: {error}"))
     }
@@ -73,7 +73,7 @@ impl From<Error> for kernel::error::Error {
                     (Code::NameTaken, Some("name"))
                 }
                 Constraint::OpenInvitation => (Code::AlreadyInvited, Some("email")),
-                // Whoever writes these looks at the outcome itself.
+                // The code that writes these handles the violation itself.
                 Constraint::LedgerKey | Constraint::CreditReference | Constraint::Other(_) => {
                     (Code::Internal, None)
                 }

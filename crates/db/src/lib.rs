@@ -1,15 +1,15 @@
-//! The two databases behind one neutral executor.
+//! An executor for SQLite and PostgreSQL.
 //!
-//! A store function writes one SQL text for both: `sql("SELECT … WHERE id = $1").bind(id).optional::<Row>(tx)`.
-//! Reads go through [`Db::read`], which costs nothing and opens no transaction; writes go through
-//! [`Db::write`], a transaction that is rolled back unless it is committed, also when its future is
-//! cancelled. After an error in a transaction nothing goes on in it, on either database.
+//! Queries have one SQL text for both: `sql("SELECT … WHERE id = $1").bind(id).optional::<Row>(tx)`. Reads go
+//! through [`Db::read`], which is free and opens no transaction. Writes go through [`Db::write`], a
+//! transaction that is rolled back unless it is committed, also when its future is cancelled. After an error
+//! in a transaction, all further statements in it fail, on either database.
 //!
-//! What the text must keep to so that both understand it: parameters `$1…`, types TEXT, BIGINT (booleans
-//! as 0 and 1) and BLOB/BYTEA, `CAST(SUM(x) AS BIGINT)`, `CAST($1 AS BIGINT)` where nothing around a
-//! parameter tells its type, no `now()`, no ILIKE.
+//! For both databases to understand it, a text uses parameters `$1…`, the types TEXT, BIGINT (booleans as 0
+//! and 1) and BLOB/BYTEA, `CAST(SUM(x) AS BIGINT)`, and `CAST($1 AS BIGINT)` where the context of a parameter
+//! doesn't determine its type. It doesn't use `now()` and ILIKE.
 //!
-//! The drivers are named in `crates/db` only.
+//! No other crate names the drivers.
 
 mod change;
 mod constraint;
@@ -34,42 +34,41 @@ use tokio::task::JoinHandle;
 pub use change::Change;
 pub use constraint::{Constraint, Reference};
 pub use error::Error;
-pub use migrate::{MigrateError, Migrated, newest_schema};
+pub use migrate::{MigrateError, MigrationReport, newest_schema};
 pub use page::{Page, contains_pattern};
 pub use postgres::url::trusts_by_default;
 pub use statement::{Lock, Statement, sql};
 pub use value::{FromRow, FromValue, Row, Value};
 
 use kernel::clock::Time;
-use postgres::{BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres, Replica};
+use postgres::{BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres, Standby};
 use sqlite::Sqlite;
 use statement::{Answer, Want};
 
-/// A copy that was checked and found whole.
+/// A verified copy of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backup {
-    /// The schema version that it has.
+    /// The schema version of the copy.
     pub schema: i64,
-    /// How large the file is.
     pub size_bytes: u64,
 }
 
-/// Connections that are for the same purpose.
+/// The connections for one purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connections {
     /// `write`, `read` or `long_read`.
     pub purpose: &'static str,
-    /// How many are open.
+    /// Open connections.
     pub open: usize,
-    /// How many somebody has for himself now; where they are shared, how many are open.
+    /// Connections that are checked out; for shared connections, the same as `open`.
     pub in_use: usize,
-    /// The most that may be open.
-    pub most: usize,
-    /// Who waits for one, as far as that is known.
+    /// Maximum number of open connections.
+    pub max: usize,
+    /// Tasks that wait for a connection, where that is known; else 0.
     pub waiting: usize,
 }
 
-/// Which database, and where.
+/// The location of a database.
 #[derive(Clone)]
 pub enum Settings {
     /// A file on this machine.
@@ -84,7 +83,7 @@ pub enum Settings {
     },
 }
 
-/// The URL holds a password, so it is never shown.
+/// Without the URL, which contains a password.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,20 +97,20 @@ impl fmt::Debug for Settings {
 #[derive(Clone)]
 pub struct Db {
     driver: Driver,
-    /// Where reports are read from while it will do.
-    replica: Option<Arc<Replica>>,
+    /// Serves reports while its lag is small enough.
+    standby: Option<Arc<Standby>>,
     shared: Arc<Shared>,
 }
 
-/// What a database shares with its clones and its transactions.
+/// State that a database shares with its clones and transactions.
 #[derive(Default)]
 struct Shared {
-    /// How many statements have run.
+    /// Statements so far.
     statements: AtomicU64,
     on_commit: OnceLock<OnCommit>,
 }
 
-/// What is called with the changes that a transaction announced.
+/// Callback for the changes that a transaction has announced.
 type OnCommit = Box<dyn Fn(&[Change]) + Send + Sync>;
 
 #[derive(Clone)]
@@ -121,77 +120,81 @@ enum Driver {
 }
 
 impl Db {
-    /// Takes the settings in. Nothing is opened yet: the first statement does, and when it can't, the next
-    /// one tries again, so that a database that comes up later needs no restart.
+    /// Prepares a database without opening it: each statement opens a connection if there is none, so that a
+    /// database that comes up later needs no restart.
+    ///
+    /// # Errors
+    /// The URL, or a file that it names, can't be used.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let driver = match settings {
             Settings::Sqlite { path } => Driver::Sqlite(Arc::new(Sqlite::new(path.clone()))),
             Settings::Postgres { url } => Driver::Postgres(Arc::new(Postgres::new(url)?)),
         };
-        Ok(Self { driver, replica: None, shared: Arc::default() })
+        Ok(Self { driver, standby: None, shared: Arc::default() })
     }
 
-    /// Adds a standby of this PostgreSQL, which reports are read from while it is at most `most_lag` behind, as far as
-    /// [`Db::watch_replica`] sees it. Nothing is opened yet.
+    /// Adds a PostgreSQL standby, without connecting. [`Db::reports`] uses it while its lag, as measured by
+    /// [`Db::watch_standby`], is at most `max_lag`.
     ///
     /// # Errors
     /// The URL, or a file that it names, can't be used.
-    pub fn with_replica(mut self, url: &str, most_lag: Duration) -> Result<Self, Error> {
+    pub fn with_standby(mut self, url: &str, max_lag: Duration) -> Result<Self, Error> {
         if !self.is_postgres() {
-            return Err(Error::Internal("only a PostgreSQL has a replica".to_owned()));
+            return Err(Error::Internal("only PostgreSQL has standbys".to_owned()));
         }
-        self.replica = Some(Arc::new(Replica::new(url, most_lag)?));
+        self.standby = Some(Arc::new(Standby::new(url, max_lag)?));
         Ok(self)
     }
 
-    /// Looks at the replica until it is dropped; without one it has nothing to do.
-    pub async fn watch_replica(&self) {
-        if let (Some(replica), Driver::Postgres(primary)) = (&self.replica, &self.driver) {
-            replica.watch(Arc::clone(primary)).await;
+    /// Measures the lag of the standby until the future is dropped. Returns at once without a standby.
+    pub async fn watch_standby(&self) {
+        if let (Some(standby), Driver::Postgres(primary)) = (&self.standby, &self.driver) {
+            standby.watch(Arc::clone(primary)).await;
         }
     }
 
-    /// Sets what is called with the announced changes of each transaction, once it has ended and before its caller
-    /// goes on; only the first call of this counts.
+    /// Sets the callback for announced changes. It is called after the end of each transaction and before
+    /// [`Tx::commit`] returns. Further calls have no effect.
     pub fn on_commit(&self, call: impl Fn(&[Change]) + Send + Sync + 'static) {
-        // Whoever comes later is told nothing: there is one memory a process.
         drop(self.shared.on_commit.set(Box::new(call)));
     }
 
-    /// Hears of announced changes, as far as the database can tell of them.
+    /// Subscribes to changes that other processes announce.
     pub fn wakeups(&self) -> Wakeups {
         let woken = Arc::new(Notify::new());
         let listener = match &self.driver {
-            // Another process can't call out through a file.
+            // SQLite can't notify other processes.
             Driver::Sqlite(_) => None,
             Driver::Postgres(postgres) => Some(tokio::spawn(postgres.listen(Arc::clone(&woken)))),
         };
         Wakeups { woken, listener }
     }
 
-    /// Brings the schema to this binary's version; many processes may do it at once. A SQLite file is
-    /// created here and nowhere else, so that a lost file is noticed instead of replaced by an empty one.
-    pub async fn migrate(&self) -> Result<Migrated, MigrateError> {
+    /// Migrates the schema to this binary's version. Processes may do so at the same time.
+    ///
+    /// A SQLite file is created by this function only, so that a lost file is noticed instead of replaced by
+    /// an empty one.
+    pub async fn migrate(&self) -> Result<MigrationReport, MigrateError> {
         match &self.driver {
             Driver::Sqlite(sqlite) => sqlite.migrate().await,
             Driver::Postgres(postgres) => postgres.migrate().await,
         }
     }
 
-    /// Copies an SQLite database to `file`, which must not exist, beside whoever uses it, and checks the copy. Meanwhile it
-    /// is called `partial`, a name in the same folder. On PostgreSQL the server's own programs do that.
+    /// Copies an SQLite database to `file`, which must not exist, while it is in use, and verifies the copy.
+    /// Until then the copy is called `partial`, a path in the same folder.
     ///
     /// # Errors
-    /// Nothing is left at `file` then.
+    /// The copy failed, and `file` doesn't exist; or this is PostgreSQL, which has `pg_dump`.
     pub async fn back_up(&self, file: &Path, partial: &Path) -> Result<Backup, Error> {
         match &self.driver {
             Driver::Sqlite(sqlite) => sqlite.back_up(file, partial).await,
-            Driver::Postgres(_) => Err(Error::Internal("a PostgreSQL is backed up by pg_dump".to_owned())),
+            Driver::Postgres(_) => Err(Error::Internal("PostgreSQL is backed up by pg_dump".to_owned())),
         }
     }
 
-    /// A handle to read with. It holds no connection and no transaction: each statement sees what is
-    /// committed when it runs.
+    /// Returns a handle for reads, without connection and transaction: each statement sees what is committed
+    /// when it runs.
     pub async fn read(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteRead(Arc::clone(sqlite)),
@@ -200,18 +203,18 @@ impl Db {
         Ok(self.tx(inner))
     }
 
-    /// A handle to read reports with: what it shows may be as old as the replica, so nothing may be decided by it. Without a
-    /// replica that will do, it is the same as [`Db::read`].
+    /// Returns a handle for reports. Its data may be as old as that of the standby, so don't base decisions
+    /// on it. Without a usable standby, this is [`Db::read`].
     pub async fn reports(&self) -> Result<Tx, Error> {
-        match (&self.replica, &self.driver) {
-            (Some(replica), Driver::Postgres(primary)) if replica.is_good() => {
-                Ok(self.tx(Inner::PostgresReports(Arc::clone(primary), Some(Arc::clone(replica)))))
+        match (&self.standby, &self.driver) {
+            (Some(standby), Driver::Postgres(primary)) if standby.is_usable() => {
+                Ok(self.tx(Inner::PostgresReports(Arc::clone(primary), Some(Arc::clone(standby)))))
             }
             _ => self.read().await,
         }
     }
 
-    /// A write transaction. On SQLite there is one at a time, so hold it briefly.
+    /// Begins a write transaction. On SQLite there is one at a time, so keep it short.
     pub async fn write(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteWrite(sqlite.begin().await?),
@@ -220,8 +223,9 @@ impl Db {
         Ok(self.tx(inner))
     }
 
-    /// A write transaction for what can wait, and what a crash may lose: it gives way where somebody else holds a row for
-    /// long, and its commit doesn't wait for the disk where that can be had.
+    /// Begins a write transaction for data that can wait and that a crash may lose. On PostgreSQL it fails
+    /// after waiting 200 ms for a lock, and its commit doesn't wait for the disk. On SQLite it is the same as
+    /// [`Db::write`].
     pub async fn write_behind(&self) -> Result<Tx, Error> {
         match &self.driver {
             Driver::Sqlite(_) => self.write().await,
@@ -231,8 +235,8 @@ impl Db {
         }
     }
 
-    /// A handle to read with, all of whose statements see the database as it is at the first of them; writers go on meanwhile.
-    /// Each statement counts as a heavy one. Not for long: what is written meanwhile can't be tidied away.
+    /// Returns a read handle on a snapshot, taken by its first statement; each statement counts as heavy.
+    /// Writers aren't blocked, but space can't be reclaimed meanwhile, so keep it short.
     pub async fn snapshot(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteSnapshot(sqlite.snapshot().await?),
@@ -243,10 +247,10 @@ impl Db {
         Ok(self.tx(inner))
     }
 
-    /// Whether the database answers now.
+    /// Checks that the database answers.
     pub async fn ping(&self) -> Result<(), Error> {
         let text = match &self.driver {
-            // A statement that has to look into the file; `SELECT 1` doesn't.
+            // `SELECT 1` wouldn't read the file.
             Driver::Sqlite(sqlite) => {
                 sqlite.notice_replaced_file();
                 "SELECT COUNT(*) AS n FROM sqlite_schema"
@@ -257,10 +261,10 @@ impl Db {
         Ok(())
     }
 
-    /// The time by the database server's clock; none where the database has no clock of its own.
+    /// Returns the time of the database server's clock; `None` on SQLite.
     ///
     /// # Errors
-    /// It doesn't answer.
+    /// The database doesn't answer.
     pub async fn clock(&self) -> Result<Option<Time>, Error> {
         match &self.driver {
             Driver::Sqlite(_) => Ok(None),
@@ -271,10 +275,10 @@ impl Db {
         }
     }
 
-    /// Returns `true` if a commit is on disk when it returns: not on a PostgreSQL with `fsync = off`.
+    /// Returns `false` if a commit may not be on disk when it returns: on PostgreSQL with `fsync = off`.
     ///
     /// # Errors
-    /// It doesn't answer.
+    /// The database doesn't answer.
     pub async fn syncs_to_disk(&self) -> Result<bool, Error> {
         match &self.driver {
             Driver::Sqlite(_) => Ok(true),
@@ -282,17 +286,17 @@ impl Db {
         }
     }
 
-    /// The schema version that the database has.
+    /// Returns the schema version of the database.
     ///
     /// # Errors
-    /// It doesn't answer, or has none.
+    /// The database doesn't answer, or has no schema.
     pub async fn schema(&self) -> Result<i64, Error> {
         let text = "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM refinery_schema_history";
         let (version,): (i64,) = sql(text).one(&mut self.read().await?).await?;
         Ok(version)
     }
 
-    /// The connections, by what they are for.
+    /// The connections, per purpose.
     pub fn connections(&self) -> Vec<Connections> {
         match &self.driver {
             Driver::Sqlite(sqlite) => sqlite.connections(),
@@ -300,7 +304,7 @@ impl Db {
         }
     }
 
-    /// How many reads were answered by a statement that they shared with others; on SQLite none are.
+    /// The number of reads that were answered together with others by one statement; always 0 on SQLite.
     pub fn batched_reads(&self) -> u64 {
         match &self.driver {
             Driver::Sqlite(_) => 0,
@@ -308,14 +312,13 @@ impl Db {
         }
     }
 
-    /// How many statements were asked for so far through this database and its clones; tests count the queries of
-    /// a request with it.
+    /// The number of statements so far, including those of clones: for tests that count the queries of a
+    /// request.
     pub fn statement_count(&self) -> u64 {
         self.shared.statements.load(Ordering::Relaxed)
     }
 
-    /// Whether this is PostgreSQL: for the few places that need another text on each, such as the schema's
-    /// comparison.
+    /// Returns `true` on PostgreSQL: for the few statements that need a different text.
     pub fn is_postgres(&self) -> bool {
         matches!(self.driver, Driver::Postgres(_))
     }
@@ -332,14 +335,14 @@ impl Db {
     }
 }
 
-/// Ends a wait early when somebody has announced a change. It may miss some: whoever has to know also looks by itself.
+/// A subscription to changes of other processes. Notifications may get lost, so poll as well.
 pub struct Wakeups {
     woken: Arc<Notify>,
     listener: Option<JoinHandle<()>>,
 }
 
 impl Wakeups {
-    /// Returns when a change was announced since the last call; on SQLite never.
+    /// Waits until a change has been announced since the last call; on SQLite, forever.
     pub async fn next(&self) {
         self.woken.notified().await;
     }
@@ -353,19 +356,19 @@ impl Drop for Wakeups {
     }
 }
 
-/// What statements run on: a write transaction or a read handle.
+/// A write transaction or a read handle, on which statements run.
 ///
-/// Dropped without [`Tx::commit`], a transaction is rolled back.
+/// A transaction that is dropped without [`Tx::commit`] is rolled back.
 pub struct Tx {
     inner: Inner,
-    /// A statement failed or was cancelled half way: nothing goes on.
+    /// A statement has failed or was cancelled; all further ones fail.
     failed: bool,
     /// Run right before the commit.
     at_commit: Vec<Statement>,
-    /// What is told when it ends with a commit.
+    /// Changes to notify of at the commit.
     announced: Vec<Change>,
-    /// Of statements that wait for the next one.
-    spans: Vec<telemetry::Open>,
+    /// Spans of deferred statements.
+    spans: Vec<telemetry::Span>,
     shared: Arc<Shared>,
 }
 
@@ -374,17 +377,18 @@ enum Inner {
     SqliteWrite(sqlite::Transaction),
     SqliteSnapshot(sqlite::Snapshot),
     PostgresRead(Arc<Postgres>),
-    /// The primary, and the replica until it is given up on.
-    PostgresReports(Arc<Postgres>, Option<Arc<Replica>>),
+    /// The primary, and the standby until it fails.
+    PostgresReports(Arc<Postgres>, Option<Arc<Standby>>),
     PostgresWrite(Box<postgres::Transaction>),
 }
 
 impl Tx {
-    /// Makes the transaction's writes durable. An error means that they aren't, except when the database
-    /// went away during the commit itself: then nobody knows.
+    /// Commits the transaction. Announced changes have reached the callback of [`Db::on_commit`] when this
+    /// returns, even with an error, as a commit that the database doesn't confirm may have happened.
     ///
-    /// What was announced has reached [`Db::on_commit`] when this returns, also with an error: a commit that the
-    /// database doesn't confirm may have been made.
+    /// # Errors
+    /// Nothing was written; if the connection was lost during the commit itself, it is unknown whether it
+    /// was.
     pub async fn commit(mut self) -> Result<(), Error> {
         if !self.at_commit.is_empty() {
             // Boxed: few transactions have any.
@@ -395,8 +399,8 @@ impl Tx {
         }
         let announces = !self.announced.is_empty();
         let _span = telemetry::span("db.commit");
-        let _waiting = self.spans;
-        let _told = Told { announced: self.announced, shared: self.shared };
+        let _deferred = self.spans;
+        let _notify = NotifyOnDrop { announced: self.announced, shared: self.shared };
         match self.inner {
             Inner::SqliteRead(_)
             | Inner::SqliteSnapshot(_)
@@ -407,8 +411,8 @@ impl Tx {
         }
     }
 
-    /// Notes what this transaction changes of what replicas hold in memory. This process is told of it at the commit,
-    /// others are woken.
+    /// Announces a change of data that replicas hold in memory. The commit notifies this process by the
+    /// callback of [`Db::on_commit`], and wakes the others.
     pub fn announce(&mut self, change: Change) {
         self.announced.push(change);
     }
@@ -449,12 +453,12 @@ impl Tx {
         Ok(())
     }
 
-    /// Counts it, and traces it if somebody wants that.
-    fn begin_statement(&self, statement: &Statement) -> Option<Box<telemetry::Open>> {
+    /// Counts the statement, and begins its span if the request is traced.
+    fn begin_statement(&self, statement: &Statement) -> Option<Box<telemetry::Span>> {
         self.shared.statements.fetch_add(1, Ordering::Relaxed);
         let mut span = telemetry::span("db.statement")?;
-        // Values are bound, so the text has none.
-        span.say("db.query.text", &statement.text);
+        // The text contains no values: those are bound.
+        span.set_attribute("db.query.text", &statement.text);
         Some(span)
     }
 
@@ -463,23 +467,23 @@ impl Tx {
             return Err(already_failed());
         }
         let _span = self.begin_statement(&statement);
-        let _waiting = std::mem::take(&mut self.spans);
+        let _deferred = std::mem::take(&mut self.spans);
         match &mut self.inner {
             Inner::SqliteRead(sqlite) => sqlite::read(sqlite, statement, want).await,
             Inner::SqliteSnapshot(snapshot) => snapshot.run(statement, want).await,
             Inner::PostgresRead(postgres) => postgres.read(statement, want).await,
-            Inner::PostgresReports(primary, replica) => {
-                if let Some(standby) = replica {
-                    if let Some(answer) = standby.read(&statement, want).await {
+            Inner::PostgresReports(primary, standby) => {
+                if let Some(reader) = standby {
+                    if let Some(answer) = reader.read(&statement, want).await {
                         return answer;
                     }
-                    // One report doesn't go back and forth between two ages.
-                    *replica = None;
+                    // The rest of the report is read from the primary too, so that it isn't of two ages.
+                    *standby = None;
                 }
                 primary.read(statement, want).await
             }
             Inner::SqliteWrite(transaction) => {
-                // Set before and cleared after: a statement that is cancelled half way counts as failed too.
+                // Set before and cleared after, so that a cancelled statement counts as failed.
                 self.failed = true;
                 let answer = transaction.run(statement, want).await?;
                 self.failed = false;
@@ -495,13 +499,14 @@ impl Tx {
     }
 }
 
-/// Tells at its end, however that comes: a caller that is cancelled within a commit doesn't undo it.
-struct Told {
+/// Calls the callback for announced changes when it is dropped: even if the commit fails or is cancelled, as
+/// it may have happened.
+struct NotifyOnDrop {
     announced: Vec<Change>,
     shared: Arc<Shared>,
 }
 
-impl Drop for Told {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         if let Some(call) = self.shared.on_commit.get().filter(|_| !self.announced.is_empty()) {
             call(&self.announced);
@@ -510,5 +515,5 @@ impl Drop for Told {
 }
 
 fn already_failed() -> Error {
-    Error::Internal("a statement of this transaction failed before; it can only be dropped".to_owned())
+    Error::Internal("an earlier statement of this transaction has failed".to_owned())
 }

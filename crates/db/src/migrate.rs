@@ -1,7 +1,8 @@
-//! Bringing the schema to this binary's version, or refusing a newer one.
+//! Migration of the schema to this binary's version.
 //!
-//! One file a step and database. All steps that are due run in one transaction, and one process at a time
-//! runs them: PostgreSQL by an advisory lock of the session, SQLite by a lock on a file beside the database.
+//! There is one file per step and database. All pending steps run in one transaction, and in one process at a
+//! time: on PostgreSQL by an advisory lock of the session, on SQLite by a lock on a file beside the database.
+//! A newer schema is refused.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
@@ -15,7 +16,7 @@ use crate::Error;
 use crate::postgres::{self, Postgres};
 use crate::sqlite::{self, Access, Connection, Sqlite};
 
-/// A step's name and its two texts.
+/// A step from its version, name and file, with the texts for both databases.
 macro_rules! step {
     ($version:literal, $name:literal, $file:literal) => {
         Step {
@@ -34,7 +35,7 @@ struct Step {
     postgres: &'static str,
 }
 
-/// Every step, in order. A released one never changes.
+/// All steps, in order. Released steps never change.
 const STEPS: &[Step] = &[
     step!(1, "first_light", "0001_first_light.sql"),
     step!(2, "accounts", "0002_accounts.sql"),
@@ -57,38 +58,38 @@ const STEPS: &[Step] = &[
     step!(19, "invoice_issuers", "0019_invoice_issuers.sql"),
 ];
 
-/// The schema version that this binary makes.
+/// The schema version of this binary.
 pub fn newest_schema() -> i64 {
     STEPS.last().map_or(0, |step| step.version)
 }
 
-/// Any number, the same for all replicas.
+/// The key of the lock: arbitrary, but the same in all versions.
 const ADVISORY_LOCK: i64 = 0x746f_6c6c_6b65_6570;
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Migrated {
-    /// The schema version that was found; 0 for an empty database.
+pub struct MigrationReport {
+    /// The schema version before; 0 for an empty database.
     pub from: i64,
-    /// The schema version that it has now.
+    /// The schema version after.
     pub to: i64,
-    /// The names of the steps that ran, in order.
+    /// Names of the steps that ran, in order.
     pub applied: Vec<String>,
 }
 
-/// Why the schema isn't at this binary's version. Nothing was changed.
+/// The error of a migration, which has changed nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MigrateError {
-    /// A newer binary has been here.
+    /// A newer version of the program has migrated the database.
     Newer {
-        /// The version that the database has.
+        /// The version of the database.
         found: i64,
-        /// The latest version that this binary has.
+        /// The latest version of this binary.
         known: i64,
     },
     /// The database failed.
     Database(Error),
-    /// The history isn't this binary's, in words for an operator.
+    /// The migration history isn't that of this program; a sentence for the operator.
     Other(String),
 }
 
@@ -115,23 +116,22 @@ impl From<Error> for MigrateError {
 }
 
 impl Sqlite {
-    /// Creates the file where missing and runs what is due, on a blocking thread.
-    pub(super) async fn migrate(&self) -> Result<Migrated, MigrateError> {
+    /// Creates the file if it is missing and runs all pending steps, on a blocking thread.
+    pub(super) async fn migrate(&self) -> Result<MigrationReport, MigrateError> {
         let path = self.path().to_owned();
         let work = tokio::task::spawn_blocking(move || migrate_sqlite(&path));
         work.await.map_err(|error| Error::from_join(&error))?
     }
 }
 
-fn migrate_sqlite(path: &Path) -> Result<Migrated, MigrateError> {
+fn migrate_sqlite(path: &Path) -> Result<MigrationReport, MigrateError> {
     sqlite::create(path)?;
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".migrate-lock");
-    // Any process that can open it can hold the lock.
-    let locked = OpenOptions::new().append(true).create(true).mode(0o600).open(&lock_path);
-    let locked = locked.and_then(|file| close_to_others(&file).map(|()| file));
-    // Held until the file is closed at the end, or by the end of the process.
-    let _lock = locked
+    let lock = OpenOptions::new().append(true).create(true).mode(0o600).open(&lock_path);
+    // Held until the file is closed.
+    let _lock = lock
+        .and_then(|file| restrict_to_owner(&file).map(|()| file))
         .and_then(|file| file.lock().map(|()| file))
         .map_err(|e| Error::from_io(&format!("lock {}", lock_path.display()), &e))?;
 
@@ -147,21 +147,21 @@ fn migrate_sqlite(path: &Path) -> Result<Migrated, MigrateError> {
         driver.query_row(version, [], |row| row.get(0)).map_err(map)?
     };
     let runner = runner(found, |step| step.sqlite)?;
-    let report = runner.run(driver).map_err(|error| of_refinery(&error, path))?;
-    Ok(migrated(found, &report))
+    let done = runner.run(driver).map_err(|error| map_refinery_error(&error, path))?;
+    Ok(report(found, &done))
 }
 
-/// Takes other users' rights from a file that an earlier version has made with the process's umask.
-fn close_to_others(file: &File) -> std::io::Result<()> {
+/// Removes other users' access to a file, which earlier versions have created with the process's umask.
+fn restrict_to_owner(file: &File) -> std::io::Result<()> {
     let mode = file.metadata()?.permissions().mode();
     if mode & 0o077 == 0 { Ok(()) } else { file.set_permissions(Permissions::from_mode(0o600)) }
 }
 
 impl Postgres {
-    /// Runs what is due on a connection of its own, which no statement timeout limits.
-    pub(super) async fn migrate(&self) -> Result<Migrated, MigrateError> {
+    /// Runs all pending steps on a connection of its own, without a statement timeout.
+    pub(super) async fn migrate(&self) -> Result<MigrationReport, MigrateError> {
         let map = |error: tokio_postgres::Error| postgres::map_error(&error);
-        // Its end, also when the migration is cancelled, is the end of the connection and so of its lock.
+        // Dropping the client, also by cancellation, closes the connection and so releases the lock.
         let mut client = self.connect().await?;
         client.execute("SELECT pg_advisory_lock($1)", &[&ADVISORY_LOCK]).await.map_err(map)?;
         let history = "SELECT to_regclass('refinery_schema_history') IS NOT NULL";
@@ -172,16 +172,16 @@ impl Postgres {
             0
         };
         let runner = runner(found, |step| step.postgres)?;
-        let report =
-            runner.run_async(&mut *client).await.map_err(|error| of_refinery(&error, Path::new("")))?;
-        // Without it the lock would last until the server notices that the connection is closed.
+        let done = runner.run_async(&mut *client).await;
+        let done = done.map_err(|error| map_refinery_error(&error, Path::new("")))?;
+        // Otherwise the lock would last until the server notices that the connection is closed.
         client.execute("SELECT pg_advisory_unlock($1)", &[&ADVISORY_LOCK]).await.map_err(map)?;
         drop(client);
-        Ok(migrated(found, &report))
+        Ok(report(found, &done))
     }
 }
 
-/// What runs the steps after version `found`.
+/// Returns a runner of all steps after version `found`.
 fn runner(found: i64, text: fn(&Step) -> &'static str) -> Result<Runner, MigrateError> {
     let steps = STEPS.iter().map(|step| Migration::unapplied(step.name, text(step)));
     let steps =
@@ -193,14 +193,14 @@ fn runner(found: i64, text: fn(&Step) -> &'static str) -> Result<Runner, Migrate
     Ok(Runner::new(&steps).set_grouped(true))
 }
 
-fn migrated(from: i64, report: &Report) -> Migrated {
-    let applied = report.applied_migrations();
+fn report(from: i64, done: &Report) -> MigrationReport {
+    let applied = done.applied_migrations();
     let to = applied.iter().map(|step| i64::from(step.version())).max().unwrap_or(from);
-    Migrated { from, to, applied: applied.iter().map(ToString::to_string).collect() }
+    MigrationReport { from, to, applied: applied.iter().map(ToString::to_string).collect() }
 }
 
-/// A driver's error inside of one of the runner's, or the runner's own.
-fn of_refinery(error: &refinery_core::Error, path: &Path) -> MigrateError {
+/// Maps an error of the runner, by the driver's error in it where there is one.
+fn map_refinery_error(error: &refinery_core::Error, path: &Path) -> MigrateError {
     let refinery_core::error::Kind::Connection(_, cause) = error.kind() else {
         return MigrateError::Other(error.to_string());
     };

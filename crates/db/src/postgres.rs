@@ -1,17 +1,16 @@
-//! PostgreSQL: reads are pipelined over a few shared connections, each transaction takes one from a pool.
+//! PostgreSQL: reads are pipelined over a few shared connections, and each transaction takes one from a pool.
 //!
-//! Every connection is made when it is first needed and replaced when it is found closed, so that a server
-//! that goes away and comes back costs the statements in flight and nothing more. The server ends a
-//! statement after 10 s; a server that doesn't even answer is given up on after 15 s, at the start of a
-//! transaction after 5 s.
+//! A connection is opened when it is first needed and replaced when it is found closed, so that a restart of
+//! the server costs the statements in flight and nothing more. The server ends a statement after 10 s. If the
+//! server doesn't respond at all, statements fail after 15 s, and the start of a transaction after 5 s.
 
 mod announcer;
 mod batch;
 mod connect;
 mod durability;
 mod listen;
-mod replica;
 mod shared;
+mod standby;
 mod tls;
 mod transaction;
 mod types;
@@ -36,80 +35,86 @@ use crate::constraint::{Constraint, Reference};
 use crate::statement::{Answer, Statement, Want};
 use announcer::Announcer;
 use connect::Connector;
-pub(super) use replica::Replica;
-use shared::Shared;
+use shared::SharedConnections;
+pub(super) use standby::Standby;
 pub(super) use transaction::Transaction;
 use url::Purpose;
 
-/// Transactions at a time.
+/// Maximum number of concurrent transactions.
 const POOL_SIZE: usize = 16;
-/// Connections that point reads share.
+/// Connections shared by short reads.
 const POINT_READS: usize = 4;
-/// Connections that heavy reads share, so that no point read queues behind one.
+/// Connections shared by heavy reads, so that no short read queues behind one.
 const HEAVY_READS: usize = 2;
-/// How long to wait for a connection of the pool, for a new one, and for the start of a transaction, which waits for nobody.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Longer than the server's own limit below, so that the server is the first to speak.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
-/// For every session: the longest statement and the longest silence inside a transaction, in milliseconds (a replica that hangs
-/// must not keep its locks), and the isolation that our locks are written for, whatever the role's default is.
+/// How long to wait for a connection of the pool, for a new connection, and for `BEGIN`, which takes no
+/// locks.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait for the result of a statement: longer than the server's own timeout below, whose error
+/// says more.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Options of every session: maximum time of a statement and maximum idle time inside a transaction, in
+/// milliseconds (a replica that hangs must not keep its locks), and the isolation level that the queries are
+/// written for, whatever the role's default is.
 const SESSION_LIMITS: &str = "-c statement_timeout=10000 -c idle_in_transaction_session_timeout=30000 \
      -c default_transaction_isolation=read\\ committed";
 
-/// For sessions whose statements find rows by their keys, as all do that people wait for. A plan is made once and kept: to plan what
-/// asks the gate's question takes ten times as long as to run it. And it goes by indexes even if the tables are small when it is
-/// made, for it isn't made anew when they have grown. To compile one would take longer than to run it.
-const KEPT_PLANS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off";
+/// Options of sessions for statements that find rows by keys, which are all that users wait for. Plans are
+/// made once and kept, as planning the query of the decision takes ten times as long as running it. They use
+/// indexes even on small tables, because they aren't made again when the tables have grown. JIT compilation
+/// would take longer than running.
+const PLAN_OPTIONS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off";
 
-/// Starts a transaction.
+/// Begins a transaction.
 pub(super) const BEGIN: &str = "BEGIN";
-/// Starts one that gives up on a lock after 200 ms, before the server looks for a deadlock and chooses somebody to end.
+/// Begins a transaction that gives up on a lock after 200 ms, before the server looks for deadlocks and ends
+/// one of the transactions in it.
 pub(super) const BEGIN_BEHIND: &str =
     "BEGIN; SET LOCAL lock_timeout = 200; SET LOCAL synchronous_commit = off";
 
-/// Starts one that only reads, and sees the database as it was at its first statement; of whole tables, so with plans for that.
+/// Begins a read-only transaction on a snapshot, taken by its first statement. It reads whole tables, with
+/// plans for that.
 pub(super) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
      SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on";
 
-/// Asks for the server's time, in unix milliseconds.
+/// Selects the server's time, in unix milliseconds.
 pub(super) const CLOCK: &str = "SELECT CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)";
 
-/// One server.
+/// The connections to a server.
 pub(super) struct Postgres {
     connector: Connector,
     pool: Pool,
-    point_reads: Shared,
-    heavy_reads: Shared,
+    point_reads: SharedConnections,
+    heavy_reads: SharedConnections,
     announcer: Arc<Announcer>,
 }
 
 impl Postgres {
-    /// Reads the URL and the certificates that it names; connects to nothing yet.
+    /// Reads the URL and the certificates that it names. Doesn't connect.
     pub(super) fn new(url: &str) -> Result<Self, Error> {
         let connector = Connector::new(&url::read(url, Purpose::Primary)?)?;
         let limited = connector.with_options(SESSION_LIMITS);
-        let by_key = connector.with_options(&format!("{SESSION_LIMITS} {KEPT_PLANS}"));
+        let by_key = connector.with_options(&format!("{SESSION_LIMITS} {PLAN_OPTIONS}"));
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(Config::new(), by_key.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(POOL_SIZE)
-            // The one that was used last: its server process has the statements and the pages at hand.
+            // The last used one: its server process has the statements and pages in its caches.
             .queue_mode(QueueMode::Lifo)
-            .wait_timeout(Some(PATIENCE))
-            .create_timeout(Some(PATIENCE))
-            .recycle_timeout(Some(PATIENCE))
+            .wait_timeout(Some(CONNECT_TIMEOUT))
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .recycle_timeout(Some(CONNECT_TIMEOUT))
             .post_create(Hook::async_fn(|client, _| {
                 Box::pin(async move { durability::ensure(client).await.map_err(HookError::Backend) })
             }))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::Internal(format!("connection pool: {error}")))?;
-        let point_reads = Shared::new(&by_key, POINT_READS);
-        let heavy_reads = Shared::new(&limited, HEAVY_READS);
+        let point_reads = SharedConnections::new(&by_key, POINT_READS);
+        let heavy_reads = SharedConnections::new(&limited, HEAVY_READS);
         Ok(Self { connector, pool, point_reads, heavy_reads, announcer: Arc::new(Announcer::new()) })
     }
 
-    /// Connects without limits on how long a statement may run, for migrations; the connection ends when it is dropped.
+    /// Opens a connection without statement timeout, for migrations. It is closed when it is dropped.
     pub(super) async fn connect(&self) -> Result<ClientWrapper, Error> {
         let (client, connection) = self.connector.connect().await?;
         let client = ClientWrapper::new(client, connect::drive(connection));
@@ -117,24 +122,24 @@ impl Postgres {
         Ok(client)
     }
 
-    /// Returns `true` if the server writes commits to disk at all.
+    /// Returns `true` if the server syncs commits to disk.
     pub(super) async fn syncs_to_disk(&self) -> Result<bool, Error> {
         let client = self.connect().await?;
         durability::syncs_to_disk(&client).await.map_err(|error| map_error(&error))
     }
 
-    /// What is open.
+    /// The connections, per purpose.
     pub(super) fn connections(&self) -> Vec<Connections> {
         let pool = self.pool.status();
-        let shared = |purpose, shared: &Shared, most| {
+        let shared = |purpose, shared: &SharedConnections, max| {
             let open = shared.open();
-            Connections { purpose, open, in_use: open, most, waiting: 0 }
+            Connections { purpose, open, in_use: open, max, waiting: 0 }
         };
         let write = Connections {
             purpose: "write",
             open: pool.size,
             in_use: pool.size.saturating_sub(pool.available),
-            most: pool.max_size,
+            max: pool.max_size,
             waiting: pool.waiting,
         };
         vec![
@@ -144,82 +149,86 @@ impl Postgres {
         ]
     }
 
-    /// Reads that shared a statement with others.
+    /// The number of reads that shared a statement with others.
     pub(super) fn batched(&self) -> u64 {
         self.point_reads.batched()
     }
 
-    /// Wakes when somebody else commits a transaction with announced changes, until it is dropped.
+    /// Notifies `woken` of announced changes of other processes, until the future is dropped.
     pub(super) fn listen(&self, woken: Arc<Notify>) -> impl Future<Output = ()> + Send + 'static {
         listen::listen(self.connector.clone(), Arc::clone(&self.announcer), woken)
     }
 
-    /// Runs a statement outside of any transaction; the server refuses one that would write.
+    /// Runs a statement outside of any transaction. The server refuses statements that write.
     pub(super) async fn read(&self, statement: Statement, want: Want) -> Result<Answer, Error> {
         let shared = if statement.heavy { &self.heavy_reads } else { &self.point_reads };
         shared.read(statement, want).await.map_err(Failure::into_error)
     }
 
-    /// Takes a connection of the pool for a transaction, which one of the texts above begins with its first statement.
-    pub(super) async fn begin(&self, text: &'static str) -> Result<Transaction, Error> {
-        Transaction::on(&self.pool, &self.announcer, text).await.map_err(Failure::into_error)
+    /// Takes a connection from the pool for a transaction. `begin`, one of the texts above, is sent with the
+    /// first statement.
+    pub(super) async fn begin(&self, begin: &'static str) -> Result<Transaction, Error> {
+        Transaction::new(&self.pool, &self.announcer, begin).await.map_err(Failure::into_error)
     }
 }
 
-/// Why there was no answer.
+/// The error of a statement, with the state of its connection.
 enum Failure {
-    /// The server said no; the connection is fine.
+    /// The server refused the statement; the connection is fine.
     Refused(Error),
-    /// The statement was prepared before a migration changed what it answers, and was not run. It is forgotten, so the next
-    /// try prepares it anew.
+    /// The statement was prepared before a migration changed its result, and didn't run. It is dropped from
+    /// the cache, so the next try prepares it again.
     Stale(Error),
     /// The connection is lost.
-    Gone(Error),
-    /// The server doesn't answer; the connection may be lost.
-    Silent(Error),
+    Disconnected(Error),
+    /// The server doesn't respond; the connection may be lost.
+    Unresponsive(Error),
 }
 
 impl Failure {
     fn into_error(self) -> Error {
         match self {
-            Self::Refused(error) | Self::Stale(error) | Self::Gone(error) | Self::Silent(error) => error,
+            Self::Refused(error)
+            | Self::Stale(error)
+            | Self::Disconnected(error)
+            | Self::Unresponsive(error) => error,
         }
     }
 }
 
-async fn answer_of(client: &ClientWrapper, statement: &Statement, want: Want) -> Result<Answer, Failure> {
-    within(ANSWER_PATIENCE, types::run(client, statement, want)).await
+async fn run(client: &ClientWrapper, statement: &Statement, want: Want) -> Result<Answer, Failure> {
+    with_timeout(RESPONSE_TIMEOUT, types::run(client, statement, want)).await
 }
 
-async fn within<T>(
-    patience: Duration,
+async fn with_timeout<T>(
+    limit: Duration,
     work: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, Failure> {
-    match timeout(patience, work).await {
+    match timeout(limit, work).await {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) if is_gone(&error) => Err(Failure::Gone(map_error(&error))),
+        Ok(Err(error)) if is_disconnected(&error) => Err(Failure::Disconnected(map_error(&error))),
         Ok(Err(error)) if is_stale(&error) => Err(Failure::Stale(map_error(&error))),
         Ok(Err(error)) => Err(Failure::Refused(map_error(&error))),
-        Err(_) => Err(Failure::Silent(silent())),
+        Err(_) => Err(Failure::Unresponsive(unresponsive())),
     }
 }
 
-fn silent() -> Error {
+fn unresponsive() -> Error {
     Error::Unavailable("the server doesn't answer".to_owned())
 }
 
-fn gone() -> Error {
+fn disconnected() -> Error {
     Error::Unavailable("the connection was lost".to_owned())
 }
 
-/// Whether a migration has changed what a prepared statement answers. The code alone would say as much of what the server
-/// can't do at all; its message is in the server's language.
+/// Returns `true` if a migration has changed the result of a prepared statement. Its SQLSTATE alone also
+/// stands for features that the server lacks, and its message is in the server's language.
 fn is_stale(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|refusal| refusal.routine() == Some("RevalidateCachedQuery"))
 }
 
-/// Whether the connection is lost, or about to be.
-fn is_gone(error: &tokio_postgres::Error) -> bool {
+/// Returns `true` if the connection is lost, or about to be closed by the server.
+fn is_disconnected(error: &tokio_postgres::Error) -> bool {
     use std::error::Error as _;
     match error.code() {
         Some(code) => {
@@ -232,11 +241,11 @@ fn is_gone(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// What the driver's error means to callers. The detail of a violation holds people's data and stays out.
+/// Maps an error of the driver, without the detail of a violation, which has personal data.
 pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
     let Some(refusal) = error.as_db_error() else {
         let what = describe(error);
-        return if is_gone(error) { Error::Unavailable(what) } else { Error::Internal(what) };
+        return if is_disconnected(error) { Error::Unavailable(what) } else { Error::Internal(what) };
     };
     let code = refusal.code();
     let what = format!("{}: {}", code.code(), refusal.message());
@@ -247,19 +256,20 @@ pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
         return Error::Missing(Reference::from_foreign_key(refusal.constraint().unwrap_or_default()));
     }
     match code.code() {
-        // A full disk shows in other places as an input/output error that names it.
+        // disk_full
         "53100" => Error::StorageFull(what),
         "25006" => Error::ReadOnly(what),
-        // Too many connections, statement timeout, lock timeout, deadlock, serialization: again later.
+        // Too many connections, statement timeout, lock timeout, deadlock, serialization failure: try again
+        // later.
         "53300" | "57014" | "55P03" | "40P01" | "40001" => Error::Unavailable(what),
-        // The operator's to mend: no such database, or we aren't let in.
+        // No such database, or the login failed: for the operator to fix.
         "3D000" | "28000" | "28P01" => Error::Unavailable(what),
-        _ if is_gone(error) || is_stale(error) => Error::Unavailable(what),
+        _ if is_disconnected(error) || is_stale(error) => Error::Unavailable(what),
         _ => Error::Internal(what),
     }
 }
 
-/// The error and what caused it.
+/// The message of an error with that of its cause.
 fn describe(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
     match error.source() {
@@ -270,7 +280,7 @@ fn describe(error: &tokio_postgres::Error) -> String {
 
 fn map_pool_error(error: &PoolError) -> Error {
     match error {
-        // Who isn't connected can't say more: it is the operator's or the server's to mend.
+        // An error while connecting is for the operator or the server to fix.
         PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
             match map_error(error) {
                 Error::Internal(what) => Error::Unavailable(what),
@@ -278,7 +288,7 @@ fn map_pool_error(error: &PoolError) -> Error {
             }
         }
         PoolError::Timeout(_) => Error::Unavailable("no connection to the server became free".to_owned()),
-        PoolError::Closed => gone(),
+        PoolError::Closed => disconnected(),
         PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => Error::Internal(error.to_string()),
     }
 }

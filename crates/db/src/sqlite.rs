@@ -1,8 +1,8 @@
-//! SQLite: one writer, readers beside it (WAL), every commit synced to disk.
+//! SQLite in WAL mode: one writer, concurrent readers, every commit synced to disk.
 //!
-//! Point reads and the statements of a transaction run inline on the async threads: they take microseconds.
-//! What can take longer runs on blocking threads: opening, commits (they wait for the disk), statements
-//! marked heavy, and waiting for another process that writes, such as the command line beside the server.
+//! Short reads and the statements of a transaction run inline on the async threads: they take microseconds.
+//! Slower work runs on blocking threads: opening, commits, which wait for the disk, heavy statements, and
+//! waiting for the writer of another process, such as a command beside the server.
 
 mod backup;
 mod connection;
@@ -21,16 +21,16 @@ use crate::statement::{Answer, Statement, Want};
 
 pub(super) use connection::{Access, Connection, create, map_error};
 
-/// How long to wait for the writer, for a reader, and for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Heavy reads at a time. They never keep a point read waiting: there are this many connections more than
-/// async threads.
-const HEAVY_READS: usize = 4;
+/// How long to wait for the writer, for a reader, and for the writer of another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of concurrent heavy reads. They never block short reads: there are this many more
+/// connections than async threads.
+const MAX_HEAVY_READS: usize = 4;
 
 /// One database file.
 pub(super) struct Sqlite {
     path: PathBuf,
-    /// Goes up when the file turns out to be another one than the readers have open.
+    /// Incremented when the file is found to be replaced. Readers of an older generation reopen it.
     generation: AtomicU64,
     writer: Arc<AsyncMutex<Option<Connection>>>,
     readers: Vec<Mutex<Option<Connection>>>,
@@ -38,7 +38,7 @@ pub(super) struct Sqlite {
 }
 
 thread_local! {
-    /// The reader that this thread takes if it is free: what it read last is in this core's caches then.
+    /// The index of the reader that this thread prefers, for the sake of CPU caches.
     static USUAL_READER: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
@@ -46,15 +46,15 @@ thread_local! {
 }
 
 impl Sqlite {
-    /// Opens nothing yet.
+    /// Doesn't open the file.
     pub(super) fn new(path: PathBuf) -> Self {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
         Self {
             path,
             generation: AtomicU64::new(0),
             writer: Arc::default(),
-            readers: (0..threads + HEAVY_READS).map(|_| Mutex::new(None)).collect(),
-            heavy_reads: Semaphore::new(HEAVY_READS),
+            readers: (0..threads + MAX_HEAVY_READS).map(|_| Mutex::new(None)).collect(),
+            heavy_reads: Semaphore::new(MAX_HEAVY_READS),
         }
     }
 
@@ -62,9 +62,9 @@ impl Sqlite {
         &self.path
     }
 
-    /// Starts a write transaction, once the ones before it have ended.
+    /// Begins a write transaction, after waiting for earlier ones.
     pub(super) async fn begin(&self) -> Result<Transaction, Error> {
-        let guard = timeout(PATIENCE, Arc::clone(&self.writer).lock_owned()).await;
+        let guard = timeout(BUSY_TIMEOUT, Arc::clone(&self.writer).lock_owned()).await;
         let mut writer = Writer(guard.map_err(|_| busy("other writes take too long"))?);
         if writer.0.as_ref().is_some_and(|connection| connection.was_replaced(&self.path)) {
             self.notice_replaced_file();
@@ -80,9 +80,9 @@ impl Sqlite {
             .0;
         }
         if !writer.connection()?.begin(Duration::ZERO)? {
-            // Another process writes: wait for it where that blocks nobody.
+            // Another process writes: wait on a blocking thread.
             writer = blocking(writer, |writer| {
-                let begun = writer.connection()?.begin(PATIENCE)?;
+                let begun = writer.connection()?.begin(BUSY_TIMEOUT)?;
                 if begun { Ok(()) } else { Err(busy("another process writes for too long")) }
             })
             .await?
@@ -91,7 +91,7 @@ impl Sqlite {
         Ok(Transaction { writer: Some(writer) })
     }
 
-    /// Opens a connection of its own that goes on reading what is there now.
+    /// Opens a connection of its own with a snapshot of the current data.
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Error> {
         let path = self.path.clone();
         let opening = spawn_blocking(move || Connection::open_snapshot(&path));
@@ -99,7 +99,7 @@ impl Sqlite {
         Ok(Snapshot { reader: Some(reader) })
     }
 
-    /// What is open. A connection that is in use right now counts as open.
+    /// The connections, per purpose. A connection in use counts as open.
     pub(super) fn connections(&self) -> Vec<Connections> {
         let (writing, written) = match self.writer.try_lock() {
             Ok(writer) => (0, usize::from(writer.is_some())),
@@ -108,16 +108,16 @@ impl Sqlite {
         let reading = self.readers.iter().filter(|slot| slot.try_lock().is_err()).count();
         let idle = |slot: &&Mutex<Option<Connection>>| slot.try_lock().is_ok_and(|slot| slot.is_some());
         let open = reading + self.readers.iter().filter(idle).count();
-        let long = HEAVY_READS.saturating_sub(self.heavy_reads.available_permits());
-        let of = |purpose, open, in_use, most| Connections { purpose, open, in_use, most, waiting: 0 };
+        let long = MAX_HEAVY_READS.saturating_sub(self.heavy_reads.available_permits());
+        let of = |purpose, open, in_use, max| Connections { purpose, open, in_use, max, waiting: 0 };
         vec![
             of("write", written, writing, 1),
             of("read", open, reading, self.readers.len()),
-            of("long_read", long, long, HEAVY_READS),
+            of("long_read", long, long, MAX_HEAVY_READS),
         ]
     }
 
-    /// Lets readers whose file was renamed away or replaced, as by a restored backup, open the new one.
+    /// Makes readers reopen the file if it was replaced, for instance by a restored backup.
     pub(super) fn notice_replaced_file(&self) {
         let replaced = |slot: &Mutex<Option<Connection>>| match slot.try_lock() {
             Ok(slot) => slot.as_ref().is_some_and(|reader| {
@@ -131,7 +131,7 @@ impl Sqlite {
         }
     }
 
-    /// Runs a read statement on a connection that nobody uses right now.
+    /// Runs a read statement on a locked connection.
     fn read_on(
         &self,
         slot: &mut Option<Connection>,
@@ -157,7 +157,7 @@ impl Sqlite {
         answer
     }
 
-    /// A reader that is free, without waiting.
+    /// Returns a free reader without waiting.
     fn free_reader(&self) -> Option<MutexGuard<'_, Option<Connection>>> {
         let start = USUAL_READER.with(|usual| usual % self.readers.len().max(1));
         let (before, from_start) = self.readers.split_at_checked(start)?;
@@ -168,19 +168,19 @@ impl Sqlite {
         })
     }
 
-    /// Tries to read right here; `None` when all readers are in use.
+    /// Runs a read statement on this thread; `None` if all readers are in use.
     fn try_read(&self, statement: &Statement, want: Want) -> Option<Result<Answer, Error>> {
         let mut slot = self.free_reader()?;
         Some(self.read_on(&mut slot, statement, want))
     }
 }
 
-/// Runs a statement outside of any transaction; one that would write is refused.
+/// Runs a statement outside of any transaction. Statements that write are refused.
 pub(super) async fn read(sqlite: &Arc<Sqlite>, statement: Statement, want: Want) -> Result<Answer, Error> {
     if statement.heavy {
         return heavy_read(sqlite, statement, want).await;
     }
-    // SQLite never waits, so a loop of reads has to give way of its own accord.
+    // SQLite calls never yield, so a loop of reads must do so explicitly.
     tokio::task::coop::consume_budget().await;
     if let Some(answer) = sqlite.try_read(&statement, want) {
         return answer;
@@ -193,11 +193,11 @@ pub(super) async fn read(sqlite: &Arc<Sqlite>, statement: Statement, want: Want)
             }
         }
     };
-    timeout(PATIENCE, attempts).await.unwrap_or_else(|_| Err(busy("all readers are in use")))
+    timeout(BUSY_TIMEOUT, attempts).await.unwrap_or_else(|_| Err(busy("all readers are in use")))
 }
 
 async fn heavy_read(sqlite: &Arc<Sqlite>, statement: Statement, want: Want) -> Result<Answer, Error> {
-    let permit = timeout(PATIENCE, sqlite.heavy_reads.acquire()).await;
+    let permit = timeout(BUSY_TIMEOUT, sqlite.heavy_reads.acquire()).await;
     let _permit =
         permit.map_err(|_| busy("too many long reads"))?.map_err(|_| busy("the database is closed"))?;
     let sqlite = Arc::clone(sqlite);
@@ -208,9 +208,9 @@ async fn heavy_read(sqlite: &Arc<Sqlite>, statement: Statement, want: Want) -> R
     work.await.map_err(|error| Error::from_join(&error))?
 }
 
-/// A view of the file as it was at one moment.
+/// A read transaction: a view of the file at one instant.
 pub(super) struct Snapshot {
-    /// Away only while a blocking thread has it.
+    /// `None` while a blocking thread uses it.
     reader: Option<Connection>,
 }
 
@@ -227,8 +227,7 @@ impl Snapshot {
     }
 }
 
-/// The writer connection, held by one transaction. Whoever drops it, on whatever thread, leaves no
-/// transaction open on it.
+/// The locked writer connection of a transaction. Dropping it rolls back an open transaction.
 struct Writer(OwnedMutexGuard<Option<Connection>>);
 
 impl Writer {
@@ -248,7 +247,7 @@ impl Drop for Writer {
 
 /// A write transaction.
 pub(super) struct Transaction {
-    /// Away only while a blocking thread has it; it doesn't come back when that thread's result is lost.
+    /// `None` while a blocking thread uses it, and forever if that thread's result was lost.
     writer: Option<Writer>,
 }
 
@@ -268,14 +267,14 @@ impl Transaction {
 
     pub(super) async fn commit(mut self) -> Result<(), Error> {
         let writer = self.writer.take().ok_or_else(lost)?;
-        // The thread owns the writer, so a cancelled caller leaves the commit to end by itself.
+        // The blocking thread owns the writer, so a commit whose caller is cancelled completes.
         blocking(writer, |writer| writer.connection()?.commit()).await?;
         Ok(())
     }
 }
 
-/// Does something with the writer on a blocking thread and gives both back. On an error the writer is dropped
-/// there, which rolls its transaction back.
+/// Runs `work` on a blocking thread, and returns the writer with the result. On an error the writer is
+/// dropped, which rolls the transaction back.
 async fn blocking<T: Send + 'static>(
     mut writer: Writer,
     work: impl FnOnce(&mut Writer) -> Result<T, Error> + Send + 'static,

@@ -1,10 +1,10 @@
-//! One SQL text for both databases, with its values.
+//! Statements: one SQL text for both databases, with its values.
 
 use std::borrow::Cow;
 
 use crate::{Error, FromRow, Row, Tx, Value};
 
-/// A statement with its parameters `$1…`, in their order.
+/// An SQL statement with the values of its parameters `$1…`.
 #[must_use = "a statement does nothing until it is run"]
 pub struct Statement {
     pub(super) text: Cow<'static, str>,
@@ -13,36 +13,36 @@ pub struct Statement {
     pub(super) batched: bool,
 }
 
-/// Where a text of the program is: a text is always in the same place, and no other ever is there.
+/// The identity of a static SQL text, by its address: cheaper to compare than the text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Place {
+pub(super) struct TextId {
     start: usize,
     length: usize,
 }
 
-impl Place {
+impl TextId {
     pub(super) fn of(text: &'static str) -> Self {
         Self { start: text.as_ptr().addr(), length: text.len() }
     }
 }
 
-/// The statement with this text. Every connection keeps what it prepared, so the texts must be few: values
-/// are bound, never written into the text.
+/// Creates a statement. Every connection keeps its prepared statements, so the number of different texts must
+/// be small: values are bound, never formatted into the text.
 pub fn sql(text: impl Into<Cow<'static, str>>) -> Statement {
     Statement { text: text.into(), values: Vec::new(), heavy: false, batched: false }
 }
 
-/// How strong a row's lock is.
+/// The strength of a row lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lock {
-    /// Nobody else changes or locks the row.
+    /// Excludes other changes and locks of the row.
     Change,
-    /// The same, and nobody adds a row that refers to it.
+    /// Also excludes new rows that refer to the row.
     Removal,
 }
 
 impl Lock {
-    /// How PostgreSQL is told.
+    /// The clause of PostgreSQL.
     fn clause(self) -> &'static str {
         match self {
             Self::Change => "FOR NO KEY UPDATE",
@@ -51,18 +51,18 @@ impl Lock {
     }
 }
 
-/// How much of the answer the caller wants.
+/// The part of the result that the caller wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
-    /// Only how many rows changed.
+    /// Only the number of changed rows.
     Count,
-    /// The first row.
+    /// The first row, if there is one.
     First,
     /// All rows.
     All,
 }
 
-/// What a statement answered.
+/// The result of a statement.
 #[derive(Default)]
 pub(super) struct Answer {
     pub(super) changed: u64,
@@ -70,110 +70,119 @@ pub(super) struct Answer {
 }
 
 impl Statement {
-    /// Gives the next parameter its value.
+    /// Binds the next parameter.
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
         self.values.push(value.into());
         self
     }
 
-    /// Gives the next parameters their values, a row's at once.
+    /// Binds the next `N` parameters, for instance those of a row.
     pub fn bind_all<const N: usize>(mut self, values: [Value; N]) -> Self {
         self.values.extend(values);
         self
     }
 
-    /// Makes room for so many values at once.
+    /// Reserves memory for `values` values.
     pub fn expecting(mut self, values: usize) -> Self {
         self.values.reserve_exact(values);
         self
     }
 
-    /// Says that it may read many rows: it then runs where it keeps nobody else waiting.
+    /// Marks a statement that may read many rows. It runs apart from short statements, so that they don't
+    /// queue behind it.
     pub fn heavy(mut self) -> Self {
         self.heavy = true;
         self
     }
 
-    /// Says that it finds at most one row, by keys: read outside of a transaction it may then share a round trip with others of
-    /// the same text. It must end where `LIMIT` may follow, and use its parameters where a column could stand.
+    /// Marks a statement that finds at most one row, by keys. Outside of a transaction it may share a round
+    /// trip with others of the same text. The text must end where `LIMIT` may follow, and use parameters only
+    /// where a column name could be.
     pub fn batched(mut self) -> Self {
         self.batched = true;
         self
     }
 
-    /// Where its text is, if it may share a round trip.
-    pub(super) fn place_in_batch(&self, want: Want) -> Option<Place> {
+    /// The id of the text, if the statement may share a round trip.
+    pub(super) fn batch_key(&self, want: Want) -> Option<TextId> {
         match self.text {
             Cow::Borrowed(text) if self.batched && !self.heavy && want == Want::First => {
-                Some(Place::of(text))
+                Some(TextId::of(text))
             }
             _ => None,
         }
     }
 
-    /// Runs it; how many rows it changed.
+    /// Runs the statement and returns the number of changed rows.
     pub async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
         Ok(tx.run(self, Want::Count).await?.changed)
     }
 
-    /// Runs it before the transaction's next statement, or before its commit. Where that spares a wait it does so only then, and
-    /// its error comes there: for what nobody looks at the outcome of. Nothing is committed after an error of it.
+    /// Runs the statement together with the transaction's next one or its commit, where that saves a round
+    /// trip. Its error is then that of the later call. For statements without a result.
     pub async fn defer(self, tx: &mut Tx) -> Result<(), Error> {
         tx.defer(self).await
     }
 
-    /// Runs it right before the commit, after every other statement of the transaction: for a row that all transactions of a kind
-    /// write, so that they wait for each other no longer than they must, and never in a circle. Nothing is committed after an error
-    /// of it.
+    /// Runs it right before the commit, after every other statement of the transaction: for a row that all
+    /// transactions of a kind write, so that they wait for each other no longer than they must, and never in
+    /// a circle. Nothing is committed after an error of it.
     pub fn at_commit(self, tx: &mut Tx) {
         tx.at_commit.push(self);
     }
 
-    /// Takes the lock of the rows that this finds, like [`Statement::defer`]. Where one transaction at a time writes, as on SQLite, it
-    /// holds that lock from its beginning, and nothing is run.
+    /// Locks the rows that the statement finds, deferred like [`Statement::defer`]. Does nothing on SQLite,
+    /// where a write transaction excludes all others from its beginning.
     pub async fn lock(mut self, tx: &mut Tx, lock: Lock) -> Result<(), Error> {
         self.text = Cow::Owned(format!("{} {}", self.text, lock.clause()));
         tx.lock(self).await
     }
 
-    /// The first row, if there is one.
+    /// Runs the statement and returns the first row, if there is one.
     pub async fn optional<T: FromRow>(self, tx: &mut Tx) -> Result<Option<T>, Error> {
         let answer = tx.run(self, Want::First).await?;
         answer.rows.first().map(T::from_row).transpose()
     }
 
-    /// The first row. None at all is a mistake of ours.
+    /// Runs the statement and returns the first row.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if there is no row.
     pub async fn one<T: FromRow>(self, tx: &mut Tx) -> Result<T, Error> {
         let row = self.optional(tx).await?;
-        row.ok_or_else(|| Error::Internal("the statement gave no row, but one is always due".to_owned()))
+        row.ok_or_else(|| Error::Internal("the statement returned no row".to_owned()))
     }
 
-    /// All rows.
+    /// Runs the statement and returns all rows.
     pub async fn all<T: FromRow>(self, tx: &mut Tx) -> Result<Vec<T>, Error> {
         let answer = tx.run(self, Want::All).await?;
         answer.rows.iter().map(T::from_row).collect()
     }
 }
 
-/// The text as SQLite is to have it: with its numbered parameters, and with hints that PostgreSQL takes for comments. A hint
-/// stands behind a table, `/*+ INDEXED BY name */`: SQLite keeps no statistics here, and may prefer the primary key to an index
-/// that finds far fewer rows. Without that index the statement fails, so a hint can't outlive it unnoticed.
+/// Returns the text for SQLite: with numbered parameters, and with its hint, which is a comment to
+/// PostgreSQL.
+///
+/// A hint follows the name of a table: `/*+ INDEXED BY name */`. Without statistics, SQLite may prefer the
+/// primary key to an index that finds far fewer rows. If the index is missing the statement fails, so a stale
+/// hint is noticed.
 pub(super) fn for_sqlite(text: &str) -> String {
     let Some((before, rest)) = text.split_once("/*+ ") else { return numbered_parameters(text) };
     let Some((hint, after)) = rest.split_once(" */") else { return numbered_parameters(text) };
     numbered_parameters(&format!("{before}{hint}{after}"))
 }
 
-/// The text with SQLite's numbered parameters `?1` for `$1`. SQLite reads `$1` as a name and numbers names by
-/// their first appearance, which is another order. Literals, quoted names and comments stay as they are.
+/// Returns the text with `?1` for `$1`. SQLite reads `$1` as a name, and numbers names by their first
+/// appearance.
 fn numbered_parameters(text: &str) -> String {
     parameters(text, "?")
 }
 
-/// The text with this in place of the dollar sign of each parameter.
+/// Returns the text with `sign` in place of the dollar sign of each parameter. Literals, quoted names and
+/// comments stay.
 pub(super) fn parameters(text: &str, sign: &str) -> String {
     if !text.contains(['\'', '"']) && !text.contains("--") {
-        // Nothing to keep apart: every dollar sign begins a parameter.
+        // Every dollar sign begins a parameter.
         return text.replace('$', sign);
     }
     let mut out = String::with_capacity(text.len());
@@ -182,7 +191,7 @@ pub(super) fn parameters(text: &str, sign: &str) -> String {
     while let Some(character) = characters.next() {
         match inside {
             Some(end) => {
-                // A doubled quote inside a literal closes and opens it again, which comes to the same.
+                // A doubled quote inside a literal closes and reopens it, to the same effect.
                 if character == end {
                     inside = None;
                 }
@@ -210,14 +219,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_are_for_sqlite_alone() {
+    fn hints_apply_to_sqlite_only() {
         let text = "SELECT 1 FROM t /*+ INDEXED BY t_a */ WHERE a = $1";
         assert_eq!(for_sqlite(text), "SELECT 1 FROM t INDEXED BY t_a WHERE a = ?1");
         assert_eq!(for_sqlite("SELECT $1 /* not a hint */"), "SELECT ?1 /* not a hint */");
     }
 
     #[test]
-    fn parameters_are_numbered_outside_of_literals() {
+    fn literals_and_comments_are_kept() {
         let cases = [
             ("SELECT $2, $1", "SELECT ?2, ?1"),
             ("SELECT '$1', $1, 'it''s $2', \"$3\", $12", "SELECT '$1', ?1, 'it''s $2', \"$3\", ?12"),

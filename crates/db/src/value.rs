@@ -1,4 +1,4 @@
-//! Values and rows between our types and either driver.
+//! Values and rows, between Rust types and both drivers.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,26 +13,27 @@ use kernel::money::Nano;
 /// A value that both databases can hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
-    /// No value.
     Null,
-    /// BIGINT; also booleans (0 and 1), times (unix milliseconds), days (since 1970-01-01), months (since 1970-01) and nano.
+    /// BIGINT; also booleans (0 and 1), times (unix milliseconds), days (since 1970-01-01), months (since
+    /// 1970-01) and amounts (nano).
     Int(i64),
     /// TEXT.
     Text(String),
     /// BLOB on SQLite, BYTEA on PostgreSQL.
     Blob(Vec<u8>),
-    /// TEXT that is bound without a copy: several hold it. An answer has [`Value::Text`], here and below.
+    /// TEXT, shared and bound without a copy. For parameters only, like the variants below: results have
+    /// [`Value::Text`] and [`Value::Blob`].
     Shared(Arc<str>),
-    /// TEXT that is part of the program.
+    /// TEXT, a literal of the program.
     Word(&'static str),
-    /// TEXT of an id, in place.
+    /// TEXT of an id, without allocation.
     Id(IdText),
-    /// BLOB of a hash, in place.
+    /// BLOB of a hash, without allocation.
     Hash([u8; 32]),
 }
 
 impl Value {
-    /// The bytes of a text, if it is one.
+    /// The UTF-8 bytes of a TEXT value.
     pub(super) fn as_text(&self) -> Option<&[u8]> {
         match self {
             Self::Text(text) => Some(text.as_bytes()),
@@ -43,7 +44,7 @@ impl Value {
         }
     }
 
-    /// As bytes that are no text, if they are.
+    /// The bytes of a BLOB value.
     pub(super) fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Blob(bytes) => Some(bytes),
@@ -53,7 +54,7 @@ impl Value {
     }
 }
 
-/// Implements `From` for [`Value`], a type and its expression a line.
+/// Implements `From` for [`Value`]: one type and expression per line.
 macro_rules! into_value {
     ($($from:ty: $value:ident => $into:expr;)*) => {$(
         impl From<$from> for Value {
@@ -101,13 +102,13 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// A type that a column can be read as.
+/// A type that a column can be read into.
 pub trait FromValue: Sized {
-    /// The value as this type; `None` when it is of another type or out of range.
+    /// Converts the value; `None` if it is of another type or out of range.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
-/// Implements [`FromValue`] for a type by a pattern and an expression that gives an `Option`.
+/// Implements [`FromValue`]: one type, pattern and expression of type `Option` per line.
 macro_rules! from_value {
     ($($into:ty: $pattern:pat => $value:expr;)*) => {$(
         impl FromValue for $into {
@@ -162,34 +163,34 @@ impl<T: FromValue> FromValue for Option<T> {
     }
 }
 
-/// One row of an answer.
+/// A row of a result.
 #[derive(Clone)]
 pub struct Row {
-    /// Shared by all rows of one answer.
+    /// Shared by all rows of the result.
     columns: Columns,
     values: Vec<Value>,
-    /// Behind the column that was read last: most are read in their order.
+    /// The index after the last column that was read: most columns are read in order.
     next: Cell<usize>,
 }
 
-/// The names of an answer's columns.
+/// The names of a result's columns.
 #[derive(Clone)]
 pub(super) enum Columns {
     Named(Arc<[String]>),
-    /// As the prepared statement knows them.
+    /// In the prepared statement.
     Prepared(Prepared),
 }
 
 impl Columns {
-    /// Where this column is; it is looked for at `likely` first.
-    fn position(&self, name: &str, likely: usize) -> Option<usize> {
+    /// Returns the index of a column, with a guess at it.
+    fn position(&self, name: &str, guess: usize) -> Option<usize> {
         match self {
-            Self::Named(names) => match names.get(likely) {
-                Some(column) if column == name => Some(likely),
+            Self::Named(names) => match names.get(guess) {
+                Some(column) if column == name => Some(guess),
                 _ => names.iter().position(|column| column == name),
             },
-            Self::Prepared(statement) => match statement.columns().get(likely) {
-                Some(column) if column.name() == name => Some(likely),
+            Self::Prepared(statement) => match statement.columns().get(guess) {
+                Some(column) if column.name() == name => Some(guess),
                 _ => statement.columns().iter().position(|column| column.name() == name),
             },
         }
@@ -207,7 +208,7 @@ impl fmt::Debug for Columns {
     }
 }
 
-/// The names only: values may be secrets.
+/// Column names only: values may be secrets.
 impl fmt::Debug for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Row").field("columns", &self.columns).finish_non_exhaustive()
@@ -219,21 +220,24 @@ impl Row {
         Self { columns, values, next: Cell::new(0) }
     }
 
-    /// The value in this column. A missing column or one of another type is a mistake of ours.
+    /// Returns the value of a column.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if the column is missing or of another type.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T, Error> {
         let position = self.columns.position(column, self.next.get());
         let value = position.and_then(|position| {
             self.next.set(position + 1);
             self.values.get(position)
         });
-        let value = value.ok_or_else(|| Error::Internal(format!("the answer has no column {column}")))?;
+        let value = value.ok_or_else(|| Error::Internal(format!("the result has no column {column}")))?;
         T::from_value(value).ok_or_else(|| unreadable::<T>(column))
     }
 
-    /// The value in this place, counted from 0.
+    /// Returns the value at an index.
     fn at<T: FromValue>(&self, position: usize) -> Result<T, Error> {
         let value = self.values.get(position);
-        let value = value.ok_or_else(|| Error::Internal(format!("the answer has no column {position}")))?;
+        let value = value.ok_or_else(|| Error::Internal(format!("the result has no column {position}")))?;
         T::from_value(value).ok_or_else(|| unreadable::<T>(&position.to_string()))
     }
 }
@@ -242,13 +246,13 @@ fn unreadable<T>(column: &str) -> Error {
     Error::Internal(format!("column {column} isn't readable as {}", std::any::type_name::<T>()))
 }
 
-/// A type that a whole row can be read as.
+/// A type that a row can be read into.
 pub trait FromRow: Sized {
-    /// Reads the row's columns by their names.
+    /// Reads the row.
     fn from_row(row: &Row) -> Result<Self, Error>;
 }
 
-/// Implements [`FromRow`] for tuples: columns in their order, for answers too small to name.
+/// Implements [`FromRow`] for tuples, by the order of the columns.
 macro_rules! from_row_tuple {
     ($($type:ident $position:literal),+) => {
         impl<$($type: FromValue),+> FromRow for ($($type,)+) {
@@ -269,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_fits_is_read() {
+    fn values_of_other_types_and_ranges_are_refused() {
         assert_eq!(u32::from_value(&Value::Int(i64::from(u32::MAX))), Some(u32::MAX));
         assert_eq!(u32::from_value(&Value::Int(-1)), None);
         assert_eq!(u64::from_value(&Value::Int(-1)), None);
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_which_column_is_wrong() {
+    fn error_names_the_column() {
         let row = Row::new(Columns::Named(Arc::from(["a".to_owned()])), vec![Value::Int(1)]);
         assert_eq!(row.get::<i64>("a"), Ok(1));
         assert!(row.get::<i64>("b").unwrap_err().to_string().contains('b'));

@@ -1,20 +1,20 @@
-//! Which rows of a long list make up a page, when its length is known.
+//! The rows of a page in a long list of known length.
 
 use crate::Page;
 
-/// A stretch of a list, counted from the end that is nearer: what lies before it has to be stepped over.
+/// A range of rows, counted from the nearer end of the list, as the database has to skip all rows before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// Whether it is counted from the list's end, with the rows in the opposite order.
+    /// Counted from the end of the list, with the rows in the opposite order.
     pub from_end: bool,
-    /// How many rows to step over.
+    /// Rows to skip.
     pub offset: i64,
-    /// How many rows it has.
+    /// Rows in the range.
     pub limit: i64,
 }
 
 impl Page {
-    /// The page's rows in a list of this length; none when the page lies past the end.
+    /// The rows of this page in a list of `total` rows; `None` if the page is past the end.
     pub fn window(self, total: i64) -> Option<Window> {
         let before = self.offset();
         let limit = self.page_size.min(total.saturating_sub(before));
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_page_is_read_from_the_nearer_end() {
+    fn pages_are_read_from_the_nearer_end() {
         let cases = [
             // page, size, total: from_end, offset, limit
             ((1, 20, 0), None),
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_cover_a_list_once() {
+    fn pages_cover_the_list_exactly_once() {
         for total in 0..50_i64 {
             for page_size in 1..12 {
                 let list: Vec<_> = (0..total).collect();

@@ -1,4 +1,4 @@
-//! E-mail addresses: when two are the same, and which of them mail can reach.
+//! E-mail addresses: when two are equal, and which of them mail can reach.
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use lettre::Address;
@@ -6,14 +6,14 @@ use lettre::message::Mailbox;
 
 use super::naming;
 
-/// Longer ones are no domains (RFC 1035, section 2.3.4), however they are written: four bytes a character.
+/// Maximum length of a domain (RFC 1035, section 2.3.4), at four bytes per character.
 const MAX_DOMAIN_BYTES: usize = 4 * 253;
 
-/// The form in which two addresses are compared.
+/// Returns the form in which two addresses are compared.
 ///
-/// The domain is mapped by UTS 46 without its transitional rules, and written in Unicode: `xn--…` and the letters that it stands
-/// for are the same, and `οδοσ.gr` and `οδος.gr` are two, as they are in the DNS. The part before the `@` is compared without
-/// regard to case, as any name ([`naming::fold`]). What is no domain is folded as a name, too: earlier versions took some.
+/// The domain is mapped by UTS 46 without its transitional rules and written in Unicode: `xn--…` equals the
+/// letters that it encodes, while `οδοσ.gr` and `οδος.gr` differ, as they do in the DNS. The part before the
+/// `@` is folded like any name ([`naming::fold`]). So is an invalid domain, which earlier versions accepted.
 pub fn fold(address: &str) -> String {
     let Some((local, domain)) = address.rsplit_once('@') else {
         return naming::fold(address);
@@ -30,8 +30,8 @@ fn unicode_domain(domain: &str) -> Option<String> {
     outcome.is_ok().then(|| mapped.into_owned())
 }
 
-/// Whether mail can be sent to this address: its domain can stand in the DNS, and what composes our mails writes the address so
-/// that it is read as the same one again, with or without quotes that it doesn't need.
+/// Returns `true` if mail can be sent to the address: its domain is valid in the DNS, and the library that
+/// composes mails writes the address so that it reads back as the same one, apart from needless quotes.
 pub fn can_get_mail(address: &str) -> bool {
     let Ok(to) = address.parse::<Address>() else {
         return false;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn domains_are_compared_as_the_dns_does() {
+    fn domains_compare_as_in_the_dns() {
         for (one, other) in [
             ("Ada@Example.ORG", "ada@example.org"),
             ("a@οδος.gr", "a@xn--pxavbm.gr"),
@@ -68,7 +68,7 @@ mod tests {
             ("a@BÜCHER.example", "a@XN--BCHER-KVA.example"),
             ("a@straße.example", "a@xn--strae-oqa.example"),
             ("a@例子\u{3002}广告", "a@例子.广告"),
-            // Names of people: capital sigma is either small one.
+            // Before the `@`, a capital sigma equals both small ones.
             ("ΟΔΟΣ@example.org", "οδος@example.org"),
             ("οδοσ@example.org", "οδος@example.org"),
         ] {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_addresses_fold_as_they_always_did() {
+    fn ordinary_addresses_fold_like_names() {
         for address in [
             "Ada.Lovelace+tag@Mail.Example.ORG",
             "root@localhost",
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mail_can_not_reach_is_told() {
+    fn unreachable_addresses_are_refused() {
         for (address, can) in [
             ("ada@example.org", true),
             ("ada@localhost", true),
@@ -126,7 +126,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_panics_and_what_is_a_domain_folds_once(text: String) {
+        fn unicode_domain_is_idempotent(text: String) {
             fold(&text);
             can_get_mail(&text);
             if let Some(domain) = unicode_domain(&text) {

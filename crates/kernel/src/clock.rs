@@ -1,7 +1,7 @@
-//! Time as the service sees it: UTC, in unix milliseconds, from one injected source.
+//! Times, days and months in UTC, and the injected clock.
 //!
-//! Nothing else in the crate asks the machine what time it is (clippy refuses it), so that tests move
-//! the clock over month ends, expiries and grace periods in microseconds.
+//! No other code reads the machine's clock (clippy forbids it), so that tests can move time over month ends,
+//! expiries and grace periods.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,7 +24,7 @@ pub const DAY_MS: i64 = 24 * HOUR_MS;
 
 /// An instant in UTC with millisecond precision, between the years 0001 and 9999.
 ///
-/// Written as RFC 3339 with `Z` and exactly three decimals (decisions, section 1).
+/// Written as RFC 3339 with `Z` and exactly three decimals (docs/contract/README.md#times).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Time(i64);
 
@@ -32,7 +32,7 @@ const EARLIEST_MS: i64 = -62_135_596_800_000; // 0001-01-01T00:00:00.000Z
 const LATEST_MS: i64 = 253_402_300_799_999; // 9999-12-31T23:59:59.999Z
 
 impl Time {
-    /// The instant this many milliseconds after 1970-01-01T00:00:00Z, held within the years 0001 to 9999.
+    /// The instant `unix_ms` milliseconds after 1970-01-01T00:00:00Z, clamped to the years 0001 to 9999.
     pub const fn from_unix_ms(unix_ms: i64) -> Self {
         if unix_ms < EARLIEST_MS {
             Self(EARLIEST_MS)
@@ -53,27 +53,27 @@ impl Time {
         self.0.div_euclid(SECOND_MS)
     }
 
-    /// This instant moved by `ms` milliseconds (negative: earlier).
+    /// Returns this instant plus `ms` milliseconds, which may be negative.
     pub const fn plus_ms(self, ms: i64) -> Self {
         Self::from_unix_ms(self.0.saturating_add(ms))
     }
 
-    /// As the header `date` has it, in whole seconds.
+    /// Formats the value of the header `date`, in whole seconds.
     pub fn to_http_date(self) -> String {
         let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
         let at = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
         printer.timestamp_to_rfc9110_string(&at).unwrap_or_default()
     }
 
-    /// The UTC day that this instant lies in.
+    /// The UTC day of this instant.
     pub const fn day(self) -> Day {
         Day(self.0.div_euclid(DAY_MS))
     }
 
-    /// Reads RFC 3339 with any offset; finer digits than milliseconds are cut off.
+    /// Reads RFC 3339 with any offset; digits beyond milliseconds are dropped.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
-        // jiff also reads looser forms of ISO 8601; the contract is RFC 3339 (section 2 of the interface).
+        // jiff also reads looser forms of ISO 8601.
         let separator = bytes.get(10).is_some_and(|b| matches!(b, b'T' | b't'));
         if bytes.len() > 64 || !separator || text.contains('[') {
             return None;
@@ -97,14 +97,14 @@ impl fmt::Display for Time {
 }
 
 impl Time {
-    /// As it is written, without the formatter's detour: most answers have some times, and each log line has one.
+    /// Formats without `fmt`, which is slower: most responses have some times, and each log line has one.
     fn text(self) -> [u8; 24] {
         let mut text = *b"0000-00-00T00:00:00.000Z";
         let (year, month, day) = self.day().civil();
         let ms_of_day = self.0.rem_euclid(DAY_MS);
         let (hour, minute) = (ms_of_day / HOUR_MS, ms_of_day / MINUTE_MS % 60);
         let (second, ms) = (ms_of_day / SECOND_MS % 60, ms_of_day % SECOND_MS);
-        // Where each number ends.
+        // Each number with the index behind its last digit.
         for (end, number) in
             [(4, year), (7, month), (10, day), (13, hour), (16, minute), (19, second), (23, ms)]
         {
@@ -132,8 +132,12 @@ impl JsonSchema for Time {
         "Timestamp".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "format": "date-time", "description": "RFC 3339 in UTC with milliseconds",
-                      "examples": ["2026-01-31T09:30:00.000Z"]})
+        json_schema!({
+            "type": "string",
+            "format": "date-time",
+            "description": "RFC 3339 in UTC with milliseconds",
+            "examples": ["2026-01-31T09:30:00.000Z"],
+        })
     }
 }
 
@@ -142,7 +146,7 @@ impl JsonSchema for Time {
 pub struct Day(i64);
 
 impl Day {
-    /// The day this many days after 1970-01-01.
+    /// The day `unix_days` days after 1970-01-01.
     pub const fn from_unix_days(unix_days: i64) -> Self {
         Self(unix_days)
     }
@@ -157,7 +161,7 @@ impl Day {
         Time::from_unix_ms(self.0.saturating_mul(DAY_MS))
     }
 
-    /// This day moved by `days` (negative: earlier).
+    /// Returns this day plus `days`, which may be negative.
     pub const fn plus(self, days: i64) -> Self {
         Self(self.0.saturating_add(days))
     }
@@ -168,7 +172,7 @@ impl Day {
         self.plus(1 - day_of_month)
     }
 
-    /// The first day of the month after this day's.
+    /// The first day of the next calendar month.
     pub fn next_month_start(self) -> Self {
         // The longest month has 31 days, so 31 days after the first always lies in the next month.
         self.month_start().plus(31).month_start()
@@ -181,7 +185,7 @@ impl Day {
         }
         let date: civil::Date = text.parse().ok()?;
         let (year, month, day) = (date.year(), date.month(), date.day());
-        // The text must be the canonical form: jiff also reads `20260131--`-like looseness of ISO 8601.
+        // jiff also reads looser forms of ISO 8601.
         let canonical = format!("{year:04}-{month:02}-{day:02}") == text;
         if !canonical || year < 1 {
             return None;
@@ -189,7 +193,7 @@ impl Day {
         Some(Self(days_of(date)))
     }
 
-    /// The calendar month that the day lies in.
+    /// The calendar month of this day.
     pub fn month(self) -> Month {
         let (year, month, _) = self.civil();
         Month((year - 1970) * 12 + month - 1)
@@ -197,7 +201,8 @@ impl Day {
 
     /// Year, month (1 to 12) and day of the month (1 to 31) in the proleptic Gregorian calendar.
     fn civil(self) -> (i64, i64, i64) {
-        // Counted in eras of 400 years (146,097 days) that begin on 0000-03-01, so that a leap day ends its year.
+        // In eras of 400 years (146,097 days) that begin on 0000-03-01, so that leap days are at the end of a
+        // year.
         let shifted = self.0.saturating_add(719_468);
         let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
         let year_of_era =
@@ -235,7 +240,12 @@ impl JsonSchema for Day {
         "Day".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "format": "date", "description": "A UTC day", "examples": ["2026-01-31"]})
+        json_schema!({
+            "type": "string",
+            "format": "date",
+            "description": "A UTC day",
+            "examples": ["2026-01-31"],
+        })
     }
 }
 
@@ -244,7 +254,7 @@ impl JsonSchema for Day {
 pub struct Month(i64);
 
 impl Month {
-    /// The month this many months after 1970-01.
+    /// The month `unix_months` months after 1970-01.
     pub const fn from_unix_months(unix_months: i64) -> Self {
         Self(unix_months)
     }
@@ -254,18 +264,16 @@ impl Month {
         self.0
     }
 
-    /// This month moved by `months` (negative: earlier).
+    /// Returns this month plus `months`, which may be negative.
     pub const fn plus(self, months: i64) -> Self {
         Self(self.0.saturating_add(months))
     }
 
-    /// The first day.
     pub fn first_day(self) -> Day {
-        // The average month has 30.436875 days: the sixteenth of this one is never further than that from the guess.
+        // By the average length of a month, 30.436875 days, plus 15 days: always a day of this month.
         Day(self.0.saturating_mul(30_436_875).div_euclid(1_000_000).saturating_add(15)).month_start()
     }
 
-    /// The first instant.
     pub fn start(self) -> Time {
         self.first_day().start()
     }
@@ -283,31 +291,31 @@ impl fmt::Display for Month {
     }
 }
 
-/// Where the time comes from: the machine, or a hand that tests move.
+/// The source of the current time.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The machine's clock.
     System,
-    /// Stands still until it is moved; the number is unix milliseconds.
+    /// A clock for tests, in unix milliseconds: stands still until it is moved.
     Fixed(Arc<AtomicI64>),
 }
 
 impl Clock {
-    /// A clock that stands at `time` until [`Clock::advance_ms`] moves it.
+    /// A clock that shows `time` until [`Clock::advance_ms`] moves it.
     pub fn fixed(time: Time) -> Self {
         Self::Fixed(Arc::new(AtomicI64::new(time.unix_ms())))
     }
 
-    /// The time now.
     pub fn now(&self) -> Time {
         match self {
-            #[allow(clippy::disallowed_methods, reason = "the one place that asks the machine")]
+            #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
             Self::System => Time::from_unix_ms(jiff::Timestamp::now().as_millisecond()),
             Self::Fixed(unix_ms) => Time::from_unix_ms(unix_ms.load(Ordering::SeqCst)),
         }
     }
 
-    /// Milliseconds by a clock of the machine that nobody sets and that goes on while the machine sleeps; a fixed clock's own.
+    /// Milliseconds of a monotonic clock, which on Linux also counts while the machine is suspended. A fixed
+    /// clock returns its own time.
     pub fn steady_ms(&self) -> i64 {
         match self {
             Self::System => machine_steady_ms(),
@@ -315,12 +323,12 @@ impl Clock {
         }
     }
 
-    /// Returns `true` if a test moves it, so that there is nothing to hold it against.
+    /// Returns `true` for a clock of tests, which can't be compared with other clocks.
     pub const fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed(_))
     }
 
-    /// Moves a fixed clock; the machine's clock is not ours to move, and stays.
+    /// Moves a fixed clock by `ms` milliseconds; no effect on the machine's clock.
     pub fn advance_ms(&self, ms: i64) {
         if let Self::Fixed(unix_ms) = self {
             unix_ms.fetch_add(ms, Ordering::SeqCst);
@@ -335,7 +343,7 @@ fn machine_steady_ms() -> i64 {
 }
 
 #[cfg(not(target_os = "linux"))]
-#[allow(clippy::disallowed_methods, reason = "the one place that asks the machine")]
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
 fn machine_steady_ms() -> i64 {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     let since = START.get_or_init(std::time::Instant::now).elapsed();
@@ -347,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_day_lies_in_its_month() {
+    fn first_day_of_month_matches_month_start() {
         for days in -800_000..2_900_000 {
             let day = Day::from_unix_days(days);
             assert_eq!(day.month().first_day(), day.month_start(), "{day}");
@@ -359,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_with_any_offset_and_written_in_utc() {
+    fn times_read_any_offset_and_print_utc() {
         let cases = [
             ("2026-01-31T09:30:00Z", Some("2026-01-31T09:30:00.000Z")),
             ("2026-01-31T09:30:00.1239Z", Some("2026-01-31T09:30:00.123Z")),
@@ -383,10 +391,10 @@ mod tests {
     }
 
     #[test]
-    fn times_are_written_as_jiff_writes_them() {
+    fn times_print_like_jiff() {
         let mut ms = EARLIEST_MS;
         let mut seen = 0;
-        // Steps without a common divisor with anything, so that every part of a time takes every value.
+        // The step shares no divisor with the units, so that every part of a time takes every value.
         while ms < LATEST_MS {
             let expected = jiff::Timestamp::from_millisecond(ms).unwrap();
             assert_eq!(Time(ms).to_string(), expected.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string());
@@ -399,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn days_know_their_month() {
+    fn month_bounds_of_days() {
         let cases = [
             ("2026-01-31", "2026-01-01", "2026-02-01"),
             ("2024-02-29", "2024-02-01", "2024-03-01"),
@@ -417,8 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_of_the_calendar_reads_back() {
-        // jiff's calendar is the other opinion.
+    fn calendar_matches_jiff() {
         let mut date = civil::date(1, 1, 1);
         for unix_days in days_of(date)..=days_of(civil::date(9999, 12, 31)) {
             let theirs = (i64::from(date.year()), i64::from(date.month()), i64::from(date.day()));
@@ -429,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_clock_moves_only_by_hand() {
+    fn fixed_clock_moves_only_when_advanced() {
         let clock = Clock::fixed(Time::from_unix_ms(5));
         assert_eq!(clock.now(), clock.now());
         clock.advance_ms(DAY_MS);

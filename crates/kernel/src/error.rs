@@ -1,7 +1,7 @@
-//! One error for every endpoint: section 7 of the interface as a table of codes.
+//! The error of every endpoint, with its table of codes (docs/contract/README.md#errors).
 //!
-//! A [`Code`] fixes the HTTP status, the `type` and the words; an [`Error`] adds which field, which details
-//! and, for the log only, what really happened. What goes to the caller never holds the internal side.
+//! A [`Code`] fixes the HTTP status, the `type` and the message. An [`Error`] adds the field, the details and
+//! an internal cause, which goes to the log and never to the caller.
 
 mod codes;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 pub use codes::Code;
 
-/// What kind of mistake it is, in the words that the OpenAI SDKs know (decisions, section 1).
+/// The `type` of an error, in the vocabulary of the OpenAI SDKs (docs/contract/README.md#errors).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
     /// 400, 404, 405, 408, 409, 413, 431.
@@ -24,14 +24,14 @@ pub enum Type {
     Permission,
     /// 429.
     RateLimit,
-    /// 429 for want of money: waiting doesn't help.
+    /// 429 because of missing credit: waiting doesn't help.
     InsufficientQuota,
     /// 5xx.
     Api,
 }
 
 impl Type {
-    /// The word in `error.type`.
+    /// The value of `error.type`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InvalidRequest => "invalid_request_error",
@@ -45,22 +45,21 @@ impl Type {
 }
 
 impl Code {
-    /// Its place in [`Code::ALL`].
+    /// The index of this code in [`Code::ALL`].
     pub const fn number(self) -> usize {
         self as usize
     }
 
-    /// The stable lower_snake word in `error.code`.
+    /// The value of `error.code`: lower_snake and stable.
     pub const fn as_str(self) -> &'static str {
         self.row().1
     }
 
-    /// The HTTP status.
     pub fn status(self) -> StatusCode {
         StatusCode::from_u16(self.row().0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The `type` that belongs to the status.
+    /// The `type` that goes with this code.
     pub const fn error_type(self) -> Type {
         if matches!(self, Self::InsufficientQuota) {
             return Type::InsufficientQuota;
@@ -74,67 +73,66 @@ impl Code {
         }
     }
 
-    /// The sentence for people.
+    /// The default message.
     pub const fn message(self) -> &'static str {
         self.row().2
     }
 }
 
-/// The most entries of `error.details`.
+/// The maximum number of entries in `error.details`.
 pub const MAX_DETAILS: usize = 100;
 
-/// One bad field: an entry of `error.details`.
+/// An invalid field: one entry of `error.details`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Detail {
     /// JSON path of the field, for instance `restrictions.allowed_ips[2]`.
     pub param: String,
-    /// A stable lower_snake word, for instance `too_long`.
+    /// A stable lower_snake code, for instance `too_long`.
     pub code: &'static str,
-    /// What is wrong and what would be right.
+    /// The broken rule.
     pub message: String,
 }
 
-/// How far a rate limit is used up, for the headers of a 429.
+/// The state of an exhausted rate limit, for the headers of a 429.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RateLimit {
-    /// Requests that the limit allows a minute.
+    /// Requests per minute.
     pub limit: u32,
-    /// Milliseconds until one more request fits.
+    /// Milliseconds until the next request is allowed.
     pub retry_after_ms: i64,
-    /// Milliseconds until the whole limit is free again.
+    /// Milliseconds until the whole limit is available again.
     pub reset_ms: i64,
 }
 
-/// An error on its way to a caller.
+/// An error response.
 #[derive(Debug)]
 pub struct Error {
-    /// Which one it is.
     pub code: Code,
-    /// JSON path of the field at fault, where there is one.
+    /// JSON path of the invalid field, if there is one.
     pub param: Option<Cow<'static, str>>,
-    /// Words that say more than the code's own sentence.
+    /// Replaces the code's default message.
     pub message: Option<String>,
-    /// One entry a bad field.
+    /// One entry per invalid field.
     pub details: Vec<Detail>,
-    /// How long to wait, for a 429.
+    /// The exhausted limit, for a 429.
     pub rate_limit: Option<RateLimit>,
-    /// What really happened: goes to the log, never to the caller.
+    /// The cause, for the log only.
     pub internal: Option<String>,
 }
 
 impl Error {
-    /// This code with its own sentence.
+    /// An error with the code's default message.
     pub const fn new(code: Code) -> Self {
         Self { code, param: None, message: None, details: Vec::new(), rate_limit: None, internal: None }
     }
 
-    /// Our own mistake; `what` goes to the log only.
-    pub fn internal(what: impl fmt::Display) -> Self {
-        Self { internal: Some(what.to_string()), ..Self::new(Code::Internal) }
+    /// An internal error (500); `cause` goes to the log only.
+    pub fn internal(cause: impl fmt::Display) -> Self {
+        Self { internal: Some(cause.to_string()), ..Self::new(Code::Internal) }
     }
 
-    /// Bad fields, all at once; the first one's path is the error's `param`. Past [`MAX_DETAILS`] the last one says that
-    /// there are more.
+    /// An `invalid_request` error with all `details`; the path of the first becomes `param`. A list longer
+    /// than [`MAX_DETAILS`] is cut, and its last entry says so.
     pub fn invalid(mut details: Vec<Detail>) -> Self {
         if details.len() > MAX_DETAILS {
             details.truncate(MAX_DETAILS - 1);
@@ -149,21 +147,21 @@ impl Error {
         Self { param, message, details, ..Self::new(Code::InvalidRequest) }
     }
 
-    /// The same, about this field.
+    /// Sets the invalid field.
     #[must_use]
     pub fn param(mut self, param: &'static str) -> Self {
         self.param = Some(Cow::Borrowed(param));
         self
     }
 
-    /// The same, in these words.
+    /// Replaces the message.
     #[must_use]
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
     }
 
-    /// The sentence that the caller reads.
+    /// The message that the caller sees.
     pub fn public_message(&self) -> &str {
         self.message.as_deref().unwrap_or(self.code.message())
     }
@@ -192,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_has_a_hundred_details_at_most() {
+    fn details_are_capped_at_a_hundred() {
         let details = |count: usize| {
             let detail = |index| Detail { param: format!("p{index}"), code: "required", message: "!".into() };
             Error::invalid((0..count).map(detail).collect()).details

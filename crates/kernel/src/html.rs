@@ -1,6 +1,7 @@
-//! The one way for text to get into HTML.
+//! Escaping of text for HTML.
 
-/// Text for HTML content and quoted attributes (OWASP Cross Site Scripting Prevention Cheat Sheet, rule 1 and 2).
+/// Escapes text for HTML content and quoted attributes (OWASP Cross Site Scripting Prevention Cheat Sheet,
+/// rules 1 and 2).
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,8 @@
-//! Identifiers: TypeIDs, a type prefix and a `UUIDv7` in base32 (`org_01h…`; TypeID specification 0.3, RFC 9562).
+//! Identifiers: TypeIDs, a type prefix and a `UUIDv7` in base32 (`org_01h…`; TypeID specification 0.3, RFC
+//! 9562).
 //!
-//! An id of one kind can't stand where another is due, and a malformed id is read as `None`: to a caller
-//! it is an id that nobody has.
+//! Ids of different kinds are different types. A malformed id reads as `None`; to callers it is an unknown
+//! id.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -14,13 +15,13 @@ use serde::{Serialize, Serializer};
 use crate::clock::Time;
 use crate::random::Random;
 
-/// What an id can name.
+/// The type of object that an id names.
 pub trait Kind: Send + Sync + 'static {
     /// The part before the underscore.
     const PREFIX: &'static str;
 }
 
-/// Kinds of things that have an id.
+/// The types of objects that have ids.
 pub mod kind {
     use super::Kind;
 
@@ -48,7 +49,7 @@ pub mod kind {
     pub enum LedgerTransaction {}
     /// A credit of an organization.
     pub enum Credit {}
-    /// Money set aside for a call.
+    /// Money reserved for a call.
     pub enum Reservation {}
     /// An invoice.
     pub enum Invoice {}
@@ -108,7 +109,7 @@ pub type UserId = Id<kind::User>;
 pub type OrganizationId = Id<kind::Organization>;
 /// The id of a project, `proj_…`.
 pub type ProjectId = Id<kind::Project>;
-/// The id of an API key, `key_…`: stays the same when the key is rotated.
+/// The id of an API key, `key_…`. It stays the same when the key is rotated.
 pub type ApiKeyId = Id<kind::ApiKey>;
 /// The id of an invitation into an organization, `inv_…`.
 pub type InvitationId = Id<kind::Invitation>;
@@ -127,14 +128,14 @@ pub type AuditId = Id<kind::Audit>;
 pub type LedgerTransactionId = Id<kind::LedgerTransaction>;
 /// The id of a credit, `credit_…`.
 pub type CreditId = Id<kind::Credit>;
-/// The id of money set aside for a call, `res_…`.
+/// The id of a reservation of money for a call, `res_…`.
 pub type ReservationId = Id<kind::Reservation>;
-/// The id of an invoice, `invoice_…`; its number is another thing.
+/// The id of an invoice, `invoice_…`; not its number.
 pub type InvoiceId = Id<kind::Invoice>;
 /// The id of a credit note, `credit_note_…`.
 pub type CreditNoteId = Id<kind::CreditNote>;
 
-/// A model call's caller, as its usage is kept: an API key, or a person with an access token.
+/// The caller of a model, to whom its usage is attributed: an API key, or a person with an access token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CallerId {
     /// An API key.
@@ -149,7 +150,7 @@ impl CallerId {
         ApiKeyId::parse(text).map(Self::ApiKey).or_else(|| UserId::parse(text).map(Self::User))
     }
 
-    /// When the key or the account was made.
+    /// The time at which the key or the account was created.
     pub fn created_at(self) -> Time {
         match self {
             Self::ApiKey(id) => id.created_at(),
@@ -157,7 +158,7 @@ impl CallerId {
         }
     }
 
-    /// The id as text in place.
+    /// The id as text, without allocating.
     pub fn short_text(self) -> IdText {
         match self {
             Self::ApiKey(id) => id.short_text(),
@@ -184,7 +185,7 @@ pub struct Id<K> {
 }
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// What each byte is worth in the alphabet; 255: it isn't in there.
+/// The value of each byte as a digit; 255 for bytes outside of the alphabet.
 const DIGITS: [u8; 256] = digits();
 const SUFFIX_LEN: usize = 26;
 
@@ -194,7 +195,7 @@ impl<K: Kind> Id<K> {
         Self::from_parts(now, u128::from_be_bytes(random.bytes()))
     }
 
-    /// The `UUIDv7` of this time with these random bits (RFC 9562, section 5.7).
+    /// The `UUIDv7` with this time and these random bits (RFC 9562, section 5.7).
     pub fn from_parts(now: Time, random: u128) -> Self {
         let ms = u128::try_from(now.unix_ms()).unwrap_or(0) & 0xffff_ffff_ffff;
         let rand_a = (random >> 64) & 0x0fff;
@@ -209,14 +210,14 @@ impl<K: Kind> Id<K> {
         let suffix: &[u8; SUFFIX_LEN] = suffix.try_into().ok()?;
         let (top, rest) = suffix.split_at_checked(SUFFIX_LEN - 2 * WORD_LEN)?;
         let (middle, low) = rest.split_at_checked(WORD_LEN)?;
-        // 26 characters hold 130 bits: the first one may use only three of its five.
+        // 26 characters have 130 bits: the first one may use only three of its five.
         let top = read_word(top).filter(|top| *top <= 0xff)?;
         let (middle, low) = (read_word(middle)?, read_word(low)?);
         let uuid = (u128::from(top) << (2 * WORD_BITS)) | (u128::from(middle) << WORD_BITS) | u128::from(low);
         Some(Self { uuid, kind: PhantomData })
     }
 
-    /// When it was made.
+    /// The time in the id: its creation.
     pub fn created_at(self) -> Time {
         // The upper 48 bits always fit.
         Time::from_unix_ms(i64::try_from(self.uuid >> 80).unwrap_or(i64::MAX))
@@ -228,9 +229,8 @@ impl<K: Kind> Id<K> {
     }
 }
 
-/// Characters that are read and written at once: 128 bits don't fit one register.
+/// Characters that are read and written as one `u64`: 128 bits don't fit a register.
 const WORD_LEN: usize = 12;
-/// Their bits.
 const WORD_BITS: u32 = 60;
 
 fn read_word(characters: &[u8]) -> Option<u64> {
@@ -253,16 +253,16 @@ fn write_word(characters: &mut [u8], word: u128) {
 }
 
 impl<K: Kind> Id<K> {
-    /// The id as text, without the formatter's detour.
+    /// The id as text; faster than `to_string`.
     pub fn text(self) -> String {
         self.short_text().as_str().to_owned()
     }
 
-    /// The id as text in place, which needs no memory of its own.
+    /// The id as text, without allocating.
     pub fn short_text(self) -> IdText {
-        const { assert!(K::PREFIX.len() + 1 + SUFFIX_LEN <= SHORT, "the prefix is too long") };
+        const { assert!(K::PREFIX.len() + 1 + SUFFIX_LEN <= MAX_TEXT_LEN, "the prefix is too long") };
         let prefix = K::PREFIX.as_bytes();
-        let mut bytes = [b'_'; SHORT];
+        let mut bytes = [b'_'; MAX_TEXT_LEN];
         if let Some(start) = bytes.get_mut(..prefix.len()) {
             start.copy_from_slice(prefix);
         }
@@ -277,23 +277,21 @@ impl<K: Kind> Id<K> {
     }
 }
 
-/// The longest text of an id of ours.
-const SHORT: usize = 38;
+/// Maximum length of the text of an id.
+const MAX_TEXT_LEN: usize = 38;
 
-/// The text of an id.
+/// The text of an id, on the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct IdText {
     length: u8,
-    bytes: [u8; SHORT],
+    bytes: [u8; MAX_TEXT_LEN],
 }
 
 impl IdText {
-    /// The text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// The text's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or_default()
     }
@@ -329,7 +327,7 @@ impl<K> PartialEq for Id<K> {
     }
 }
 impl<K> Eq for Id<K> {}
-/// By age, as their texts are ordered too.
+/// By age; the same order as that of the texts.
 impl<K> Ord for Id<K> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.uuid.cmp(&other.uuid)
@@ -370,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_read_back_what_they_write() {
+    fn ids_round_trip() {
         let random = Random::system();
         for unix_ms in [0, 1_700_000_000_000, 253_402_300_799_999] {
             let id = UserId::new(Time::from_unix_ms(unix_ms), &random);
@@ -385,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_specification_s_example_holds() {
+    fn example_of_the_typeid_specification() {
         // TypeID specification: 0188bac7-4afa-78aa-bc3b-bd1eef28d881 is 01h2xcejqtf2nbrexx3vqjhp41.
         let id = UserId { uuid: 0x0188_bac7_4afa_78aa_bc3b_bd1e_ef28_d881, kind: PhantomData };
         assert_eq!(id.to_string(), "user_01h2xcejqtf2nbrexx3vqjhp41");
@@ -400,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_the_canonical_form_is_nobody() {
+    fn only_canonical_ids_parse() {
         for bad in [
             "",
             "user_",

@@ -1,6 +1,7 @@
-//! What every subject is made of: time, randomness, typed ids, exact money, the table of errors, secrets that don't
-//! print, names and addresses, and the algorithm of rate limits. Nothing here reads or writes anything but the files of
-//! [`secrets::files`].
+//! Building blocks of every subject: time, randomness, typed ids, exact money, the table of errors, secrets
+//! that don't print, names and addresses, rate limits.
+//!
+//! No I/O, apart from the files of [`secrets::files`].
 
 pub mod addresses;
 pub mod clock;

@@ -1,11 +1,12 @@
-//! Rate limits in memory: the generic cell rate algorithm, with one minute's worth of requests as the burst.
+//! Rate limits in memory: the generic cell rate algorithm (GCRA), with a burst of one minute's worth of
+//! requests.
 //!
-//! Each key has a meter. A request fills it by one, time empties it at the limit's rate, and a request that
-//! would overfill it is refused. A meter that has run empty is the same as none, so it is forgotten without loss,
-//! and memory holds only keys that were used within the last minute or so.
+//! Each key has a meter. A request fills it by one, time drains it at the limit's rate, and a request that
+//! would overfill it is refused. An empty meter equals no meter, so it is dropped without loss: memory holds
+//! only keys that were used within about the last minute.
 //!
-//! These meters are this replica's own: management calls by caller, logins and registrations by address. What replicas
-//! share is in `live::rates`.
+//! These meters belong to one replica: management calls by caller, logins and registrations by address.
+//! Limits that replicas share are leased through the database, outside of this crate.
 
 mod shards;
 
@@ -17,7 +18,7 @@ pub use shards::Shards;
 
 use crate::clock::Time;
 use crate::error::RateLimit;
-pub use crate::rates::Allowed;
+pub use crate::rates::Allowance;
 use crate::rates::Meter;
 
 /// The meters of this replica.
@@ -27,21 +28,20 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter that has seen nobody yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts one request of `key` (see [`key_for`]) against `per_minute` requests a minute; 0 counts as 1.
+    /// Counts a request of `key` (see [`key_for`]) against a limit of `per_minute` requests; 0 counts as 1.
     ///
     /// # Errors
-    /// The limit is used up: `retry_after_ms` is the shortest wait after which a request is let through when
-    /// nobody else takes the place. A refused request doesn't count.
-    pub fn check(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowed, RateLimit> {
+    /// The limit is used up: `retry_after_ms` is the shortest wait after which a request is allowed, provided
+    /// that no other request comes first. A refused request doesn't count.
+    pub fn check(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowance, RateLimit> {
         let now_ms = now.unix_ms();
         let Some(mut shard) = self.shards.of(key) else {
-            // There always is a shard; were there none, refusing everybody would be the worse mistake.
-            return Ok(Allowed { remaining: 0, reset_ms: 0 });
+            // There is always a shard. If there were none, refusing every request would be worse.
+            return Ok(Allowance { remaining: 0, reset_ms: 0 });
         };
         shard.sweep_when_due(now_ms, Meter::is_used);
         let meter = shard.entry(key).or_insert_with(|| Meter::empty(per_minute, now_ms));
@@ -50,8 +50,7 @@ impl Limiter {
         meter.take(now_ms)
     }
 
-    /// Takes a request back that [`Limiter::check`] has let through and that came to nothing, for instance because
-    /// another limit refused it: the meter is then as if it had never come.
+    /// Undoes a request that [`Limiter::check`] has allowed, for instance because another limit refused it.
     pub fn give_back(&self, key: u128, now: Time) {
         let Some(mut shard) = self.shards.of(key) else { return };
         if let Some(meter) = shard.entries.get_mut(&key) {
@@ -59,62 +58,63 @@ impl Limiter {
         }
     }
 
-    /// Forgets every key whose meter has run empty; [`Limiter::check`] does it in passing, a quiet server needs
-    /// the call to give memory back.
+    /// Drops all empty meters. [`Limiter::check`] does so in passing; a server without requests frees memory
+    /// only by this call.
     pub fn sweep(&self, now: Time) {
         self.shards.sweep(now.unix_ms(), Meter::is_used);
     }
 
-    /// How many keys are remembered.
+    /// The number of keys in memory.
     pub fn len(&self) -> usize {
         self.shards.len()
     }
 
-    /// Whether no key is remembered.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.shards.is_empty()
     }
 }
 
-/// Whom a limit counts.
+/// The subject that a limit counts.
 #[derive(Clone, Copy, Debug)]
-pub enum Who<'a> {
+pub enum Subject<'a> {
     /// An id as a number.
     Id(u128),
-    /// Anything that is known by its text, for instance an e-mail address.
+    /// A text, for instance an e-mail address.
     Text(&'a str),
-    /// Something known by its text inside something with an id, for instance a model in an organization.
+    /// A text inside an id, for instance a model in an organization.
     Within(u128, &'a str),
-    /// A client. An IPv6 client counts by its /64, the smallest network that one customer gets: it could take
-    /// a fresh address for each attempt. All clients of unknown address count as one.
+    /// A client's address. An IPv6 address counts as its /64, the smallest network that one customer gets:
+    /// the client could take a fresh address for each attempt. All clients without a known address count as
+    /// one.
     Address(Option<IpAddr>),
 }
 
-/// The limiter's key for this limit and this caller: 128 bits of a SHA-256, so that nobody can aim at another's.
-pub fn key_for(scope: &str, who: Who<'_>) -> u128 {
+/// Returns the limiter's key for a limit and a subject: 128 bits of SHA-256, so that no caller can collide
+/// with another one on purpose.
+pub fn key_for(scope: &str, subject: Subject<'_>) -> u128 {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(scope.as_bytes());
-    // The tag also closes the scope: no scope holds a control character.
-    match who {
-        Who::Id(id) => {
+    // The tag also terminates the scope, which contains no control characters.
+    match subject {
+        Subject::Id(id) => {
             context.update(&[1]);
             context.update(&id.to_be_bytes());
         }
-        Who::Text(text) => {
+        Subject::Text(text) => {
             context.update(&[2]);
             context.update(text.as_bytes());
         }
-        Who::Within(id, text) => {
+        Subject::Within(id, text) => {
             context.update(&[4]);
             context.update(&id.to_be_bytes());
             context.update(text.as_bytes());
         }
-        Who::Address(address) => {
+        Subject::Address(address) => {
             context.update(&[3]);
             match address.map(|address| address.to_canonical()) {
                 None => {}
                 Some(IpAddr::V4(v4)) => context.update(&v4.octets()),
-                Some(IpAddr::V6(v6)) => context.update(&network(v6).to_be_bytes()),
+                Some(IpAddr::V6(v6)) => context.update(&subnet_64(v6).to_be_bytes()),
             }
         }
     }
@@ -125,13 +125,13 @@ pub fn key_for(scope: &str, who: Who<'_>) -> u128 {
     u128::from_be_bytes(key)
 }
 
-fn network(address: Ipv6Addr) -> u128 {
+fn subnet_64(address: Ipv6Addr) -> u128 {
     address.to_bits() >> 64 << 64
 }
 
 #[cfg(test)]
 mod tests {
-    use super::shards::{SHARDS, SWEEP_FROM};
+    use super::shards::{MIN_SWEEP_LEN, SHARDS};
     use super::*;
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_s_worth_at_once_then_the_even_rate() {
+    fn burst_of_one_minute_then_even_rate() {
         for per_minute in [1, 2, 7, 60, 999_983, 1_000_000] {
             let limiter = Limiter::new();
             for used in 1..=per_minute {
@@ -162,35 +162,35 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_loses_or_gains_a_request_over_an_hour() {
+    fn rates_are_exact_over_an_hour() {
         for per_minute in [1_u32, 7, 60, 61, 500] {
             let limiter = Limiter::new();
-            let let_through = (0..=3_600_000)
+            let allowed = (0..=3_600_000)
                 .step_by(100)
                 .filter(|ms| limiter.check(1, per_minute, at(*ms)).is_ok())
                 .count();
-            assert_eq!(let_through, 61 * usize::try_from(per_minute).unwrap(), "{per_minute}");
+            assert_eq!(allowed, 61 * usize::try_from(per_minute).unwrap(), "{per_minute}");
         }
     }
 
     #[test]
-    fn a_million_a_minute_is_exact() {
+    fn million_per_minute_is_exact() {
         let limiter = Limiter::new();
         let count = |ms: i64| {
-            let mut let_through = 0;
+            let mut allowed = 0;
             while limiter.check(1, 1_000_000, at(ms)).is_ok() {
-                let_through += 1;
+                allowed += 1;
             }
-            let_through
+            allowed
         };
         assert_eq!(count(0), 1_000_000);
-        // 16 and two thirds a millisecond: fifty in every three.
+        // 16 2/3 per millisecond: 50 in every three milliseconds.
         assert_eq!((1..=30).map(count).sum::<u32>(), 500);
         assert_eq!(count(60_030), 1_000_000);
     }
 
     #[test]
-    fn keys_do_not_share() {
+    fn keys_are_independent() {
         let limiter = Limiter::new();
         assert!(limiter.check(1, 1, at(0)).is_ok());
         assert!(limiter.check(1, 1, at(0)).is_err());
@@ -198,10 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_harms_nobody() {
+    fn meter_follows_large_steps_back_of_the_clock() {
         let limiter = Limiter::new();
         assert!(limiter.check(1, 2, at(10_000_000)).is_ok());
-        // Far back: the meter follows the clock, so the wait is the usual one.
+        // A large step: the meter follows the clock, so the wait is the usual one.
         assert!(limiter.check(1, 2, at(0)).is_ok());
         assert_eq!(limiter.check(1, 2, at(0)).unwrap_err().retry_after_ms, 30_000);
         assert!(limiter.check(1, 2, at(29_999)).is_err());
@@ -209,30 +209,29 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_with_clocks_a_moment_apart_gain_nothing() {
+    fn clock_skew_between_threads_gains_no_requests() {
         let limiter = Limiter::new();
-        let let_through =
-            (0..60_000).filter(|turn| limiter.check(1, 60, at(1_000 + turn % 2)).is_ok()).count();
-        assert_eq!(let_through, 60);
+        let allowed = (0..60_000).filter(|turn| limiter.check(1, 60, at(1_000 + turn % 2)).is_ok()).count();
+        assert_eq!(allowed, 60);
         let refused = limiter.check(1, 60, at(1_000)).unwrap_err();
         assert!(limiter.check(1, 60, at(1_000 + refused.retry_after_ms - 1)).is_err());
         assert!(limiter.check(1, 60, at(1_000 + refused.retry_after_ms)).is_ok());
     }
 
     #[test]
-    fn a_changed_limit_keeps_the_used_part_of_the_minute() {
+    fn changed_limit_keeps_the_used_share() {
         let limiter = Limiter::new();
         for _ in 0..500 {
             limiter.check(1, 1_000, at(0)).unwrap();
         }
-        assert_eq!(limiter.check(1, 10, at(0)), Ok(Allowed { remaining: 4, reset_ms: 36_000 }));
+        assert_eq!(limiter.check(1, 10, at(0)), Ok(Allowance { remaining: 4, reset_ms: 36_000 }));
         assert_eq!(limiter.check(1, 1_000, at(0)).map(|a| a.remaining), Ok(399));
         assert!(limiter.check(2, 0, at(0)).is_ok());
         assert_eq!(limiter.check(2, 0, at(0)).unwrap_err().limit, 1);
     }
 
     #[test]
-    fn what_is_given_back_was_never_there() {
+    fn give_back_undoes_check() {
         let (limiter, reference) = (Limiter::new(), Limiter::new());
         limiter.give_back(1, at(0));
         assert!(limiter.is_empty());
@@ -244,7 +243,7 @@ mod tests {
                 let (taken, due) = (limiter.check(1, 60, at(ms)), reference.check(1, 60, at(ms)));
                 assert_eq!(taken, due, "{ms}");
             }
-            // Given back later than it was taken, also when all of it has drained meanwhile.
+            // Undone later, even after all of it has drained.
             limiter.check(2, 60, at(ms)).unwrap();
             limiter.give_back(2, at(ms + 500));
             assert_eq!(limiter.check(2, 60, at(ms + 500)).map(|allowed| allowed.remaining), Ok(59));
@@ -253,64 +252,64 @@ mod tests {
     }
 
     #[test]
-    fn only_active_keys_are_remembered() {
+    fn drained_keys_are_dropped() {
         let limiter = Limiter::new();
         for key in 0..200_000 {
             limiter.check(key, 60, at(i64::try_from(key).unwrap())).unwrap();
         }
-        // One request of 60 a minute is forgotten after a second, when 1,000 newer keys have come.
-        assert!(limiter.len() <= SHARDS * SWEEP_FROM, "{}", limiter.len());
+        // At 60 requests per minute, one request has drained after a second, when 1,000 newer keys exist.
+        assert!(limiter.len() <= SHARDS * MIN_SWEEP_LEN, "{}", limiter.len());
         limiter.sweep(at(300_000));
         assert!(limiter.is_empty());
     }
 
     #[test]
-    fn a_flood_of_strangers_takes_no_more_than_its_place() {
-        let (limiter, most) = (Limiter::new(), shards::SHARDS * shards::MOST_ENTRIES);
-        let last = u128::try_from(most).unwrap() + 299_999;
+    fn flood_of_keys_stays_within_the_limit_of_entries() {
+        let (limiter, max) = (Limiter::new(), shards::SHARDS * shards::MAX_ENTRIES);
+        let last = u128::try_from(max).unwrap() + 299_999;
         for key in 0..=last {
             limiter.check(key, 60, at(0)).unwrap();
         }
-        assert!((most * 9 / 10..=most).contains(&limiter.len()), "{}", limiter.len());
-        // Whoever is still known is still counted.
+        assert!((max * 9 / 10..=max).contains(&limiter.len()), "{}", limiter.len());
+        // Keys that are still in memory are still counted.
         let refused = (0..61).filter(|_| limiter.check(last, 60, at(0)).is_err()).count();
         assert!((1..=2).contains(&refused), "{refused}");
     }
 
     #[test]
-    fn one_request_is_let_through_once_however_many_ask() {
+    fn concurrent_checks_allow_exactly_the_limit() {
         let limiter = Arc::new(Limiter::new());
-        let let_through = Arc::new(AtomicU32::new(0));
+        let allowed = Arc::new(AtomicU32::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..1_000 {
                         if limiter.check(1, 500, at(0)).is_ok() {
-                            let_through.fetch_add(1, Ordering::SeqCst);
+                            allowed.fetch_add(1, Ordering::SeqCst);
                         }
                     }
                 });
             }
         });
-        assert_eq!(let_through.load(Ordering::SeqCst), 500);
+        assert_eq!(allowed.load(Ordering::SeqCst), 500);
     }
 
     #[test]
-    fn keys_tell_scope_kind_and_caller_apart() {
-        let address = |text: &str| Who::Address(Some(text.parse().unwrap()));
+    fn keys_differ_by_scope_kind_and_subject() {
+        let address = |text: &str| Subject::Address(Some(text.parse().unwrap()));
         let keys = [
             key_for("login", address("203.0.113.7")),
             key_for("register", address("203.0.113.7")),
             key_for("login", address("203.0.113.8")),
-            key_for("login", Who::Text("203.0.113.7")),
-            key_for("login", Who::Id(7)),
-            key_for("login", Who::Within(7, "")),
-            key_for("login", Who::Within(7, "203.0.113.7")),
-            key_for("login", Who::Within(8, "203.0.113.7")),
+            key_for("login", Subject::Text("203.0.113.7")),
+            key_for("login", Subject::Id(7)),
+            key_for("login", Subject::Within(7, "")),
+            key_for("login", Subject::Within(7, "203.0.113.7")),
+            key_for("login", Subject::Within(8, "203.0.113.7")),
             key_for("login", address("2001:db8::1")),
             key_for("login", address("2001:db8:0:1::1")),
-            key_for("login", Who::Address(None)),
-            key_for("register", Who::Address(None)),
+            key_for("login", Subject::Address(None)),
+            key_for("register", Subject::Address(None)),
         ];
         let different: std::collections::HashSet<_> = keys.into_iter().collect();
         assert_eq!(different.len(), keys.len());
@@ -318,7 +317,8 @@ mod tests {
         assert_eq!(keys[8], key_for("login", address("2001:db8::ffff:2")));
     }
 
-    /// The textbook form: the theoretical arrival time, in 1/rate of a nanosecond so that nothing is rounded.
+    /// GCRA in its textbook form, by theoretical arrival time: in 1/rate of a nanosecond, so that nothing is
+    /// rounded.
     struct Reference {
         rate: i128,
         arrival: i128,
@@ -339,7 +339,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_textbook(rate in 1_u32..200, steps in prop::collection::vec(0_i64..3_000, 1..400)) {
+        fn agrees_with_textbook_gcra(
+            rate in 1_u32..200,
+            steps in prop::collection::vec(0_i64..3_000, 1..400),
+        ) {
             let limiter = Limiter::new();
             let mut reference = Reference { rate: i128::from(rate), arrival: 0 };
             let mut now = 0;
@@ -351,7 +354,7 @@ mod tests {
         }
 
         #[test]
-        fn the_wait_is_true(rate in 1_u32..1_000_000, used in 0_u32..3_000, later in 0_i64..100) {
+        fn retry_after_is_exact(rate in 1_u32..1_000_000, used in 0_u32..3_000, later in 0_i64..100) {
             let limiter = Limiter::new();
             for _ in 0..used {
                 if limiter.check(1, rate, at(0)).is_err() { break; }

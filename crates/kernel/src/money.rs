@@ -1,7 +1,7 @@
-//! Money as whole numbers: pico (1e-12) for prices and rated usage, nano (1e-9) for balances.
+//! Exact money in whole numbers: pico (1e-12) for prices and rated usage, nano (1e-9) for balances.
 //!
-//! Nothing here, and nothing that uses it, passes through a float. JSON numbers are written as exact decimal
-//! literals without an exponent (decisions, section 5).
+//! No amount ever passes through a float. JSON numbers are exact decimal literals without an exponent
+//! (docs/contract/README.md#money).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,32 +10,31 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A decimal number with `SCALE` digits behind the point, held as a whole number of its smallest step.
+/// A decimal number with `SCALE` digits after the point, kept as a whole number of units of the last digit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Decimal<const SCALE: u32>(i128);
 
-/// Units of 1e-12 of a currency: unit prices and the price of usage.
+/// An amount in units of 1e-12: unit prices and the price of usage.
 pub type Pico = Decimal<12>;
-/// Units of 1e-9 of a currency: balances, ledger entries and invoice totals.
+/// An amount in units of 1e-9: balances, ledger entries and invoice totals.
 pub type Nano = Decimal<9>;
-/// Units of 1e-6: fractions such as discounts, and the sampling temperature.
+/// Parts per million: fractions such as discounts, and the sampling temperature.
 pub type Ppm = Decimal<6>;
 
 impl<const SCALE: u32> Decimal<SCALE> {
-    /// Nothing.
     pub const ZERO: Self = Self(0);
 
-    /// This many of the smallest step.
+    /// The number of `units` units of the last digit.
     pub const fn from_units(units: i128) -> Self {
         Self(units)
     }
 
-    /// How many of the smallest step.
+    /// The number in units of the last digit.
     pub const fn units(self) -> i128 {
         self.0
     }
 
-    /// The units as the databases hold them; `None` past 64 bits.
+    /// The units as stored in the databases; `None` past 64 bits.
     pub fn to_i64(self) -> Option<i64> {
         i64::try_from(self.0).ok()
     }
@@ -50,13 +49,13 @@ impl<const SCALE: u32> Decimal<SCALE> {
         self.0.checked_sub(other.0).map(Self)
     }
 
-    /// This many times; `None` past 128 bits.
+    /// The product; `None` past 128 bits.
     pub fn checked_mul(self, times: i64) -> Option<Self> {
         self.0.checked_mul(i128::from(times)).map(Self)
     }
 
-    /// Reads a plain decimal such as `25`, `-0.5` or `0.000002`: no exponent, no sign `+`, no more digits behind
-    /// the point than `SCALE` (further zeros are fine).
+    /// Reads a plain decimal such as `25`, `-0.5` or `0.000002`: no exponent, no sign `+`, at most `SCALE`
+    /// digits after the point apart from trailing zeros.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -77,16 +76,15 @@ impl<const SCALE: u32> Decimal<SCALE> {
     }
 }
 
-/// Pico in a nano.
 const PICO_PER_NANO: i128 = 1_000;
 
 impl Pico {
-    /// The whole nanos of it; a part of one is left out (of what is negative, one is added for it).
+    /// Rounds down to nano, towards negative infinity.
     pub fn floor_nano(self) -> Nano {
         Decimal(self.0.div_euclid(PICO_PER_NANO))
     }
 
-    /// The nanos of it, with a part of one counted as a whole one.
+    /// Rounds up to nano, towards positive infinity.
     pub fn ceil_nano(self) -> Nano {
         Decimal(-(-self.0).div_euclid(PICO_PER_NANO))
     }
@@ -128,9 +126,11 @@ impl<const SCALE: u32> JsonSchema for Decimal<SCALE> {
         format!("Decimal{SCALE}").into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "number",
-                      "description": format!("An exact decimal with up to {SCALE} digits behind the point; read it as a decimal, not as a float"),
-                      "examples": [0.25]})
+        let description = format!(
+            "An exact decimal with up to {SCALE} digits behind the point; \
+             read it as a decimal, not as a float"
+        );
+        json_schema!({"type": "number", "description": description, "examples": [0.25]})
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_are_exact_and_have_no_exponent() {
+    fn json_literals_are_exact_without_exponent() {
         let cases: [(i128, &str); 7] = [
             (0, "0"),
             (1, "0.000000000001"),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_decimals_are_read() {
+    fn only_plain_decimals_parse() {
         assert_eq!(Nano::parse("0.500000000000"), Some(Nano::from_units(500_000_000)));
         for bad in
             ["", "-", ".5", "5.", "1e3", "+1", " 1", "1 ", "0.0000000001", "1_000", "NaN", "٣", "--1", "0.-1"]
@@ -169,7 +169,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_amount_reads_back(units in -(1_i128 << 100)..(1_i128 << 100)) {
+        fn amounts_round_trip(units in -(1_i128 << 100)..(1_i128 << 100)) {
             let amount = Nano::from_units(units);
             proptest::prop_assert_eq!(Nano::parse(&amount.to_string()), Some(amount));
         }

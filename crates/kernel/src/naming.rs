@@ -1,32 +1,32 @@
-//! What names and addresses may look like (decisions, sections 1 and 2), and when two are the same.
+//! Rules for names and e-mail addresses, and when two are equal (docs/contract/README.md#names,
+//! docs/contract/accounts.md#usernames, docs/contract/accounts.md#e-mail-addresses).
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::{addresses, usernames};
 
-/// One broken rule about one field; the caller knows which field.
+/// A broken rule. It doesn't name the field, which the caller knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// A stable lower_snake word, for instance `too_long`.
+    /// A stable lower_snake code, for instance `too_long`.
     pub code: &'static str,
-    /// What would be right.
+    /// The rule, for instance `must be at most 100 characters`.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem with this code and message.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 }
 
-/// A text as people see it, and as it is compared.
+/// A name in the form that is shown and the form that is compared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name {
-    /// What the user wrote, trimmed.
+    /// As the user wrote it, trimmed.
     pub display: String,
-    /// [`fold`] of it: for the unique column.
+    /// Independent of case, see [`fold`]: for the unique column.
     pub folded: String,
 }
 
@@ -37,56 +37,58 @@ impl Name {
     }
 }
 
-const NAME_MAX: usize = 100;
-const DESCRIPTION_MAX: usize = 1_000;
-const USERNAME_MIN: usize = 3;
-const USERNAME_MAX: usize = 64;
-const FULL_NAME_MAX: usize = 200;
-/// RFC 5321, section 4.5.3.1.3, less the two angle brackets (RFC 3696, erratum 1690).
-const EMAIL_MAX_BYTES: usize = 254;
+const MAX_NAME_CHARS: usize = 100;
+const MAX_DESCRIPTION_CHARS: usize = 1_000;
+const MIN_USERNAME_CHARS: usize = 3;
+const MAX_USERNAME_CHARS: usize = 64;
+const MAX_FULL_NAME_CHARS: usize = 200;
+/// The 256 octets of RFC 5321, section 4.5.3.1.3, less two angle brackets (RFC 3696, erratum 1690).
+const MAX_EMAIL_BYTES: usize = 254;
 
-/// The form in which two texts are compared without regard to case: NFKC, lower case, NFKC.
+/// Returns the form in which two texts are compared without regard to case: NFKC, lower case, NFKC.
 ///
-/// Lower case character by character, and the final sigma as any other, so that it doesn't matter where a word ends.
+/// Characters are lower-cased one by one, and a final sigma becomes an ordinary one, so that the end of a
+/// word makes no difference.
 pub fn fold(text: &str) -> String {
     let lower = text.nfkc().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c });
     lower.nfkc().collect()
 }
 
-/// The name of an organization, a project or a key: 1 to 100 characters after trimming.
+/// Reads the name of an organization, a project or a key: 1 to 100 characters after trimming.
 ///
 /// # Errors
 /// `required`, `too_long` or `invalid_characters`.
 pub fn name(text: &str) -> Result<Name, Problem> {
     let text = text.trim();
     if !text.chars().any(is_visible) {
-        return Err(Problem::new("required", format!("must be 1 to {NAME_MAX} characters")));
+        return Err(Problem::new("required", format!("must be 1 to {MAX_NAME_CHARS} characters")));
     }
-    at_most(text, NAME_MAX)?;
-    no_controls(text, &[])?;
+    check_max_chars(text, MAX_NAME_CHARS)?;
+    check_no_controls(text, &[])?;
     Ok(Name::of(text))
 }
 
-/// A description: up to 1000 characters, lines and tabs allowed; kept as it is.
+/// Reads a description: up to 1000 characters, line breaks and tabs allowed, not trimmed.
 ///
 /// # Errors
 /// `too_long` or `invalid_characters`.
 pub fn description(text: &str) -> Result<String, Problem> {
-    at_most(text, DESCRIPTION_MAX)?;
-    no_controls(text, &['\n', '\r', '\t'])?;
+    check_max_chars(text, MAX_DESCRIPTION_CHARS)?;
+    check_no_controls(text, &['\n', '\r', '\t'])?;
     Ok(text.to_owned())
 }
 
-/// A username: 3 to 64 letters or digits of any script and `. _ -`.
+/// Reads a username: 3 to 64 letters or digits of any script and `. _ -`.
 ///
-/// Many scripts write vowels as combining marks, so these are allowed behind a letter. Letters and marks that nobody
-/// can see are not: they would make two usernames that look the same.
+/// Many scripts write vowels as combining marks, so these are allowed after a letter. Invisible letters and
+/// marks aren't: they would make two usernames that look the same.
 ///
 /// # Errors
-/// `too_short`, `too_long`, `invalid_characters`, or what [`usernames::check`] finds.
+/// `too_short`, `too_long`, `invalid_characters`, or an error of [`usernames::check`].
 pub fn username(text: &str) -> Result<Name, Problem> {
     let name = Name::of(text);
-    // NFKC can shorten and lengthen (ﬁ becomes fi, ﷺ four words): what people see and what is stored must both fit.
+    // NFKC can shorten and lengthen (ﬁ becomes fi, ﷺ four words): both the shown and the stored form must
+    // fit.
     for form in [&name.display, &name.folded] {
         let starts_well = form.chars().next().is_none_or(|c| !is_combining_mark(c));
         if !starts_well || !form.chars().all(is_username_char) {
@@ -95,38 +97,41 @@ pub fn username(text: &str) -> Result<Name, Problem> {
                 "must have only letters, digits and `.`, `_`, `-`",
             ));
         }
-        at_most(form, USERNAME_MAX)?;
-        if form.chars().count() < USERNAME_MIN {
-            return Err(Problem::new("too_short", format!("must be at least {USERNAME_MIN} characters")));
+        check_max_chars(form, MAX_USERNAME_CHARS)?;
+        if form.chars().count() < MIN_USERNAME_CHARS {
+            return Err(Problem::new(
+                "too_short",
+                format!("must be at least {MIN_USERNAME_CHARS} characters"),
+            ));
         }
     }
     usernames::check(&name.folded)?;
     Ok(name)
 }
 
-/// A person's name: up to 200 characters after trimming; may be empty.
+/// Reads a person's name: up to 200 characters after trimming; may be empty.
 ///
 /// # Errors
 /// `too_long` or `invalid_characters`.
 pub fn full_name(text: &str) -> Result<String, Problem> {
     let text = text.trim();
-    at_most(text, FULL_NAME_MAX)?;
-    no_controls(text, &[])?;
+    check_max_chars(text, MAX_FULL_NAME_CHARS)?;
+    check_no_controls(text, &[])?;
     Ok(text.to_owned())
 }
 
-/// An e-mail address: at most 254 bytes, without display name, comment or domain literal.
+/// Reads an e-mail address: at most 254 bytes, without display name, comment or domain literal.
 ///
-/// Held in NFC (RFC 6532, section 3.1). Compatibility look-alikes, such as full-width letters, are refused: they
-/// would fold to somebody else's address. So are addresses that no mail can reach. Compared in the form of
-/// [`addresses::fold`].
+/// It is kept in NFC (RFC 6532, section 3.1) and compared in the form of [`addresses::fold`]. Compatibility
+/// look-alikes, such as full-width letters, are refused: they would fold to another person's address. So are
+/// addresses that no mail can reach.
 ///
 /// # Errors
 /// `too_long` or `invalid_email`.
 pub fn email(text: &str) -> Result<Name, Problem> {
     let invalid = || Problem::new("invalid_email", "must be one address, for instance ada@example.org");
-    if text.len() > EMAIL_MAX_BYTES {
-        return Err(Problem::new("too_long", format!("must be at most {EMAIL_MAX_BYTES} bytes")));
+    if text.len() > MAX_EMAIL_BYTES {
+        return Err(Problem::new("too_long", format!("must be at most {MAX_EMAIL_BYTES} bytes")));
     }
     let address: String = text.nfc().collect();
     let harmless =
@@ -136,23 +141,23 @@ pub fn email(text: &str) -> Result<Name, Problem> {
     }
     let options = email_address::Options::default().without_display_text().without_domain_literal();
     match email_address::EmailAddress::parse_with_options(&address, options) {
-        Ok(_) if address.len() <= EMAIL_MAX_BYTES && addresses::can_get_mail(&address) => {
+        Ok(_) if address.len() <= MAX_EMAIL_BYTES && addresses::can_get_mail(&address) => {
             Ok(Name { folded: addresses::fold(&address), display: address })
         }
         _ => Err(invalid()),
     }
 }
 
-fn at_most(text: &str, most: usize) -> Result<(), Problem> {
-    if text.chars().count() > most {
-        return Err(Problem::new("too_long", format!("must be at most {most} characters")));
+fn check_max_chars(text: &str, max: usize) -> Result<(), Problem> {
+    if text.chars().count() > max {
+        return Err(Problem::new("too_long", format!("must be at most {max} characters")));
     }
     Ok(())
 }
 
-/// Control characters, line and paragraph separators, and the marks that turn the direction of the text around them,
-/// which can make a name read as another (Unicode TR 36, section 2.6).
-fn no_controls(text: &str, allowed: &[char]) -> Result<(), Problem> {
+/// Refuses control characters, line and paragraph separators, and the marks that override the direction of
+/// text, which can make one name read as another (Unicode TR 36, section 2.6).
+fn check_no_controls(text: &str, allowed: &[char]) -> Result<(), Problem> {
     let refused = |c: char| {
         c.is_control()
             || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -172,11 +177,12 @@ fn is_visible(c: char) -> bool {
     !c.is_control() && !c.is_whitespace() && !is_invisible(c)
 }
 
-/// Characters that take no room on the page: Default_Ignorable_Code_Point of the Unicode Character Database.
+/// Returns `true` for `Default_Ignorable_Code_Point` of the Unicode Character Database.
 const fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
         | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
@@ -190,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn names_are_checked() {
         let long = "ж".repeat(100);
         for (text, expected) in [
             ("Research", "ok"),
@@ -223,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions() {
+    fn descriptions_are_checked() {
         for (text, expected) in [
             ("", "ok"),
             ("two\nlines\r\n\tand a tab", "ok"),
@@ -240,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn usernames() {
+    fn usernames_are_checked() {
         for (text, expected) in [
             ("ada", "ok"),
             ("Ada.Love_lace-1", "ok"),
@@ -290,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn usernames_that_read_the_same_are_the_same() {
+    fn equivalent_usernames_fold_alike() {
         for (a, b) in [
             ("ADA", "ada"),
             ("Žofie", "z\u{30c}OFIE"),
@@ -307,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn full_names() {
+    fn full_names_are_checked() {
         for (text, expected) in [
             ("", "ok"),
             ("  Ada Lovelace ", "ok"),
@@ -325,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_as_long_as_it_is_kept() {
+    fn email_length_counts_the_composed_form() {
         // Composed, each of these letters is two of two bytes instead of one of three.
         let pointed = |domain: &str| format!("{}@{domain}.org", "\u{fb1d}".repeat(16));
         let domain = [&*"d".repeat(60); 3].join(".");
@@ -335,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn emails() {
+    fn emails_are_checked() {
         for (text, expected) in [
             ("ada@example.org", "ok"),
             ("Ada.Lovelace+tag@Mail.Example.ORG", "ok"),
@@ -395,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn folding_twice_is_folding_once() {
+    fn fold_is_idempotent() {
         for c in (0..=0x10_ffff).filter_map(char::from_u32) {
             let once = fold(&c.to_string());
             assert_eq!(fold(&once), once, "{c:?}");
@@ -404,7 +410,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_panics_and_what_is_accepted_is_stable(text: String) {
+        fn accepted_texts_are_stable(text: String) {
             for rule in [name, username, email] {
                 if let Ok(accepted) = rule(&text) {
                     proptest::prop_assert_eq!(rule(&accepted.display), Ok(accepted));

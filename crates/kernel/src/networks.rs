@@ -1,24 +1,23 @@
-//! Client networks: what one customer of a network provider commonly has as a whole.
+//! Client networks: the smallest ranges that network providers commonly assign to one customer.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// The network that a client's address belongs to: a /24 of IPv4, a /64 of IPv6.
+/// The network of a client's address: a /24 of IPv4, a /64 of IPv6.
 ///
-/// Within one of these a client may change its address at will, so limits that are meant to hold for a client count the
-/// network.
+/// A client may change its address within its network at will, so limits for a client count the network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Network {
     /// The first three bytes of an IPv4 address.
     V4([u8; 3]),
     /// The first four groups of an IPv6 address.
     V6([u16; 4]),
-    /// All clients whose address is not known, together.
+    /// All clients without a known address, together.
     Unknown,
 }
 
 impl Network {
-    /// The network of this address. An IPv4 address that is written as an IPv6 one counts as IPv4.
+    /// Returns the network of an address. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn of(address: Option<IpAddr>) -> Self {
         match address.map(|address| address.to_canonical()) {
             Some(IpAddr::V4(address)) => {
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_belong_to_networks() {
+    fn networks_of_addresses() {
         for (address, network) in [
             ("192.0.2.1", "192.0.2.0/24"),
             ("192.0.2.255", "192.0.2.0/24"),

@@ -1,22 +1,22 @@
-//! Chance: the operating system's generator, handed down as a value beside the clock.
+//! Randomness: the operating system's generator, injected like the clock.
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The only source of random bytes.
+/// The source of all random bytes.
 #[derive(Clone, Debug)]
 pub struct Random(SystemRandom);
 
 impl Random {
     /// The operating system's generator.
-    #[allow(clippy::disallowed_methods, reason = "the one place that asks the machine")]
+    #[allow(clippy::disallowed_methods, reason = "the one place that asks the operating system")]
     pub fn system() -> Self {
         Self(SystemRandom::new())
     }
 
-    /// `N` random bytes.
+    /// Returns `N` random bytes.
     ///
     /// # Panics
-    /// When the operating system has no randomness to give: nothing this service does is safe then.
+    /// If the operating system has no randomness: nothing this service does is safe then.
     #[allow(clippy::panic, reason = "without randomness no key, token or nonce is safe")]
     pub fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
@@ -26,7 +26,7 @@ impl Random {
         }
     }
 
-    /// The generator in the form that ring's own functions take.
+    /// The generator for functions of `ring`.
     pub fn as_ring(&self) -> &SystemRandom {
         &self.0
     }

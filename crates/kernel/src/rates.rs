@@ -1,49 +1,50 @@
-//! Request rates: the generic cell rate algorithm, with one minute's worth of requests as the burst.
+//! Request rates: the generic cell rate algorithm (GCRA), with a burst of one minute's worth of requests.
 
 use crate::clock::SECOND_MS;
 use crate::error::RateLimit;
 
-/// What one request adds to a meter. Each millisecond takes `per_minute` away: with 60,000 milliseconds in a
-/// minute every rate comes out in whole numbers, also those that don't divide a minute's nanoseconds.
+/// The units that one request adds to a meter. Each millisecond drains `per_minute` units: as a minute has
+/// 60,000 milliseconds, every rate is a whole number, even those that don't divide a minute's nanoseconds.
 pub const REQUEST: u64 = 60_000;
-/// How far the clock may step back before a meter follows it. Threads that read the clock a moment apart look
-/// like small steps back; following those would empty the meter twice for the same millisecond.
+/// How far the clock may step back before a meter follows it, in milliseconds. Threads that read the clock a
+/// moment apart look like small steps back; following those would drain the meter twice for the same
+/// millisecond.
 pub const STEP_BACK_MS: i64 = SECOND_MS;
 
-/// A request that was let through.
+/// The answer to an allowed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Allowed {
-    /// Requests that would still be let through now.
+pub struct Allowance {
+    /// Further requests that would be allowed now.
     pub remaining: u32,
-    /// Milliseconds until the whole limit is free again.
+    /// Milliseconds until the whole limit is available again.
     pub reset_ms: i64,
 }
 
-/// How much of a limit is used.
+/// The used part of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meter {
-    /// Sixty-thousandths of a request; at most `per_minute` requests.
+    /// In units of 1/60,000 request; at most `per_minute` requests.
     pub level: u64,
     /// Unix milliseconds of the last change.
     pub at_ms: i64,
-    /// The limit.
+    /// Requests per minute.
     pub per_minute: u32,
 }
 
 impl Meter {
-    /// One that nobody has used; a rate of 0 counts as 1.
+    /// An unused meter; a rate of 0 counts as 1.
     pub fn empty(per_minute: u32, now_ms: i64) -> Self {
         Self { level: 0, at_ms: now_ms, per_minute: per_minute.max(1) }
     }
 
-    /// Whether something is left in it by now.
+    /// Returns `true` unless the meter has drained by now.
     pub fn is_used(&self, now_ms: i64) -> bool {
         let mut later = *self;
         later.drain(now_ms);
         later.level > 0
     }
 
-    /// A changed limit keeps the used part of the minute, so that nobody waits longer than a minute for it.
+    /// Changes the limit and keeps the used share, so that no caller waits longer than a minute.
     pub fn set_rate(&mut self, per_minute: u32) {
         if per_minute != self.per_minute {
             let scaled = u128::from(self.level) * u128::from(per_minute);
@@ -53,7 +54,7 @@ impl Meter {
         }
     }
 
-    /// Empties it as far as time has.
+    /// Drains the meter by the time that has passed.
     pub fn drain(&mut self, now_ms: i64) {
         let passed = now_ms.saturating_sub(self.at_ms);
         if passed > 0 {
@@ -65,10 +66,13 @@ impl Meter {
         }
     }
 
-    /// Counts a request, if it fits. The meter has been drained to now.
-    pub fn take(&mut self, now_ms: i64) -> Result<Allowed, RateLimit> {
+    /// Counts a request. Call [`Meter::drain`] first.
+    ///
+    /// # Errors
+    /// The request would exceed the limit.
+    pub fn take(&mut self, now_ms: i64) -> Result<Allowance, RateLimit> {
         let rate = u64::from(self.per_minute);
-        // The meter stands a moment ahead when the clock has just stepped back: it empties from then on.
+        // After a small step back of the clock, the meter is ahead and drains only from then on.
         let ahead_ms = self.at_ms.saturating_sub(now_ms).max(0);
         let wait_ms =
             |amount: u64| i64::try_from(amount.div_ceil(rate)).unwrap_or(i64::MAX).saturating_add(ahead_ms);
@@ -83,18 +87,18 @@ impl Meter {
         }
         self.level = wanted;
         let remaining = u32::try_from((full - wanted) / REQUEST).unwrap_or(u32::MAX);
-        Ok(Allowed { remaining, reset_ms: wait_ms(wanted) })
+        Ok(Allowance { remaining, reset_ms: wait_ms(wanted) })
     }
 
-    /// Takes a request back.
+    /// Undoes a request.
     pub fn give_back(&mut self, now_ms: i64) {
         self.drain(now_ms);
-        // What time has taken of it meanwhile is gone already, so a meter at zero stays there.
+        // Part of the request may have drained since.
         self.level = self.level.saturating_sub(REQUEST);
     }
 }
 
-/// What a meter holds.
+/// The level of a full meter.
 pub fn capacity(per_minute: u32) -> u64 {
     u64::from(per_minute) * REQUEST
 }
@@ -103,13 +107,12 @@ pub fn capacity(per_minute: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// Level, time and rate.
     fn meter(level: u64, at_ms: i64, per_minute: u32) -> Meter {
         Meter { level, at_ms, per_minute }
     }
 
     #[test]
-    fn a_meter_empties_with_time_and_follows_only_large_steps_back() {
+    fn meter_drains_and_follows_only_large_steps_back() {
         for (now_ms, level, at_ms) in [
             (1_000, 600, 1_000),
             (1_001, 598, 1_001),
@@ -128,28 +131,28 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_as_many_requests_as_it_says() {
+    fn limit_allows_exactly_its_requests() {
         let mut full = Meter::empty(3, 0);
-        let allowed = |remaining, reset_ms| Ok(Allowed { remaining, reset_ms });
+        let allowed = |remaining, reset_ms| Ok(Allowance { remaining, reset_ms });
         assert_eq!(full.take(0), allowed(2, 20_000));
         assert_eq!(full.take(0), allowed(1, 40_000));
         assert_eq!(full.take(0), allowed(0, 60_000));
         let refused = RateLimit { limit: 3, retry_after_ms: 20_000, reset_ms: 60_000 };
         assert_eq!((full.take(0), full.level), (Err(refused), capacity(3)));
-        // The clock of another thread is a moment behind: what it waits for is that much later.
+        // For a thread with a clock that is 7 ms behind, the wait is that much longer.
         assert_eq!(full.take(-7), Err(RateLimit { retry_after_ms: 20_007, reset_ms: 60_007, ..refused }));
         full.drain(19_999);
         assert_eq!(full.take(19_999), Err(RateLimit { retry_after_ms: 1, reset_ms: 40_001, ..refused }));
         full.drain(20_000);
         assert_eq!(full.take(20_000), allowed(0, 60_000));
-        // A rate that doesn't divide a minute waits for the whole of its last millisecond.
+        // The wait of a rate that doesn't divide a minute is rounded up.
         let mut odd = Meter::empty(7, 0);
         assert_eq!(odd.take(0), allowed(6, 8_572));
         assert_eq!((capacity(7), Meter::empty(0, 0).per_minute), (420_000, 1));
     }
 
     #[test]
-    fn a_request_is_given_back_once_and_not_below_nothing() {
+    fn give_back_stops_at_zero() {
         let mut found = meter(2 * REQUEST, 0, 60);
         found.give_back(1);
         assert_eq!(found, meter(REQUEST - 60, 1, 60));
@@ -158,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_limit_keeps_the_used_part_of_the_minute() {
+    fn changed_limit_keeps_the_used_share() {
         for (before, rate, level) in [
             (6 * REQUEST, 12, 6 * REQUEST),
             (6 * REQUEST, 24, 12 * REQUEST),
             (6 * REQUEST, 6, 3 * REQUEST),
-            // In favour of the limit.
+            // Rounded up.
             (7, 11, 7),
             (12 * REQUEST, 1, REQUEST),
             (0, 24, 0),

@@ -1,6 +1,6 @@
-//! Secrets: a text that doesn't print, tokens, sealed copies, and the files that hold keys.
+//! Secrets: texts that don't print, tokens, encryption, and the files that hold keys.
 //!
-//! A type that holds a secret prints as `***` in logs and errors; `expose` is the one way to its text, so that
+//! A type that holds a secret prints as `***` in logs and errors. Its text comes from `expose` only, so that
 //! a search for that word finds every place where a secret leaves its wrapper.
 
 use std::fmt;
@@ -13,28 +13,27 @@ pub mod files;
 pub mod sealing;
 pub mod token;
 
-/// The text that is shown in the place of a secret.
+/// Shown in place of a secret.
 pub const HIDDEN: &str = "***";
 
-/// Bytes of randomness in every secret that we make: 256 bits.
+/// Random bytes in every generated secret: 256 bits.
 pub const SECRET_BYTES: usize = 32;
 
-/// A text that must not be printed. Two of them compare in a time that does not depend on where they differ.
+/// A text that must not be printed. Comparisons take constant time.
 #[derive(Clone)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself: never for a log, an error or a page.
+    /// Returns the text, which must not get into logs, errors or pages.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether this text is the secret; constant in time like a comparison of two secrets.
+    /// Returns `true` if the secret is `text`, in constant time.
     pub fn matches(&self, text: &str) -> bool {
         self.0.as_bytes().ct_eq(text.as_bytes()).into()
     }
@@ -47,7 +46,7 @@ impl fmt::Debug for Secret {
 }
 
 impl PartialEq for Secret {
-    /// Constant in time for texts of the same length; the length itself is no secret.
+    /// Takes constant time for texts of the same length; the length itself isn't secret.
     fn eq(&self, other: &Self) -> bool {
         self.matches(&other.0)
     }
@@ -55,7 +54,7 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// SHA-256 (FIPS 180-4). Enough to store a secret of 256 random bits; passwords need a slow hash.
+/// SHA-256 (FIPS 180-4). Good for storing secrets of 256 random bits; passwords need a slow hash.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_compares_but_never_prints() {
+    fn secret_compares_but_never_prints() {
         let secret = Secret::new("open sesame");
         assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "*** Some(***)");
         assert_eq!(secret, Secret::new("open sesame"));

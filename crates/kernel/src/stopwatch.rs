@@ -1,16 +1,15 @@
-//! Measures how long something takes.
+//! Measuring of durations, apart from the injected clock.
 
 use std::time::Instant;
 
-/// How long something takes.
+/// Measures the time since its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// From now on.
     #[allow(
         clippy::disallowed_methods,
-        reason = "how long something took is no business of the injected clock"
+        reason = "tests that move the clock must not change measured durations"
     )]
     pub fn start() -> Self {
         Self(Instant::now())

@@ -1,35 +1,34 @@
-//! The URLs and origins that a configuration names.
+//! URLs and origins of the configuration.
 
 use http::Uri;
 
-/// The address under which users reach the public listener: `http` or `https`, without a slash at the end.
+/// The URL under which users reach the public listener: `http` or `https`, without a trailing slash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublicUrl(String);
 
 impl PublicUrl {
-    /// The longest one, in bytes: it stands twice in every token, and tokens have a longest length too.
-    pub const LONGEST: usize = 256;
+    /// Maximum length. Every token holds the URL twice, and the length of tokens is limited too.
+    pub const MAX_BYTES: usize = 256;
 
-    /// Reads a URL with a host and maybe a path, but no login, query or fragment.
+    /// Reads a URL with a host and optionally a path, but no login, query or fragment.
     pub fn parse(text: &str) -> Option<Self> {
-        let uri = http_uri(text).filter(|_| text.len() <= Self::LONGEST)?;
+        let uri = http_uri(text).filter(|_| text.len() <= Self::MAX_BYTES)?;
         uri.query().is_none().then(|| Self(text.trim_end_matches('/').to_owned()))
     }
 
-    /// The URL.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// An origin as a browser sends it, for instance `https://app.example.com`.
+/// Reads an origin as browsers send it, for instance `https://app.example.com`, and returns it in lower case.
 pub fn parse_origin(text: &str) -> Option<String> {
     let uri = http_uri(text)?;
     let origin = format!("{}://{}", uri.scheme_str()?, uri.authority()?).to_lowercase();
     (origin == text.to_lowercase()).then_some(origin)
 }
 
-/// An http or https URL with a host, without a login and a fragment.
+/// Reads an `http` or `https` URL with a host and without login and fragment.
 fn http_uri(text: &str) -> Option<Uri> {
     let uri: Uri = text.parse().ok()?;
     let host = uri.authority().is_some_and(|a| !a.host().is_empty() && !a.as_str().contains('@'));
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn public_urls_lose_their_last_slash() {
+    fn public_url_drops_trailing_slashes() {
         let cases = [
             ("https://api.example.com", Some("https://api.example.com")),
             ("https://api.example.com/", Some("https://api.example.com")),
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_as_browsers_send_them() {
+    fn only_bare_origins_are_read() {
         assert_eq!(
             parse_origin("https://App.example.com:8443").as_deref(),
             Some("https://app.example.com:8443")

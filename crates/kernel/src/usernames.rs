@@ -1,10 +1,11 @@
-//! Usernames that nobody can have: those that sound like the service itself, and those that look like another one.
+//! Usernames that are refused: those that suggest the service itself, and those of mixed scripts, which can
+//! look like another username (docs/contract/accounts.md#usernames).
 
 use unicode_script::{Script, ScriptExtension, UnicodeScript};
 
 use super::naming::Problem;
 
-/// Names that people take for the service, its operators or the system, without `.`, `_` and `-`.
+/// Names that suggest the service, its operators or the system. Sorted, and without `.`, `_` and `-`.
 const RESERVED: &[&str] = &[
     "abuse",
     "account",
@@ -46,7 +47,7 @@ const RESERVED: &[&str] = &[
     "webmaster",
 ];
 
-/// Whether a new account may have this username, given in its folded form.
+/// Checks the username of a new account, in its folded form.
 ///
 /// # Errors
 /// `reserved` or `mixed_scripts`.
@@ -64,8 +65,8 @@ pub fn check(folded: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether all letters belong to one script, or to scripts that are written together: Latin with those of Japanese, Chinese or
-/// Korean ("highly restrictive" of UTS 39, section 5.2).
+/// Returns `true` if all letters belong to one script, or to scripts that are written together: Latin with
+/// those of Japanese, Chinese or Korean ("highly restrictive" of UTS 39, section 5.2).
 fn is_of_one_writing_system(text: &str) -> bool {
     let (mut all, mut without_latin) = (Scripts::any(), Scripts::any());
     for c in text.chars() {
@@ -78,8 +79,8 @@ fn is_of_one_writing_system(text: &str) -> bool {
     !all.is_empty() || without_latin.written_with_han()
 }
 
-/// The scripts that a text may be in, and the writing systems of several scripts (the augmented script set of UTS 39,
-/// section 5.1).
+/// The scripts and the multi-script writing systems that a text may be in (the augmented script set of UTS
+/// 39, section 5.1).
 struct Scripts {
     one: ScriptExtension,
     chinese: bool,
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_can_be_searched() {
+    fn reserved_names_are_sorted_and_folded() {
         assert!(RESERVED.is_sorted());
         assert!(
             RESERVED.iter().all(|name| fold(name) == *name && name.bytes().all(|b| b.is_ascii_lowercase()))
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_service_are_reserved() {
+    fn reserved_names_are_refused() {
         for username in
             ["admin", "ADMIN", "ＡＤＭＩＮ", "Ad.min", "no-reply", "mailer_daemon", "-root-", "Tollkeeper"]
         {
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_are_not_written_together_do_not_mix() {
+    fn mixed_scripts_are_refused() {
         for (username, expected) in [
             ("ada_lovelace-1", "ok"),
             ("Žofie", "ok"),

@@ -1,4 +1,4 @@
-//! One POST to a collector: a connection of its own each time, TLS where the URL says so.
+//! POST requests to a collector, each on a connection of its own, with TLS for `https`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use kernel::urls::PublicUrl;
 
 use crate::Header;
 
-/// For all of one POST.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// What is read of an answer, for the log.
-const LONGEST_ANSWER: usize = 16 * 1024;
+/// How long a POST may take, from connecting to the response.
+const POST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of an error response that are read, for the log.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 
-/// Where traces or log lines go.
+/// The URL of a collector for one kind of items.
 pub(crate) struct Target {
-    /// As it may be shown.
+    /// The URL, for the log.
     pub shown: String,
     uri: Uri,
     host: String,
@@ -36,7 +36,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The collector's `path`.
+    /// Reads the URL of `path` at the collector.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -55,47 +55,47 @@ impl Target {
     /// Sends a body.
     ///
     /// # Errors
-    /// Why it isn't known to have been taken.
+    /// The reason for which the collector may not have accepted it.
     pub async fn post(&self, body: Vec<u8>) -> Result<(), String> {
-        let sent = tokio::time::timeout(PATIENCE, self.exchange(body)).await;
-        sent.map_err(|_| "it takes too long".to_owned())?
+        let sent = tokio::time::timeout(POST_TIMEOUT, self.exchange(body)).await;
+        sent.map_err(|_| "the collector doesn't answer in time".to_owned())?
     }
 
     async fn exchange(&self, body: Vec<u8>) -> Result<(), String> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(in_words)?;
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(describe)?;
         match &self.tls {
-            None => self.speak(stream, body).await,
+            None => self.send(stream, body).await,
             Some(tls) => {
-                let name = ServerName::try_from(self.host.clone()).map_err(in_words)?;
-                self.speak(tls.connect(name, stream).await.map_err(in_words)?, body).await
+                let name = ServerName::try_from(self.host.clone()).map_err(describe)?;
+                self.send(tls.connect(name, stream).await.map_err(describe)?, body).await
             }
         }
     }
 
-    async fn speak<S>(&self, stream: S, body: Vec<u8>) -> Result<(), String>
+    async fn send<S>(&self, stream: S, body: Vec<u8>) -> Result<(), String>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(in_words)?;
-        let asking = async {
-            let response = sender.send_request(self.request(body)?).await.map_err(in_words)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(describe)?;
+        let exchange = async {
+            let response = sender.send_request(self.request(body)?).await.map_err(describe)?;
             let status = response.status();
             if status.is_success() {
                 return Ok(());
             }
-            let answer = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await;
+            let answer = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
             let text = answer.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            Err(format!("it answers {status}: {}", String::from_utf8_lossy(&text).trim()))
+            Err(format!("the collector answers {status}: {}", String::from_utf8_lossy(&text).trim()))
         };
-        let mut asking = std::pin::pin!(asking);
-        // The connection has to be driven while the answer is waited for; it ends with this.
+        let mut exchange = std::pin::pin!(exchange);
+        // The connection must be polled for the exchange to proceed.
         let ended = tokio::select! {
-            answer = &mut asking => return answer,
+            answer = &mut exchange => return answer,
             ended = connection => ended,
         };
-        // Whoever closes it at once may have answered before.
-        match (asking.await, ended) {
-            (Err(_), Err(error)) => Err(in_words(error)),
+        // The collector may have answered and then closed the connection.
+        match (exchange.await, ended) {
+            (Err(_), Err(error)) => Err(describe(error)),
             (answer, _) => answer,
         }
     }
@@ -110,23 +110,23 @@ impl Target {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        request.body(Full::from(body)).map_err(in_words)
+        request.body(Full::from(body)).map_err(describe)
     }
 }
 
-/// Trusts whom the operating system trusts, or the file in `SSL_CERT_FILE`.
+/// Trusts the authorities of the operating system, or those in `SSL_CERT_FILE`.
 fn connector() -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     let (good, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if good == 0 {
-        return Err("this machine has no certificates of authorities to know the collector by".to_owned());
+        return Err("this machine has no certificates of authorities to verify the collector with".to_owned());
     }
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
     let config = config.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
     Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
 }
 
-fn in_words(error: impl std::error::Error) -> String {
+fn describe(error: impl std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

@@ -1,4 +1,4 @@
-//! The request at hand: set on the thread while a request's future is polled, and only then.
+//! The current request: set on the thread while the future of a request is polled.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -14,18 +14,18 @@ thread_local! {
     static TRACE: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };
 }
 
-/// The id of the request that is being answered here, or whose consequences are being seen to.
+/// Returns the id of the current request, or of the request that caused the current work.
 pub fn request_id() -> Option<RequestId> {
-    // A thread that ends has none.
+    // An error means that the thread is ending.
     REQUEST.try_with(Cell::get).unwrap_or_default()
 }
 
-/// Its trace, if it is traced.
+/// Returns the trace of the current request, if it is traced.
 pub(crate) fn trace() -> Option<Arc<Trace>> {
     TRACE.try_with(|trace| trace.try_borrow().ok()?.clone()).unwrap_or_default()
 }
 
-/// A future that belongs to a request.
+/// A future whose current request is set while it is polled.
 #[derive(Debug)]
 pub struct InRequest<F> {
     id: Option<RequestId>,
@@ -34,7 +34,6 @@ pub struct InRequest<F> {
 }
 
 impl<F> InRequest<F> {
-    /// Work for this request.
     pub fn new(id: Option<RequestId>, trace: Option<Arc<Trace>>, inner: F) -> Self {
         Self { id, trace, inner }
     }
@@ -45,39 +44,39 @@ impl<F: Future + Unpin> Future for InRequest<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let Self { id, trace, inner } = &mut *self;
-        let _entered = Entered::enter(*id, trace);
+        let _guard = CurrentGuard::enter(*id, trace);
         Pin::new(inner).poll(cx)
     }
 }
 
-/// Puts back what was there before, also when the future panics.
-struct Entered<'a> {
-    before: Option<RequestId>,
-    /// Its place while the trace is on the thread.
+/// Restores the previous request when it is dropped, also by a panic.
+struct CurrentGuard<'a> {
+    previous: Option<RequestId>,
+    /// Holds the previous trace while the own one is set.
     trace: Option<&'a mut Option<Arc<Trace>>>,
 }
 
-impl<'a> Entered<'a> {
+impl<'a> CurrentGuard<'a> {
     fn enter(id: Option<RequestId>, trace: &'a mut Option<Arc<Trace>>) -> Self {
-        let before = REQUEST.try_with(|request| request.replace(id)).unwrap_or_default();
+        let previous = REQUEST.try_with(|request| request.replace(id)).unwrap_or_default();
         let trace = trace.is_some().then_some(trace);
-        let mut entered = Self { before, trace };
-        entered.exchange();
-        entered
+        let mut guard = Self { previous, trace };
+        guard.swap();
+        guard
     }
 
-    fn exchange(&mut self) {
-        if let Some(place) = &mut self.trace {
-            // A thread that ends keeps none, and then the place stays as it is.
-            TRACE.try_with(|trace| std::mem::swap(&mut *trace.borrow_mut(), place)).unwrap_or_default();
+    fn swap(&mut self) {
+        if let Some(own) = &mut self.trace {
+            // An error means that the thread is ending: then nothing is swapped.
+            TRACE.try_with(|trace| std::mem::swap(&mut *trace.borrow_mut(), own)).unwrap_or_default();
         }
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for CurrentGuard<'_> {
     fn drop(&mut self) {
-        self.exchange();
-        REQUEST.try_with(|request| request.set(self.before)).unwrap_or_default();
+        self.swap();
+        REQUEST.try_with(|request| request.set(self.previous)).unwrap_or_default();
     }
 }
 
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_request_is_known_inside_and_nowhere_else() {
+    async fn request_is_current_inside_its_future_only() {
         let [one, two] = [1, 2].map(|bits| RequestId::from_parts(kernel::clock::Time::from_unix_ms(0), bits));
         let seen = |id| {
             InRequest::new(

@@ -1,4 +1,5 @@
-//! Traces and log lines leave: gathered for a second, sent together, and let go of when nobody takes them.
+//! Export of traces and log lines: collected for a second and sent in batches, which are dropped if the
+//! collector doesn't accept them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,14 +13,14 @@ use crate::Tracer;
 use crate::otlp;
 use crate::outlet::Outlet;
 
-/// How long one may wait for others.
-const GATHER: Duration = Duration::from_secs(1);
-/// The most in one request to the collector.
-const TOGETHER: usize = 256;
-/// How often the log says that nobody takes them.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+/// How long items are collected for a batch.
+const BATCH_DELAY: Duration = Duration::from_secs(1);
+/// Maximum number of items in a request to the collector.
+const MAX_BATCH: usize = 256;
+/// Minimum time between log lines about failed exports.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Sends until `done` is set, and then what is left; nothing while there is no collector.
+/// Exports until `done` is set, and then what is still queued. Returns at once without a tracer.
 pub async fn run(tracer: Option<Arc<Tracer>>, done: watch::Receiver<bool>) {
     let Some(tracer) = tracer else { return };
     let traces = send(&tracer.traces, |traces| otlp::traces(traces, &tracer.instance), done.clone());
@@ -32,23 +33,23 @@ pub async fn run(tracer: Option<Arc<Tracer>>, done: watch::Receiver<bool>) {
 }
 
 async fn send<T>(outlet: &Outlet<T>, body: impl Fn(&[T]) -> Vec<u8>, mut done: watch::Receiver<bool>) {
-    let Some(mut waiting) = outlet.take() else { return };
-    let mut teller = Teller::default();
+    let Some(mut queue) = outlet.take_receiver() else { return };
+    let mut outcomes = OutcomeLog::default();
     loop {
         let mut batch = Vec::new();
-        // An error means that nobody will say so any more, which is an end as well.
+        // An error means that the sender of `done` was dropped, which is an end too.
         let ended = tokio::select! {
-            gathered = gather(&mut waiting, &mut batch) => !gathered,
+            open = fill(&mut batch, &mut queue) => !open,
             _ = done.wait_for(|done| *done) => true,
         };
         if ended {
-            while let Ok(item) = waiting.try_recv() {
+            while let Ok(item) = queue.try_recv() {
                 batch.push(item);
             }
         }
-        for part in batch.chunks(TOGETHER) {
+        for part in batch.chunks(MAX_BATCH) {
             let outcome = outlet.target.post(body(part)).await;
-            teller.tell(outlet, part.len(), &outcome);
+            outcomes.record(outlet, part.len(), &outcome);
             if ended && outcome.is_err() {
                 return;
             }
@@ -59,13 +60,13 @@ async fn send<T>(outlet: &Outlet<T>, body: impl Fn(&[T]) -> Vec<u8>, mut done: w
     }
 }
 
-/// Waits for one, and a little for more; false when none will come any more.
-async fn gather<T>(waiting: &mut Receiver<T>, batch: &mut Vec<T>) -> bool {
-    let Some(first) = waiting.recv().await else { return false };
+/// Waits for an item, and then collects more for [`BATCH_DELAY`]; `false` if the queue is closed.
+async fn fill<T>(batch: &mut Vec<T>, queue: &mut Receiver<T>) -> bool {
+    let Some(first) = queue.recv().await else { return false };
     batch.push(first);
-    let until = Instant::now() + GATHER;
-    while batch.len() < TOGETHER {
-        match tokio::time::timeout_at(until, waiting.recv()).await {
+    let until = Instant::now() + BATCH_DELAY;
+    while batch.len() < MAX_BATCH {
+        match tokio::time::timeout_at(until, queue.recv()).await {
             Ok(Some(item)) => batch.push(item),
             Ok(None) => return false,
             Err(_) => break,
@@ -74,35 +75,35 @@ async fn gather<T>(waiting: &mut Receiver<T>, batch: &mut Vec<T>) -> bool {
     true
 }
 
-/// Says now and then what becomes of them.
+/// Counts and logs the outcomes of exports.
 #[derive(Default)]
-struct Teller {
-    /// When it was last said that they are lost; none since they were taken.
-    told: Option<Instant>,
+struct OutcomeLog {
+    /// The time of the last log line about a failure; `None` after a success.
+    failure_logged_at: Option<Instant>,
     lost: usize,
 }
 
-impl Teller {
-    fn tell<T>(&mut self, outlet: &Outlet<T>, sent: usize, outcome: &Result<(), String>) {
+impl OutcomeLog {
+    fn record<T>(&mut self, outlet: &Outlet<T>, sent: usize, outcome: &Result<(), String>) {
         let (collector, what) = (&outlet.target.shown, outlet.what);
         let count = u64::try_from(sent).unwrap_or(u64::MAX);
         match outcome {
             Ok(()) => {
                 outlet.sent.fetch_add(count, Ordering::Relaxed);
-                if self.told.take().is_some() {
-                    tracing::info!(collector, lost = self.lost, "{what} are taken again");
+                if self.failure_logged_at.take().is_some() {
+                    tracing::info!(collector, lost = self.lost, "exporting {what} works again");
                 }
                 self.lost = 0;
             }
             Err(why) => {
                 outlet.lost.fetch_add(count, Ordering::Relaxed);
                 self.lost += sent;
-                if self.told.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
-                    self.told = Some(Instant::now());
+                if self.failure_logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+                    self.failure_logged_at = Some(Instant::now());
                     tracing::warn!(
                         collector,
                         lost = self.lost,
-                        "{what} can't be sent, and are let go of: {why}"
+                        "{what} can't be exported and are dropped: {why}"
                     );
                 }
             }

@@ -1,4 +1,5 @@
-//! Lines of the log for the collector: what is logged through `tracing`. The access log isn't: of requests it has the traces.
+//! Log lines for the collector: all events of `tracing`. The access log isn't exported, as requests have
+//! traces.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,39 +17,40 @@ use crate::trace::{Attribute, Attributes};
 use kernel::clock::{Clock, Time};
 use kernel::ids::RequestId;
 
-/// Where lines go; nowhere before a server starts that is to tell them. The process has one log.
+/// The queue for the lines of this process; unset until a server that exports them has started.
 static LINES: OnceLock<(mpsc::Sender<LogLine>, Arc<AtomicU64>)> = OnceLock::new();
 
-/// From now on, lines go to this outlet; only the first call of this counts.
-pub(crate) fn tell(outlet: &Outlet<LogLine>) {
-    // Servers of one process (in tests) share its log.
+/// Exports lines to this outlet from now on. Further calls have no effect.
+pub(crate) fn export_to(outlet: &Outlet<LogLine>) {
+    // In tests, several servers share the log of their process.
     drop(LINES.set((outlet.queue.clone(), Arc::clone(&outlet.lost))));
 }
 
-/// One line.
+/// A log line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LogLine {
     pub at: Time,
     pub level: Level,
-    /// Which part of the program says it.
+    /// The module that has logged it.
     pub target: &'static str,
     pub message: String,
     pub attributes: Attributes,
-    /// The request that it is about.
+    /// The current request.
     pub request_id: Option<RequestId>,
-    /// The trace that it belongs to, and the request's span in it.
+    /// The current trace, and the span of the request in it.
     pub trace: Option<(u128, u64)>,
 }
 
-/// The layer that hands lines over. It never waits: past a full queue they are let go of and counted.
+/// The layer of `tracing` that queues lines for export. It never waits: if the queue is full, lines are
+/// dropped and counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ForCollector;
+pub struct CollectorLayer;
 
-impl<S: Subscriber> Layer<S> for ForCollector {
+impl<S: Subscriber> Layer<S> for CollectorLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let Some((queue, lost)) = LINES.get() else { return };
-        // What is said of the sending isn't sent.
-        if event.metadata().target().starts_with("tollkeeper::telemetry") {
+        // Lines about the export itself are not exported.
+        if event.metadata().target().starts_with(concat!(env!("CARGO_CRATE_NAME"), "::")) {
             return;
         }
         if queue.try_send(line(event)).is_err() {
@@ -58,29 +60,29 @@ impl<S: Subscriber> Layer<S> for ForCollector {
 }
 
 fn line(event: &Event<'_>) -> LogLine {
-    let mut said = Said::default();
-    event.record(&mut said);
+    let mut fields = EventFields::default();
+    event.record(&mut fields);
     let metadata = event.metadata();
     LogLine {
         at: Clock::System.now(),
         level: *metadata.level(),
         target: metadata.target(),
-        message: said.message,
-        attributes: said.attributes,
+        message: fields.message,
+        attributes: fields.attributes,
         request_id: current::request_id(),
         trace: current::trace().map(|trace| (trace.id, trace.root)),
     }
 }
 
-/// What an event says, as it is visited.
+/// Collects the fields of an event.
 #[derive(Default)]
-struct Said {
+struct EventFields {
     message: String,
     attributes: Attributes,
 }
 
-impl Said {
-    fn say(&mut self, field: &Field, text: String) {
+impl EventFields {
+    fn add(&mut self, field: &Field, text: String) {
         match field.name() {
             "message" => self.message = text,
             name => self.attributes.push((name, Attribute::Text(text))),
@@ -88,13 +90,13 @@ impl Said {
     }
 }
 
-impl Visit for Said {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.say(field, format!("{value:?}"));
+        self.add(field, format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.say(field, value.to_owned());
+        self.add(field, value.to_owned());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
@@ -107,19 +109,19 @@ mod tests {
     use super::*;
     use tracing_subscriber::layer::SubscriberExt;
 
-    /// Keeps what the layer would send.
-    struct Kept(std::sync::mpsc::Sender<LogLine>);
+    /// A layer that sends the lines to a channel.
+    struct TestLayer(std::sync::mpsc::Sender<LogLine>);
 
-    impl<S: Subscriber> Layer<S> for Kept {
+    impl<S: Subscriber> Layer<S> for TestLayer {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
             self.0.send(line(event)).unwrap();
         }
     }
 
     #[test]
-    fn a_line_keeps_what_was_said() {
-        let (kept, lines) = std::sync::mpsc::channel();
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(Kept(kept)), || {
+    fn line_keeps_message_and_fields() {
+        let (sender, lines) = std::sync::mpsc::channel();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(TestLayer(sender)), || {
             tracing::warn!(waited_ms = 7_u64, who = "ada", why = ?Some(1), "no {}", "answer");
         });
         let line = lines.recv().unwrap();

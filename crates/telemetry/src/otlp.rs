@@ -1,5 +1,5 @@
-//! Traces and log lines in the words of OTLP 1, as JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): ids are hexadecimal,
-//! 64-bit numbers are strings.
+//! Traces and log lines in OTLP 1, as JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): ids
+//! are hexadecimal, 64-bit numbers are strings.
 
 use std::sync::Arc;
 
@@ -7,15 +7,13 @@ use serde_json::{Value, json};
 use tracing::Level;
 
 use crate::logs::LogLine;
-use crate::trace::{Attribute, Attributes, Part, Trace};
+use crate::trace::{Attribute, Attributes, SpanRecord, Trace};
 
-/// The kinds of spans that we have.
-const INTERNAL: u8 = 1;
-const SERVER: u8 = 2;
-/// The status of what failed.
-const FAILED: u8 = 2;
+const SPAN_KIND_INTERNAL: u8 = 1;
+const SPAN_KIND_SERVER: u8 = 2;
+const STATUS_CODE_ERROR: u8 = 2;
 
-/// The body of one request with traces.
+/// The body of an export of traces.
 pub fn traces(traces: &[Arc<Trace>], instance: &str) -> Vec<u8> {
     let spans: Vec<_> = traces.iter().flat_map(|trace| spans(trace)).collect();
     let body = json!({"resourceSpans": [{
@@ -25,7 +23,7 @@ pub fn traces(traces: &[Arc<Trace>], instance: &str) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
-/// The body of one request with log lines.
+/// The body of an export of log lines.
 pub fn log_lines(lines: &[LogLine], instance: &str) -> Vec<u8> {
     let records: Vec<_> = lines.iter().map(record).collect();
     let body = json!({"resourceLogs": [{
@@ -49,7 +47,7 @@ fn scope() -> Value {
 }
 
 fn record(line: &LogLine) -> Value {
-    // Numbers of OpenTelemetry's log data model, "Severity Fields".
+    // OpenTelemetry log data model, "Severity Fields".
     let severity = match line.level {
         Level::TRACE => 1,
         Level::DEBUG => 5,
@@ -77,47 +75,47 @@ fn record(line: &LogLine) -> Value {
 }
 
 fn spans(trace: &Trace) -> Vec<Value> {
-    let ended = trace.ended();
-    let Some(root) = &ended.root else { return Vec::new() };
+    let records = trace.records();
+    let Some(root) = &records.root else { return Vec::new() };
     let began_ns = u64::try_from(trace.began_at.unix_ms()).unwrap_or_default().saturating_mul(1_000_000);
     let at = |ns: u64| began_ns.saturating_add(ns).to_string();
     let trace_id = format!("{:032x}", trace.id);
-    let mut span = json!({
+    let mut root_span = json!({
         "traceId": trace_id,
         "spanId": id(trace.root),
         "name": root.name,
-        "kind": SERVER,
+        "kind": SPAN_KIND_SERVER,
         "startTimeUnixNano": at(0),
         "endTimeUnixNano": at(root.to_ns),
         "attributes": attributes(&root.attributes),
     });
-    if let Some(fields) = span.as_object_mut() {
+    if let Some(fields) = root_span.as_object_mut() {
         if let Some(parent) = trace.parent {
             fields.insert("parentSpanId".to_owned(), id(parent).into());
         }
         if root.is_error {
-            fields.insert("status".to_owned(), json!({ "code": FAILED }));
+            fields.insert("status".to_owned(), json!({ "code": STATUS_CODE_ERROR }));
         }
-        if ended.left_out > 0 {
-            let left_out = [("tollkeeper.spans_left_out", Attribute::Number(ended.left_out.into()))];
+        if records.left_out > 0 {
+            let left_out = [("tollkeeper.spans_left_out", Attribute::Number(records.left_out.into()))];
             if let Some(list) = fields.get_mut("attributes").and_then(Value::as_array_mut) {
                 list.extend(left_out.iter().map(attribute));
             }
         }
     }
-    let part = |part: &Part| {
+    let child = |span: &SpanRecord| {
         json!({
             "traceId": trace_id,
-            "spanId": id(part.id),
-            "parentSpanId": id(part.parent),
-            "name": part.name,
-            "kind": INTERNAL,
-            "startTimeUnixNano": at(part.from_ns),
-            "endTimeUnixNano": at(part.to_ns),
-            "attributes": attributes(&part.attributes),
+            "spanId": id(span.id),
+            "parentSpanId": id(span.parent),
+            "name": span.name,
+            "kind": SPAN_KIND_INTERNAL,
+            "startTimeUnixNano": at(span.from_ns),
+            "endTimeUnixNano": at(span.to_ns),
+            "attributes": attributes(&span.attributes),
         })
     };
-    [span].into_iter().chain(ended.parts.iter().map(part)).collect()
+    [root_span].into_iter().chain(records.spans.iter().map(child)).collect()
 }
 
 fn id(id: u64) -> String {

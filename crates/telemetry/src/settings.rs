@@ -1,4 +1,4 @@
-//! The settings: table `telemetry` of the configuration.
+//! Settings: the table `telemetry` of the configuration.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use kernel::money::Decimal;
 use kernel::secrets::HIDDEN;
 use kernel::urls::PublicUrl;
 
-/// Table `telemetry`.
+/// The table `telemetry`.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where an OpenTelemetry collector takes OTLP over HTTP; `None`: nothing is traced.
+    /// The OTLP over HTTP endpoint of an OpenTelemetry collector; `None`: no telemetry.
     pub endpoint: Option<PublicUrl>,
-    /// Headers that it wants.
+    /// Headers of each export.
     pub headers: Vec<Header>,
-    /// Which part of the requests is traced.
+    /// The fraction of requests that is traced.
     pub sample_ratio: Decimal<6>,
-    /// Whether the log's lines go there too.
+    /// Export log lines too.
     pub logs: bool,
 }
 
@@ -26,7 +26,7 @@ impl Default for Settings {
     }
 }
 
-/// A header that is sent along, for instance with a key of the one who takes it: its value is a secret.
+/// A header of exports, for instance with an access key. Its value is secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     name: HeaderName,
@@ -38,12 +38,12 @@ impl Header {
     pub fn parse(text: &str) -> Option<Self> {
         let (name, value) = text.split_once('=')?;
         let mut value = HeaderValue::from_str(value.trim()).ok()?;
-        // Then its `Debug` doesn't show it either.
+        // Hides the value from `Debug`.
         value.set_sensitive(true);
         Some(Self { name: name.trim().parse().ok()?, value })
     }
 
-    /// As it is sent.
+    /// The name and the value.
     pub fn parts(&self) -> (HeaderName, HeaderValue) {
         (self.name.clone(), self.value.clone())
     }

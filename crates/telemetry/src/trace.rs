@@ -1,4 +1,4 @@
-//! What is known of one traced request: its parts and how long each took.
+//! The trace of a request: its spans.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,20 +10,20 @@ use kernel::clock::Time;
 use kernel::ids::{OrganizationId, RequestId};
 use kernel::stopwatch::Stopwatch;
 
-/// Parts of one request that are kept; a list of many rows may have more statements than anybody reads.
-const MOST_PARTS: usize = 100;
+/// Maximum number of spans in a trace; the others are counted.
+const MAX_SPANS: usize = 100;
 
-/// Where a caller stands in its own trace (W3C Trace Context, level 1).
+/// The caller's span (W3C Trace Context, level 1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parent {
     pub(crate) trace_id: u128,
     pub(crate) span_id: u64,
-    /// Whether the caller keeps its trace.
+    /// The caller records its trace.
     pub(crate) sampled: bool,
 }
 
 impl Parent {
-    /// From the header `traceparent`; what isn't one is as good as none, and so are two of them.
+    /// Reads the header `traceparent`; `None` if it is missing, invalid or repeated.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all("traceparent").iter();
         let value = values.next()?;
@@ -38,7 +38,7 @@ impl Parent {
             hex(parts.next()?, 16)?,
             hex(parts.next()?, 2)?,
         );
-        // Version 0 ends here; later ones may go on, and 255 is none.
+        // Version 0 ends here, later versions may go on, and 255 is invalid.
         if version == 255 || (version == 0 && parts.next().is_some()) || trace_id == 0 || span_id == 0 {
             return None;
         }
@@ -46,14 +46,14 @@ impl Parent {
     }
 }
 
-/// Lower case only, as the standard wants it.
+/// Reads lower case hexadecimal digits.
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let fits = text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if fits { u128::from_str_radix(text, 16).ok() } else { None }
 }
 
-/// The random half of a request's id, spread over all 64 bits (the finalizer of `SplitMix64`).
-pub(crate) fn spread(request_id: RequestId) -> u64 {
+/// Hashes the random half of a request's id to 64 bits (by the finalizer of `SplitMix64`).
+pub(crate) fn hash(request_id: RequestId) -> u64 {
     mixed(low(request_id.as_u128()))
 }
 
@@ -67,7 +67,7 @@ fn mixed(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// What a part says of itself.
+/// The value of an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Attribute {
     Text(String),
@@ -78,13 +78,13 @@ pub(crate) enum Attribute {
 /// Attributes by name.
 pub(crate) type Attributes = Vec<(&'static str, Attribute)>;
 
-/// A part that has ended.
+/// A span that has ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct SpanRecord {
     pub id: u64,
     pub parent: u64,
     pub name: &'static str,
-    /// Nanoseconds from the request's start.
+    /// Nanoseconds since the start of the request, like `to_ns`.
     pub from_ns: u64,
     pub to_ns: u64,
     pub attributes: Attributes,
@@ -93,54 +93,54 @@ pub(crate) struct Part {
 /// How a request ended.
 #[derive(Debug)]
 pub struct Ending<'a> {
-    /// GET, POST …
+    /// HTTP method.
     pub method: &'a str,
-    /// The route's path, `-` where there is none.
+    /// The path of the route; `-` if there is none.
     pub route: &'static str,
     /// `public` or `service`.
     pub listener: &'static str,
     /// HTTP status.
     pub status: u16,
-    /// The error's code; empty when there is none.
+    /// The code of the error; empty if there is none.
     pub code: &'static str,
-    /// Who called; empty when unknown.
+    /// The caller; empty if unknown.
     pub who: &'a str,
 }
 
-/// The request itself, once it has ended.
+/// The span of the request itself, once it has ended.
 #[derive(Debug)]
-pub(crate) struct Root {
+pub(crate) struct RootRecord {
     pub name: String,
     pub to_ns: u64,
     pub is_error: bool,
     pub attributes: Attributes,
 }
 
-/// One traced request.
+/// The trace of a request.
 #[derive(Debug)]
 pub struct Trace {
     pub(crate) id: u128,
     pub(crate) root: u64,
-    /// The caller's part that this request belongs to.
+    /// The caller's span.
     pub(crate) parent: Option<u64>,
     pub(crate) began_at: Time,
     request_id: RequestId,
     watch: Stopwatch,
-    /// How many parts have begun.
+    /// Number of spans begun so far.
     begun: AtomicU64,
-    /// The part that is under way.
+    /// The id of the current span.
     current: AtomicU64,
-    ended: Mutex<Ended>,
+    records: Mutex<Records>,
     queue: mpsc::Sender<Arc<Trace>>,
     lost: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
-    pub parts: Vec<Part>,
+pub(crate) struct Records {
+    pub spans: Vec<SpanRecord>,
     pub left_out: u32,
     pub organization: Option<OrganizationId>,
-    pub root: Option<Root>,
+    pub root: Option<RootRecord>,
 }
 
 impl Trace {
@@ -151,9 +151,9 @@ impl Trace {
         queue: &mpsc::Sender<Arc<Self>>,
         lost: &Arc<AtomicU64>,
     ) -> Self {
-        let root = numbered(request_id, 0);
+        let root = span_id(request_id, 0);
         Self {
-            // One that nobody else has begun is called as the request is.
+            // A trace that begins here has the id of the request.
             id: parent.map_or(request_id.as_u128(), |parent| parent.trace_id),
             root,
             parent: parent.map(|parent| parent.span_id),
@@ -162,30 +162,30 @@ impl Trace {
             watch: Stopwatch::start(),
             begun: AtomicU64::new(0),
             current: AtomicU64::new(root),
-            ended: Mutex::default(),
+            records: Mutex::default(),
             queue: queue.clone(),
             lost: Arc::clone(lost),
         }
     }
 
     fn next_id(&self) -> u64 {
-        numbered(self.request_id, self.begun.fetch_add(1, Ordering::Relaxed) + 1)
+        span_id(self.request_id, self.begun.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    fn add(&self, part: Part) {
-        let mut ended = self.ended();
-        if ended.parts.len() < MOST_PARTS {
-            ended.parts.push(part);
+    fn add(&self, span: SpanRecord) {
+        let mut records = self.records();
+        if records.spans.len() < MAX_SPANS {
+            records.spans.push(span);
         } else {
-            ended.left_out += 1;
+            records.left_out += 1;
         }
     }
 
     pub(crate) fn note_organization(&self, id: OrganizationId) {
-        self.ended().organization = Some(id);
+        self.records().organization = Some(id);
     }
 
-    /// The request has ended: its trace is ready to leave. Nobody waits for that.
+    /// Ends the request, and queues its trace for export without waiting.
     pub fn end(self: &Arc<Self>, ending: &Ending<'_>, organization: Option<OrganizationId>) {
         let mut attributes = vec![
             ("http.request.method", Attribute::Text(ending.method.to_owned())),
@@ -200,38 +200,38 @@ impl Trace {
         if !ending.who.is_empty() {
             attributes.push(("tollkeeper.actor", Attribute::Text(ending.who.to_owned())));
         }
-        let mut ended = self.ended();
-        if let Some(id) = organization.or(ended.organization) {
+        let mut records = self.records();
+        if let Some(id) = organization.or(records.organization) {
             attributes.push(("tollkeeper.organization_id", Attribute::Text(id.to_string())));
         }
-        ended.root = Some(Root {
+        records.root = Some(RootRecord {
             name: format!("{} {}", ending.method, ending.route),
             to_ns: self.watch.elapsed_ns(),
             is_error: ending.status >= 500,
             attributes,
         });
-        drop(ended);
+        drop(records);
         if self.queue.try_send(Arc::clone(self)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// What has ended so far.
-    pub(crate) fn ended(&self) -> std::sync::MutexGuard<'_, Ended> {
-        // Nothing in there is left half done.
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The spans that have ended so far.
+    pub(crate) fn records(&self) -> std::sync::MutexGuard<'_, Records> {
+        // A panic leaves nothing half changed.
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The id of a request's part: never 0, which would be none.
-fn numbered(request_id: RequestId, number: u64) -> u64 {
+/// Returns the id of a span by its number: never 0, which is invalid.
+fn span_id(request_id: RequestId, number: u64) -> u64 {
     let step = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed(low(request_id.as_u128()).wrapping_add(step)).max(1)
 }
 
-/// A part that is under way.
+/// A part of a request, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Open {
+pub struct Span {
     trace: Arc<Trace>,
     id: u64,
     parent: u64,
@@ -240,7 +240,7 @@ pub struct Open {
     attributes: Attributes,
 }
 
-impl Open {
+impl Span {
     pub(crate) fn begin(trace: Arc<Trace>, name: &'static str) -> Box<Self> {
         let id = trace.next_id();
         let parent = trace.current.swap(id, Ordering::Relaxed);
@@ -248,16 +248,16 @@ impl Open {
         Box::new(Self { trace, id, parent, name, from_ns, attributes: Vec::new() })
     }
 
-    /// Says more of it.
-    pub fn say(&mut self, name: &'static str, text: &str) {
+    /// Adds an attribute.
+    pub fn set_attribute(&mut self, name: &'static str, text: &str) {
         self.attributes.push((name, Attribute::Text(text.to_owned())));
     }
 }
 
-impl Drop for Open {
+impl Drop for Span {
     fn drop(&mut self) {
         self.trace.current.store(self.parent, Ordering::Relaxed);
-        self.trace.add(Part {
+        self.trace.add(SpanRecord {
             id: self.id,
             parent: self.parent,
             name: self.name,
@@ -268,40 +268,48 @@ impl Drop for Open {
     }
 }
 
-/// A request that waits for the books: first in their queue, then for the transaction that it is part of.
+/// Two spans of a request whose work is booked by another task: the wait in the queue, then the shared
+/// transaction.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct QueueSpan {
     trace: Arc<Trace>,
     parent: u64,
     from_ns: u64,
-    /// How many pieces of work its transaction takes, once it has begun.
+    /// Pieces of work in the transaction, once it has begun.
     pieces: Option<usize>,
 }
 
-impl Waiting {
+impl QueueSpan {
     pub(crate) fn begin(trace: Arc<Trace>) -> Box<Self> {
         let (parent, from_ns) = (trace.current.load(Ordering::Relaxed), trace.watch.elapsed_ns());
         Box::new(Self { trace, parent, from_ns, pieces: None })
     }
 
-    /// Its turn has come, with so many others.
-    pub fn turn(&mut self, pieces: usize) {
-        self.part("books.wait", Vec::new());
+    /// Ends the wait and begins the transaction, with this number of pieces of work.
+    pub fn begin_write(&mut self, pieces: usize) {
+        self.end_span("books.wait", Vec::new());
         self.pieces = Some(pieces);
     }
 
-    fn part(&mut self, name: &'static str, attributes: Attributes) {
+    fn end_span(&mut self, name: &'static str, attributes: Attributes) {
         let (id, to_ns) = (self.trace.next_id(), self.trace.watch.elapsed_ns());
-        self.trace.add(Part { id, parent: self.parent, name, from_ns: self.from_ns, to_ns, attributes });
+        self.trace.add(SpanRecord {
+            id,
+            parent: self.parent,
+            name,
+            from_ns: self.from_ns,
+            to_ns,
+            attributes,
+        });
         self.from_ns = to_ns;
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueueSpan {
     fn drop(&mut self) {
         if let Some(pieces) = self.pieces {
             let pieces = u64::try_from(pieces).unwrap_or(u64::MAX);
-            self.part("books.write", vec![("tollkeeper.books.pieces", Attribute::Number(pieces))]);
+            self.end_span("books.write", vec![("tollkeeper.books.pieces", Attribute::Number(pieces))]);
         }
     }
 }
@@ -311,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_s_place_is_read_as_the_standard_has_it() {
+    fn traceparent_is_read_strictly() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let parent = Parent {
             trace_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
@@ -344,16 +352,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_spread_evenly() {
-        // As request ids are made: random bits of the process, and a counter times an odd factor.
+    fn request_ids_hash_evenly() {
+        // Like request ids: random bits of the process, xored with a counter times an odd factor.
         let id = |count: u64| {
             let bits = u128::from(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ 0x1234_5678_9abc_def0;
             RequestId::from_parts(Time::from_unix_ms(1_700_000_000_000), bits)
         };
-        let below = u64::MAX / 100;
-        let chosen = (0..100_000).filter(|count| spread(id(*count)) < below).count();
-        assert!((900..1_100).contains(&chosen), "{chosen} of 100,000 at 1 %");
-        let parts: std::collections::HashSet<_> = (0..1_000).map(|number| numbered(id(7), number)).collect();
+        let threshold = u64::MAX / 100;
+        let sampled = (0..100_000).filter(|count| hash(id(*count)) < threshold).count();
+        assert!((900..1_100).contains(&sampled), "{sampled} of 100,000 at 1 %");
+        let parts: std::collections::HashSet<_> = (0..1_000).map(|number| span_id(id(7), number)).collect();
         assert_eq!(parts.len(), 1_000);
     }
 }

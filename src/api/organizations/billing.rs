@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::OrgScope;
-use crate::api::organizations::usage_reports::{Cells, OrganizationQuery, Report, Row, too_many, usage_file};
-use crate::app::App;
+use crate::api::organizations::usage_reports::{Cells, OrganizationQuery, Report};
+use crate::billing::Billing;
+use crate::billing::usage_reports::{self, Group, Row};
 use crate::clock::Day;
 use crate::error::Error;
 use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::QueryOrBody;
-use crate::store::usage::reports::{self, Group};
 
 pub use summary::summary;
 
@@ -59,23 +59,21 @@ impl From<Row> for UsageRow {
         let Group { model, project_id, api_key_id, user_id, .. } = group;
         let by_caller = api_key_id.is_some() || user_id.is_some();
         let caller = by_caller.then_some(UsageCaller { api_key_id, user_id });
-        Self { date, model, project_id, caller, cells }
+        Self { date, model, project_id, caller, cells: cells.into() }
     }
 }
 
 /// GET /v1/organizations/{organization_id}/billing/usage. Days without usage are left out.
 pub async fn usage(
-    app: App,
+    billing: Billing,
     scope: OrgScope,
     QueryOrBody(OrganizationQuery(query)): QueryOrBody<OrganizationQuery>,
 ) -> Result<Report<OrganizationUsage>, Error> {
-    let (organization_id, range) = (scope.organization_id(), query.range(app.clock.now())?);
-    let mut old = app.db.reports().await?;
-    let days = reports::of_organization(&mut old, organization_id, range, query.groups, too_many()).await?;
-    let file = || usage_file(&organization_id.to_string(), range);
+    let id = scope.organization_id();
+    let report = usage_reports::of_organization(&billing, id, query.query()).await?;
     let json = |rows: Vec<Row>, total| OrganizationUsage {
         usage: rows.into_iter().map(UsageRow::from).collect(),
         total,
     };
-    query.report(&mut app.db.read().await?, organization_id, days, file, json).await
+    Ok(query.answer(report, &id.to_string(), json))
 }

@@ -3,13 +3,14 @@
 use crate::input::types::{DefaultRole, DescriptionText, Name};
 use crate::input::{Fields, Patch, Record};
 use crate::roles::OrganizationRole;
+use crate::tenants::organizations::{New, Update};
 
 /// A new organization.
 #[derive(Debug)]
 pub struct CreateOrganization {
-    pub(super) name: Name,
-    pub(super) description: Option<DescriptionText>,
-    pub(super) settings: CreateSettings,
+    name: Name,
+    description: Option<DescriptionText>,
+    settings: CreateSettings,
 }
 
 impl Record for CreateOrganization {
@@ -21,10 +22,21 @@ impl Record for CreateOrganization {
     }
 }
 
+impl CreateOrganization {
+    pub(super) fn into_new(self) -> New {
+        New {
+            name: self.name.into(),
+            description: self.description.map(|text| text.0),
+            default_role: self.settings.default_role,
+            allow_public_projects: self.settings.allow_public_projects,
+        }
+    }
+}
+
 #[derive(Debug)]
-pub(super) struct CreateSettings {
-    pub(super) default_role: OrganizationRole,
-    pub(super) allow_public_projects: bool,
+struct CreateSettings {
+    default_role: OrganizationRole,
+    allow_public_projects: bool,
 }
 
 impl Record for CreateSettings {
@@ -38,9 +50,9 @@ impl Record for CreateSettings {
 /// New values for an organization; what is left out stays.
 #[derive(Debug)]
 pub struct UpdateOrganization {
-    pub(super) name: Option<Name>,
-    pub(super) description: Patch<DescriptionText>,
-    pub(super) settings: UpdateSettings,
+    name: Option<Name>,
+    description: Patch<DescriptionText>,
+    settings: UpdateSettings,
 }
 
 impl Record for UpdateOrganization {
@@ -52,10 +64,21 @@ impl Record for UpdateOrganization {
     }
 }
 
+impl UpdateOrganization {
+    pub(super) fn into_update(self) -> Update {
+        Update {
+            name: self.name.map(Into::into),
+            description: self.description.map(|text| text.0),
+            default_role: self.settings.default_role.map(|role| role.0),
+            allow_public_projects: self.settings.allow_public_projects,
+        }
+    }
+}
+
 #[derive(Debug)]
-pub(super) struct UpdateSettings {
-    pub(super) default_role: Option<DefaultRole>,
-    pub(super) allow_public_projects: Option<bool>,
+struct UpdateSettings {
+    default_role: Option<DefaultRole>,
+    allow_public_projects: Option<bool>,
 }
 
 impl Record for UpdateSettings {

@@ -1,30 +1,18 @@
 //! `/v1/organizations/{organization_id}/invitations` (section 4.2).
 
-pub(crate) mod acceptance;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{HeldOrganization, OrgScope};
-use crate::app::App;
-use crate::clock::{DAY_MS, Time};
-use crate::error::{Code, Error};
+use crate::access::OrgScope;
+use crate::clock::Time;
+use crate::error::Error;
 use crate::ids::InvitationId;
 use crate::input::types::{DescriptionText, Email};
 use crate::input::{Body, Fields, Record};
-use crate::mail::posting::Draft;
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
-use crate::rules::counts::{self, Kind};
-use crate::rules::membership;
-use crate::store;
-use crate::store::audit_log::{Action, Event};
-use crate::store::invitations::NewInvitation;
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::{About, Template};
-
-/// How long an invitation holds, in milliseconds (decisions, section 3).
-const LIFETIME_MS: i64 = 7 * DAY_MS;
+use crate::tenants::invitations::New;
+use crate::tenants::{self, Tenants};
 
 /// Whom to invite, as what.
 #[derive(Debug)]
@@ -65,56 +53,21 @@ pub struct CreatedInvitation {
     status: InvitationStatus,
 }
 
-/// POST /v1/organizations/{organization_id}/invitations. Section 4.2 doesn't say what a guest becomes without a `role`: we
-/// take the organization's `default_role`, which is there for new members.
+/// POST /v1/organizations/{organization_id}/invitations. A guest without a `role` becomes what the organization's
+/// `default_role` says.
 pub async fn create(
-    app: App,
+    tenants: Tenants,
     scope: OrgScope,
     Body(body): Body<CreateInvitation>,
 ) -> Result<Enveloped<CreatedInvitation>, Error> {
-    let now = app.clock.now();
-    let organization_id = scope.organization_id();
-    let mut tx = app.db.write().await?;
-    let (mut held, HeldOrganization { row, grantor, .. }) = scope.hold(&mut tx).await?;
-    let role = body.role.unwrap_or(row.default_role);
-    membership::invite(grantor, role)?;
-    if !store::users::is_verified(&mut held, scope.user_id()).await? {
-        return Err(Code::EmailNotVerified.into());
-    }
-    if store::organization_members::has_address(&mut held, organization_id, &body.email.folded).await? {
-        return Err(Error::new(Code::AlreadyMember).param("email"));
-    }
-    let new = NewInvitation {
-        id: InvitationId::new(now, &app.random),
-        organization_id,
-        email: &body.email.display,
-        email_folded: &body.email.folded,
-        role,
-        message: body.message.as_ref().map(|text| text.0.as_str()),
-        invited_by: scope.user_id(),
-        expires_at: now.plus_ms(LIFETIME_MS),
-    };
-    let open = store::invitations::open_count(&mut held, organization_id, now).await?;
-    counts::one_more(&app.config.limits, Kind::Invitations, open)?;
-    store::invitations::end_expired(&mut held, organization_id, new.email_folded, now).await?;
-    store::invitations::insert(&mut held, &new, now).await?;
-    let about = About { invitation_id: Some(new.id.to_string()), ..About::default() };
-    let sender = Sender::person(scope.trail(), scope.user_id());
-    let draft = Draft { template: Template::Invitation, about };
-    app.outbox.post(&mut held, &sender, &draft, new.email, now).await?;
-    let event = Event {
-        action: Action::MemberInvited,
-        target: new.id.to_string(),
-        organization_id: Some(organization_id),
-    };
-    store::audit_log::record(&mut held, scope.trail(), &event, now, &app.random).await?;
-    tx.commit().await?;
-    app.outbox.notify_one();
+    let email = body.email.display.clone();
+    let new = New { email: body.email.into(), role: body.role, message: body.message.map(|text| text.0) };
+    let created = tenants::invitations::create(&tenants, &scope, new).await?;
     Ok(ok(CreatedInvitation {
-        invitation_id: new.id,
-        expires_at: new.expires_at,
-        email: body.email.display,
-        role,
+        invitation_id: created.id,
+        expires_at: created.expires_at,
+        email,
+        role: created.role,
         status: InvitationStatus::Pending,
     }))
 }

@@ -2,46 +2,28 @@
 
 mod csv;
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::catalog::Kind;
-use crate::clock::{Day, Time};
-use crate::db::Tx;
-use crate::error::{Detail, Error};
-use crate::ids::OrganizationId;
+use crate::billing::usage_reports::{self, Query, Row};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{items, one_of, string};
 use crate::input::{Fields, Record};
 use crate::money::Pico;
 use crate::reply::private;
-use crate::rules::periods::{self, DateBound, Range};
+use crate::rules::periods::DateBound;
 use crate::rules::usage_groups::{self, Groups, Subject};
-use crate::store;
-use crate::store::usage::reports::{DayUsage, Group};
 
-pub use csv::{Report, usage_file};
+use csv::usage_file;
 
-/// The most rows that are read for one report: a year of days of 270 keys. What is more is refused, so that no question
-/// fills the memory.
-const MOST_ROWS: usize = 100_000;
-
-/// How many rows to read in order to notice too many.
-pub fn too_many() -> i64 {
-    i64::try_from(MOST_ROWS).unwrap_or(i64::MAX).saturating_add(1)
-}
+pub use csv::Report;
 
 /// Which usage is asked for, and how it is to be told.
 #[derive(Debug)]
 pub struct UsageQuery {
-    start_date: Option<DateBound>,
-    end_date: Option<DateBound>,
-    /// What rows are told apart by.
-    pub groups: Groups,
+    query: Query,
     subject: Subject,
     format: Format,
 }
@@ -76,86 +58,42 @@ impl UsageQuery {
         subject: Subject,
         groups: impl FnOnce(&mut Fields<'_>) -> Option<Option<Groups>>,
     ) -> Option<Self> {
-        let (start_date, end_date) = (fields.optional("start_date"), fields.optional("end_date"));
+        let (start, end): (Option<Option<Bound>>, Option<Option<Bound>>) =
+            (fields.optional("start_date"), fields.optional("end_date"));
         let (groups, format) = (groups(fields), fields.or("format", Format::Json));
-        Some(Self {
-            start_date: start_date?,
-            end_date: end_date?,
-            groups: groups?.unwrap_or(subject.by_day()),
-            subject,
-            format: format?,
-        })
+        let bound = |bound: Option<Bound>| bound.map(|Bound(bound)| bound);
+        let (start, end, format) = (bound(start?), bound(end?), format?);
+        let groups = groups?.unwrap_or(subject.by_day());
+        let query = Query { start, end, groups, needs_currency: format == Format::Csv };
+        Some(Self { query, subject, format })
     }
 
-    /// The UTC days that are meant (decisions, section 5).
-    ///
-    /// # Errors
-    /// They end before they begin, or are too many.
-    pub fn range(&self, now: Time) -> Result<Range, Error> {
-        periods::range(self.start_date, self.end_date, now).map_err(Error::invalid)
+    /// What is asked of billing.
+    pub fn query(&self) -> Query {
+        self.query
     }
 
-    /// The report of these days, in the format that was asked for.
-    ///
-    /// # Errors
-    /// There are too many rows.
-    pub async fn report<T>(
+    /// A report about `name`, in the format that was asked for.
+    pub fn answer<T>(
         &self,
-        tx: &mut Tx,
-        organization_id: OrganizationId,
-        days: Vec<DayUsage>,
-        file: impl FnOnce() -> String,
+        report: usage_reports::Report,
+        name: &str,
         json: impl FnOnce(Vec<Row>, Cells) -> T,
-    ) -> Result<Report<T>, Error>
+    ) -> Report<T>
     where
         T: Serialize,
     {
-        if days.len() > MOST_ROWS {
-            let message = format!(
-                "would give more than {MOST_ROWS} rows a day and group: ask for fewer days or groups"
-            );
-            let detail = Detail {
-                param: "group_by".to_owned(),
-                code: "too_many",
-                message: format!("`group_by` {message}."),
-            };
-            return Err(Error::invalid(vec![detail]));
-        }
-        let (rows, total) = put_together(self.groups, days)?;
         match self.format {
-            Format::Json => Ok(Report::Json(private(json(rows, total)))),
+            Format::Json => Report::Json(private(json(report.rows, report.total.into()))),
             Format::Csv => {
-                let wallet = store::wallets::get(tx, organization_id).await?;
-                let currency =
-                    wallet.ok_or_else(|| Error::internal("an organization has no wallet"))?.currency;
-                Ok(Report::Csv { file: file(), text: csv::text(self.subject, self.groups, &rows, &currency) })
+                let currency = report.currency.unwrap_or_default();
+                Report::Csv {
+                    file: usage_file(name, report.range),
+                    text: csv::text(self.subject, self.query.groups, &report.rows, &currency),
+                }
             }
         }
     }
-}
-
-/// One row of a report.
-#[derive(Debug)]
-pub struct Row {
-    /// The first day of its period.
-    pub date: Day,
-    /// What it is about.
-    pub group: Group,
-    /// What was used.
-    pub cells: Cells,
-}
-
-/// The rows by date, then group; and what all of them come to.
-fn put_together(groups: Groups, days: Vec<DayUsage>) -> Result<(Vec<Row>, Cells), Error> {
-    let mut rows: BTreeMap<(Day, Group), Cells> = BTreeMap::new();
-    let mut total = Cells::default();
-    for day in days {
-        total.add(&day)?;
-        let date = groups.period.first_day(day.day);
-        rows.entry((date, day.group.clone())).or_default().add(&day)?;
-    }
-    let rows = rows.into_iter().map(|((date, group), cells)| Row { date, group, cells });
-    Ok((rows.collect(), total))
 }
 
 /// Chat and embeddings, side by side.
@@ -191,26 +129,44 @@ pub struct EmbeddingsUsage {
     amount: Pico,
 }
 
-impl Cells {
-    /// Adds what a day saw of one kind.
-    fn add(&mut self, day: &DayUsage) -> Result<(), Error> {
-        let overflow = || Error::internal("a sum of usage passed 64 bits");
-        let plus = |a: i64, b: i64| a.checked_add(b).ok_or_else(overflow);
-        match day.kind {
-            Kind::Chat => {
-                self.chat.requests = plus(self.chat.requests, day.requests)?;
-                self.chat.tokens.prompt = plus(self.chat.tokens.prompt, day.prompt_tokens)?;
-                self.chat.tokens.completion = plus(self.chat.tokens.completion, day.completion_tokens)?;
-                self.chat.amount = self.chat.amount.checked_add(day.amount).ok_or_else(overflow)?;
-            }
-            Kind::Embeddings => {
-                self.embeddings.requests = plus(self.embeddings.requests, day.requests)?;
-                self.embeddings.tokens = plus(self.embeddings.tokens, day.prompt_tokens)?;
-                self.embeddings.amount =
-                    self.embeddings.amount.checked_add(day.amount).ok_or_else(overflow)?;
-            }
+impl From<usage_reports::Cells> for Cells {
+    fn from(cells: usage_reports::Cells) -> Self {
+        let usage_reports::Cells { chat, embeddings } = cells;
+        Self {
+            chat: ChatUsage {
+                requests: chat.requests,
+                tokens: ChatTokens { prompt: chat.prompt_tokens, completion: chat.completion_tokens },
+                amount: chat.amount,
+            },
+            embeddings: EmbeddingsUsage {
+                requests: embeddings.requests,
+                tokens: embeddings.prompt_tokens,
+                amount: embeddings.amount,
+            },
         }
-        Ok(())
+    }
+}
+
+/// One end of a range.
+struct Bound(DateBound);
+
+impl Field for Bound {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match DateBound::parse(&text) {
+            Some(bound) => Some(Self(bound)),
+            None => problems.add(
+                at,
+                "invalid_date",
+                format!(
+                    "`{}` must be a date such as 2026-01-31 or a timestamp such as 2026-01-31T09:30:00Z.",
+                    at.path
+                ),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}], "examples": ["2026-01-01"]})
     }
 }
 

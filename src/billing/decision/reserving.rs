@@ -1,12 +1,12 @@
 //! Money for a call: its largest possible price is set aside before it may be made.
 
 use super::Question;
-use crate::access::Calling;
 use crate::billing::Billing;
 use crate::catalog::Model;
 use crate::clock::Time;
 use crate::error::{Code, Error};
 use crate::ids::{CallerId, ReservationId};
+use crate::keys::model_callers::ModelCaller;
 use crate::live::books::{self, Answer, Refused, Reserving, Work};
 use crate::money::{Nano, Pico};
 use crate::rules::events::MOST_EXPENSIVE;
@@ -52,7 +52,7 @@ pub(super) fn most(
 pub(super) async fn reserve(
     billing: &Billing,
     question: &Question<'_>,
-    calling: &Calling,
+    calling: &ModelCaller,
     model: &Model,
     most: Pico,
     now: Time,

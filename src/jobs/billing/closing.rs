@@ -21,7 +21,7 @@ use crate::store::invoices::{Invoice, Issuer};
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
 
-use super::stops_everything;
+use super::{Refusal, credits, stops_everything};
 use crate::live::books::booking::{Booking, Refund};
 
 /// How many organizations are looked for at a time.
@@ -96,6 +96,33 @@ pub async fn close_due(
         month = month.plus(1);
     }
     Ok(outcome)
+}
+
+/// Ends credits whose time is over, and closes months, as an operator asks for it: every month that ended a day or longer before
+/// `as_of`, or before now. It waits for the clock and, unless told to `skip_wait`, until the service has been up for a while.
+///
+/// # Errors
+/// A sentence where nothing may be closed now; the database's.
+pub async fn close_by_hand(
+    billing: &Billing,
+    as_of: Option<Time>,
+    skip_wait: bool,
+    trail: &Trail,
+) -> Result<Outcome, Refusal> {
+    let now = billing.clock_guard.now();
+    let now = now.map_err(|distrust| Refusal::Wrong(format!("nothing is closed: {distrust}")))?;
+    let as_of = as_of.unwrap_or(now);
+    if as_of > now {
+        let message = format!("--as-of must not lie ahead, because usage may still come; it is {now} now");
+        return Err(Refusal::Wrong(message));
+    }
+    if !skip_wait {
+        billing.clock_guard.check_up().map_err(|wait| {
+            Refusal::Wrong(format!("nothing is closed: {wait}; `--skip-wait` closes all the same"))
+        })?;
+    }
+    credits::expire_due(billing, trail).await?;
+    Ok(close_due(billing, as_of, trail, None).await?)
 }
 
 /// Closes a month of one organization, unless it is closed.

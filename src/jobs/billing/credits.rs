@@ -18,6 +18,8 @@ use crate::live::books::booking::{Booking, Deposit};
 
 /// How many credits are looked for at a time.
 const SLICE: i64 = 100;
+/// How many credits are listed at a time.
+const AT_ONCE: i64 = 100;
 /// The longest reference, in characters.
 const LONGEST_REFERENCE: usize = 200;
 /// What references start with that the service makes by itself.
@@ -148,6 +150,33 @@ pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<Ad
     booking.note(&mut tx, Action::CreditAdded, &credit.id.to_string(), organization_id).await?;
     tx.commit().await?;
     Ok(Added { credit, was_there: false, wallet })
+}
+
+/// Credits of an organization, the oldest first.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// At most [`AT_ONCE`] of them; empty at the end.
+    pub credits: Vec<Credit>,
+    /// ISO 4217 code.
+    pub currency: String,
+}
+
+/// Lists the credits of an organization from the one after `after` on; `all`: those too of which nothing is left.
+///
+/// # Errors
+/// A sentence where there is no such organization; the database's.
+pub async fn list(
+    billing: &Billing,
+    organization_id: OrganizationId,
+    all: bool,
+    after: Option<CreditId>,
+) -> Result<Listed, Refusal> {
+    let mut tx = billing.db.read().await?;
+    let wallet = store::wallets::get(&mut tx, organization_id).await?;
+    let unknown = || Refusal::Wrong(format!("there is no organization {organization_id}"));
+    let currency = wallet.ok_or_else(unknown)?.currency;
+    let credits = store::credits::list(&mut tx, organization_id, all, after, AT_ONCE).await?;
+    Ok(Listed { credits, currency })
 }
 
 /// A credit of which something was taken back.

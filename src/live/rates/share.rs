@@ -2,7 +2,7 @@
 
 use crate::error::RateLimit;
 use crate::rules::rate_pool::{HOLD_MS, Loan, Pool, Report, most_of};
-use crate::rules::rates::{Allowed, Meter, REQUEST, STEP_BACK_MS};
+use crate::rules::rates::{Allowance, Meter, REQUEST, STEP_BACK_MS};
 
 /// A lease is renewed when only this part of it is left. A smaller one isn't before it is used up: there are few calls, and
 /// there may be no more.
@@ -39,9 +39,9 @@ struct Lease {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Checked {
     /// It is decided.
-    Done(Result<Allowed, RateLimit>),
+    Done(Result<Allowance, RateLimit>),
     /// It is let through, and the lease is nearly used up.
-    Renew(Allowed),
+    Renew(Allowance),
     /// There is no lease to decide by.
     Ask,
 }
@@ -106,7 +106,7 @@ impl Share {
     }
 
     /// Counts a call by what is known here alone.
-    pub fn check_alone(&mut self, per_minute: u32, now_ms: i64) -> Result<Allowed, RateLimit> {
+    pub fn check_alone(&mut self, per_minute: u32, now_ms: i64) -> Result<Allowance, RateLimit> {
         self.meter = self.at(per_minute, now_ms);
         let allowed = self.meter.take(now_ms)?;
         self.alone = self.alone.saturating_add(1);

@@ -2,13 +2,13 @@
 //!
 //! The interface description has no page: we show one, because the mail's link has to lead somewhere.
 
-use crate::api::organizations::invitations::acceptance::{Followed, follow};
-use crate::app::App;
 use crate::error::{Code, Error};
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Fields, Form, Query, Record};
 use crate::pages::{Input, Link, Page, is_dead_link};
+use crate::tenants::Tenants;
+use crate::tenants::invitations::{Followed, follow};
 
 const TITLE: &str = "Accept the invitation";
 const ACTION: &str = "accept";
@@ -27,7 +27,7 @@ impl Record for AcceptInvitation {
 }
 
 /// Asks for a click; with no token, for the token.
-pub async fn read(_: App, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
+pub async fn read(_: Tenants, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Ok(match link.token() {
         Some(token) => Page::new(TITLE)
             .text("One click, and you are a member of the organization that the mail names.")
@@ -39,9 +39,9 @@ pub async fn read(_: App, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
 }
 
 /// Makes the guest a member, or says what is missing. Then the link stays good.
-pub async fn create(app: App, scope: Visitor, form: Form<AcceptInvitation>) -> Result<Page, Error> {
+pub async fn create(tenants: Tenants, scope: Visitor, form: Form<AcceptInvitation>) -> Result<Page, Error> {
     let followed = match form.fields {
-        Ok(fields) => follow(&app, scope.trail(), fields.token.0.trim()).await,
+        Ok(fields) => follow(&tenants, scope.trail(), fields.token.0.trim()).await,
         Err(error) => Err(error),
     };
     match followed {

@@ -3,18 +3,17 @@
 use std::net::IpAddr;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::billing::decision::kind_of;
 use crate::error::Error;
 use crate::gate::Call;
-use crate::input::fields::{At, Field, Problems, accepted};
+use crate::input::fields::{Field, accepted};
 use crate::input::json::Json;
-use crate::input::types::{Integer, Text, one_of, string};
+use crate::input::types::{Integer, Text};
 use crate::input::{self, Body, Description, Fields, Input, Record};
 use crate::rules::restrictions::Permission;
-use crate::service::decision::{Choices, Inputs, QuestionId};
+use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
 
 type Tokens = Integer<0, 1_000_000_000>;
 
@@ -45,7 +44,7 @@ impl Record for Authorize {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let credential = fields.required("credential");
         let client_address = fields.optional("client_address");
-        let operation = fields.required("operation");
+        let operation = fields.required("operation").map(|Operation(operation)| operation);
         let model = fields.optional("model");
         let max_tokens = fields.optional("max_tokens");
         let estimated_prompt_tokens = fields.optional("estimated_prompt_tokens");
@@ -78,30 +77,6 @@ impl Record for Authorize {
             request_id: request_id?,
             reserve: reserve?,
         })
-    }
-}
-
-impl Field for Permission {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &Self::ALL, Self::as_str)
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
-    }
-}
-
-impl Field for IpAddr {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        let text = string(value, at, problems)?;
-        match text.parse() {
-            Ok(address) => Some(address),
-            Err(_) => {
-                problems.add(at, "invalid_address", format!("`{}` must be an IPv4 or IPv6 address.", at.path))
-            }
-        }
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "examples": ["203.0.113.7"]})
     }
 }
 
@@ -143,7 +118,7 @@ fn quick(bytes: &[u8]) -> Option<Authorize> {
     // The derived reader would take an array of the fields too.
     let object = bytes.trim_ascii_start().starts_with(b"{");
     let plain: Plain<'_> = if object { serde_json::from_slice(bytes).ok()? } else { return None };
-    let operation = accepted(text(plain.operation))?;
+    let Operation(operation) = accepted(text(plain.operation))?;
     if plain.model.is_none() && kind_of(operation).is_some() {
         return None;
     }

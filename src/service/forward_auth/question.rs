@@ -14,7 +14,7 @@ use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of};
 use crate::input::{Description, Fields, Input, Query, Record};
 use crate::rules::restrictions::{Permission, forwarded_address};
-use crate::service::decision::{Choices, Inputs, QuestionId};
+use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
 
 /// What is asked. It holds a credential, so it can't be printed.
 #[allow(missing_debug_implementations, reason = "see above")]
@@ -80,7 +80,7 @@ struct Asked {
 
 impl Record for Asked {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let operation = fields.required("operation");
+        let operation = fields.required("operation").map(|Operation(operation)| operation);
         let model = fields.optional("model");
         let max_tokens = fields.optional("max_tokens");
         let organization_id = fields.optional("organization_id");

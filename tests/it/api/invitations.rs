@@ -304,7 +304,7 @@ fn it_ends_with_the_right_to_send_it() {
             tokens.push((name, high, low));
         }
         let before = mails(&world).len();
-        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
         assert_eq!(mails(&world).len() - before, 1, "what has ended isn't mailed");
         for (name, high, low) in tokens {
             for (kind, token) in [("high", high), ("low", low)] {
@@ -371,7 +371,7 @@ fn bad_invitations_are_refused() {
             let answer = invite(&world, &ada, &place, &body).send().await;
             assert_eq!((answer.status, answer.details()), (400, vec![detail.to_owned()]), "{body}");
         }
-        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
         assert!(mails(&world).is_empty());
     });
 }
@@ -427,7 +427,7 @@ fn of_32_invitations_one_is_sent() {
         let answers = join_all(calls).await;
         let count = |code: &str| answers.iter().filter(|answer| answer.text.contains(code)).count();
         assert_eq!((count("\"pending\""), count("\"already_invited\"")), (1, 31));
-        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
         assert_eq!(mails(&world).len(), 1);
     });
 }

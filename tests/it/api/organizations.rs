@@ -426,7 +426,7 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
         // The name is free again.
         world.organization(&ada, "Acme").await;
 
-        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
         let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
         let mails: Vec<_> =
             mails.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();

@@ -95,7 +95,7 @@ fn somebody_is_added_told_and_listed() {
         let detail = world.get(&place.project_path()).bearer(&bob.access_token).data().await;
         assert_eq!(detail["members_count"], 2);
 
-        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
         let mails: Vec<_> = std::fs::read_dir(world.data_dir.join("mail"))
             .unwrap()
             .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())

@@ -395,7 +395,7 @@ fn members_are_told_but_not_whoever_did_it() {
         let bystander = world.somebody("bystander").await;
         world.join_organization(&place, &bystander, OrganizationRole::Admin).await;
         delete(&world, &owner, &place).data().await;
-        tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
         let mut told = Vec::new();
         for file in std::fs::read_dir(world.data_dir.join("mail")).unwrap() {
             let mail = std::fs::read_to_string(file.unwrap().path()).unwrap();

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use tollkeeper::access::Trail;
 use tollkeeper::app::App;
 use tollkeeper::audit;
+use tollkeeper::clock::{Clock, DAY_MS};
 use tollkeeper::db::sql;
+use tollkeeper::error::Code;
 use tollkeeper::ids::CreditId;
 use tollkeeper::jobs::billing::{Refusal, closing, credits, settling};
 use tollkeeper::money::Nano;
@@ -70,6 +72,34 @@ fn what_is_left_of_a_credit_is_taken_back() {
         books.at("2026-02-02T00:00:00Z");
         books.schedule().await;
         assert_eq!(books.invoices().await[0].due, Nano::ZERO);
+        is_clean(books).await;
+    });
+}
+
+#[test]
+fn what_is_reserved_for_calls_under_way_is_not_taken_back() {
+    on_each(JANUARY, async |books| {
+        let (app, trail) = (&books.world.app, Trail::operator());
+        books.buys("10", "payment 1").await;
+        let (id, _) = credit(books, "payment 1").await;
+        // 5,000 x 0.0000000007 is set aside.
+        books.asks("embed-e", 5_000).await;
+        for amount in [None, Nano::parse("9.999996501")] {
+            let refused = words(credits::take_back(app, id, amount, &trail).await.unwrap_err());
+            assert!(
+                refused.starts_with("0.0000035 USD of the wallet are reserved for calls under way"),
+                "{refused}"
+            );
+        }
+        assert_eq!((wallet(books).await, credit(books, "payment 1").await.1), ("10".into(), "10".into()));
+        let taken = credits::take_back(app, id, Nano::parse("9.9999965"), &trail).await.unwrap();
+        assert_eq!(taken.credit.remaining.to_string(), "0.0000035");
+        is_clean(books).await;
+        // The call is over, and has used less.
+        books.captures("embed-e", 2_000).await;
+        assert_eq!(wallet(books).await, "0.0000021");
+        let taken = credits::take_back(app, id, None, &trail).await.unwrap();
+        assert_eq!((taken.amount.to_string(), wallet(books).await), ("0.0000021".into(), "0".into()));
         is_clean(books).await;
     });
 }
@@ -161,6 +191,54 @@ fn a_discount_to_come_is_given_before_an_organization_goes() {
         assert_eq!(taken.amount.to_string(), "0.25");
         assert_eq!(delete(books).await.status, 200);
         is_clean(books).await;
+    });
+}
+
+/// A replica on the machine's clock, by which the service has run at a later time.
+async fn distrustful(books: &Books<'_>) -> App {
+    let app = App::new(books.world.app.config.clone(), Clock::System).unwrap();
+    let later = app.clock.now().plus_ms(DAY_MS);
+    let mut tx = app.db.write().await.unwrap();
+    store::service_clock::note(&mut tx, later, later).await.unwrap();
+    tx.commit().await.unwrap();
+    app.boot().await.unwrap();
+    assert!(!app.clock_guard.is_trusted(&app.clock));
+    app
+}
+
+#[test]
+fn nothing_is_given_up_while_the_clock_is_not_trusted() {
+    on_each(JANUARY, async |books| {
+        books.used("chat-a", 0, 500_000).await;
+        books.at("2026-02-02T00:00:00Z");
+        books.schedule().await;
+        let before = books.invoices().await;
+        let app = distrustful(books).await;
+        match settling::give_up(&app, before[0].id, &Trail::operator()).await {
+            Err(Refusal::Failed(error)) => assert_eq!(error.code, Code::ClockNotTrusted),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!((books.invoices().await, wallet(books).await), (before, "-3".into()));
+    });
+}
+
+#[test]
+fn no_organization_goes_while_the_clock_is_not_trusted() {
+    on_each(JANUARY, async |books| {
+        let app = distrustful(books).await;
+        books.at(&app.clock.now().to_string());
+        let token = fresh_token(books.world, &books.ada).await;
+        let (entrance, path) = (Entrance::new(&app, Listener::Public), books.place.organization_path());
+        let delete = async || Call::new(&entrance, Method::DELETE, &path).bearer(&token).send().await;
+        let answer = delete().await;
+        assert_eq!((answer.status, answer.code().as_str()), (503, "clock_not_trusted"), "{}", answer.text);
+        assert_eq!(books.world.get(&path).bearer(&token).send().await.status, 200);
+        let mut tx = app.db.write().await.unwrap();
+        store::service_clock::accept(&mut tx, app.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        app.clock_guard.look(&app).await.unwrap();
+        let answer = delete().await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
     });
 }
 

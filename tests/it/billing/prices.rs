@@ -453,7 +453,7 @@ fn a_replica_with_an_older_file_is_not_ready() {
 /// What the jobs of a server do after a change that they were told of.
 async fn look(server: &Server) {
     server.app.feed.catch_up().await.unwrap();
-    tollkeeper::live::catalog::reload(&server.app).await.unwrap();
+    tollkeeper::live::catalog::reload(&server.app.catalogs).await.unwrap();
 }
 
 #[test]

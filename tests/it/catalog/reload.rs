@@ -18,7 +18,7 @@ fn on_each_database(models: &[&str], test: impl AsyncFn(World, &File)) {
     let file = File::new(models);
     on_each_database_with(&[("TOLLKEEPER_CATALOG_FILE", file.name())], async |world| {
         file.write(&catalog(models));
-        reload(&world.app).await.unwrap();
+        reload(&world.app.catalogs).await.unwrap();
         test(world, &file).await;
     });
 }
@@ -61,7 +61,7 @@ fn models_come_and_go_without_a_restart() {
         let limits = "stays\nmax_tokens = 50\nmax_requests_per_min = 7\nmax_concurrent_requests = 2";
         file.write(&catalog(&[limits, "goes\nretired = true", "acme/new:v2\nparent = \"goes\""]));
         assert_eq!(listed(&world, &key).await, ["stays", "goes"], "nothing happens by itself");
-        reload(&world.app).await.unwrap();
+        reload(&world.app.catalogs).await.unwrap();
         for bearer in [&ada.access_token, &key] {
             assert_eq!(listed(&world, bearer).await, ["stays", "acme/new:v2"]);
         }
@@ -100,7 +100,7 @@ fn models_come_and_go_without_a_restart() {
 
         // Out of the file: what counted stays, and counts no second time; what comes now has no price.
         file.write(&catalog(&["stays"]));
-        reload(&world.app).await.unwrap();
+        reload(&world.app.catalogs).await.unwrap();
         assert_eq!(listed(&world, &key).await, ["stays"]);
         assert_eq!(report(&world, &key_id, "e2", "goes").await["status"], "duplicate");
         assert_eq!(report(&world, &key_id, "e3", "goes").await["code"], "unknown_model");
@@ -125,7 +125,7 @@ fn a_new_price_holds_from_its_instant_on() {
         let with = async |prices: &str| {
             let first = "{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"0.001\", completion_tokens = \"0.002\" }";
             file.write(&catalog(&[&format!("m\nprices = [{first}, {prices}]")]));
-            reload(&world.app).await.unwrap();
+            reload(&world.app.catalogs).await.unwrap();
         };
         let second = |prompt: i64| {
             format!(
@@ -168,12 +168,12 @@ fn a_broken_file_is_refused_whole() {
         ];
         for text in broken {
             file.write(&text);
-            reload(&world.app).await.unwrap();
+            reload(&world.app.catalogs).await.unwrap();
             assert_eq!(listed(&world, &ada.access_token).await, ["m"], "{text}");
             assert!(world.app.catalog.is_refused());
         }
         std::fs::remove_file(&file.path).unwrap();
-        reload(&world.app).await.unwrap();
+        reload(&world.app.catalogs).await.unwrap();
         assert_eq!(listed(&world, &ada.access_token).await, ["m"]);
         let metrics = async |line: &str| {
             let metrics =
@@ -184,7 +184,7 @@ fn a_broken_file_is_refused_whole() {
         metrics("tollkeeper_catalog_refused 1").await;
         metrics(&format!("tollkeeper_catalog_reloads_total {reloads}")).await;
         file.write(&good);
-        reload(&world.app).await.unwrap();
+        reload(&world.app.catalogs).await.unwrap();
         assert_eq!(listed(&world, &ada.access_token).await, ["m", "n"]);
         metrics("tollkeeper_catalog_refused 0").await;
         metrics(&format!("tollkeeper_catalog_reloads_total {}", reloads + 1)).await;
@@ -230,7 +230,7 @@ fn every_answer_is_of_one_catalog() {
         let writer = tokio::spawn(async move {
             for turn in 0..60 {
                 super::write(&path, &catalog(if turn % 2 == 0 { &other } else { &one }));
-                reload(&app).await.unwrap();
+                reload(&app.catalogs).await.unwrap();
             }
             app.catalog.reloads()
         });

@@ -58,7 +58,7 @@ impl Replica {
         app.feed.catch_up().await.unwrap();
         sweep(app).await.unwrap();
         expire_due(&app.billing).await.unwrap();
-        send_due(app).await.unwrap();
+        send_due(&app.mail).await.unwrap();
         app.keys.last_uses.flush(usize::MAX).await.unwrap();
         app.keys.rates.give_leases_back(false).await;
         billing::run_due(&app.billing, &self.lease).await.unwrap();
@@ -218,7 +218,7 @@ fn what_a_clock_that_was_ahead_has_put_off_comes_in_time() {
         let decision = world.ask("/service/v1/authorize", &question).bare().await;
         assert_eq!(decision["allowed"], true, "{decision}");
         world.post("/v1/auth/forgot-password", &json!({"email": "bob@example.com"})).data().await;
-        send_due(&world.app).await.unwrap();
+        send_due(&world.app.mail).await.unwrap();
         let guess = json!({"email": "bob@example.com", "password": "Wrong-Kettle-1"});
         let guess = async || world.post("/v1/auth/login", &guess).send().await;
         while guess().await.status == 401 {}

@@ -37,7 +37,8 @@ fn mails_outlive_hours_without_a_mail_server_and_leave_once() {
                 world.post("/v1/auth/forgot-password", &body).data().await;
             }
             for _ in 0..hours * 60 {
-                let sent = tokio::join!(send_due(&apps[0]), send_due(&apps[1]), send_due(&apps[2]));
+                let sent =
+                    tokio::join!(send_due(&apps[0].mail), send_due(&apps[1].mail), send_due(&apps[2].mail));
                 assert_eq!((sent.0.unwrap(), sent.1.unwrap(), sent.2.unwrap()), (0, 0, 0));
                 world.clock.advance_ms(MINUTE_MS);
             }
@@ -55,7 +56,8 @@ fn mails_outlive_hours_without_a_mail_server_and_leave_once() {
             drop(nobody);
             let server = MailServer::start(&python, &["--port", &port.to_string()]);
             world.clock.advance_ms(HOUR_MS);
-            let sent = tokio::join!(send_due(&apps[0]), send_due(&apps[1]), send_due(&apps[2]));
+            let sent =
+                tokio::join!(send_due(&apps[0].mail), send_due(&apps[1].mail), send_due(&apps[2].mail));
             let sent = sent.0.unwrap() + sent.1.unwrap() + sent.2.unwrap();
             assert_eq!(sent, names.len());
             assert_eq!(server.mails().len(), names.len());

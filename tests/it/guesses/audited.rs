@@ -30,7 +30,7 @@ async fn refusals(world: &World) -> Vec<[String; 5]> {
 
 /// The mails to this address whose subject holds these words.
 async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
-    tollkeeper::jobs::outbox::send_due(&world.app).await.unwrap();
+    tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
     let mut files: Vec<_> = folder.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     files.sort();

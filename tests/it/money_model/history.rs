@@ -435,7 +435,7 @@ impl<'w> History<'w> {
         let text = format!("{}{rows}{}", &CATALOG[..first], &CATALOG[end..]);
         std::fs::write(&self.catalog, text).unwrap();
         for (app, _) in &self.apps {
-            catalog::reload(app).await.unwrap();
+            catalog::reload(&app.catalogs).await.unwrap();
             assert!(!app.catalog.is_refused());
         }
         self.note(format!("price {prompt} {completion} from {from}"));

@@ -17,8 +17,8 @@ struct Scene {
 }
 
 /// What the log says when reports go to the standby, and when they go to the primary.
-const TO_THE_STANDBY: &str = "reports are read from the replica";
-const TO_THE_PRIMARY: &str = "reports are read from the primary until the replica can be used";
+const TO_THE_STANDBY: &str = "reports are read from the standby";
+const TO_THE_PRIMARY: &str = "reports are read from the primary until the standby can be used";
 
 impl Scene {
     /// With reports from the standby.
@@ -130,7 +130,7 @@ fn a_standby_that_is_too_far_behind_is_not_read() {
     let before = scene.told(TO_THE_PRIMARY);
     scene.report();
     assert!(until(|| scene.told(TO_THE_PRIMARY) > before), "{}", scene.server.log());
-    assert!(scene.server.log().contains("the replica is more than 3 s behind"), "{}", scene.server.log());
+    assert!(scene.server.log().contains("the standby is more than 3 s behind"), "{}", scene.server.log());
     assert_eq!(scene.reported(), 2, "from the primary");
     let before = scene.told(TO_THE_STANDBY);
     scene.pause(false);

@@ -102,11 +102,23 @@ async fn a_server_that_is_not_the_one_is_refused() {
     let path = |folder: &Folder| folder.0.join("ca.pem").to_str().unwrap().to_owned();
     let (ca, other) = (path(&folder), path(&other));
     let cases = [
-        ("localhost", format!("sslmode=verify-full&sslrootcert={other}"), "nobody in sslrootcert has signed"),
-        ("localhost", format!("sslmode=verify-ca&sslrootcert={other}"), "nobody in sslrootcert has signed"),
+        (
+            "localhost",
+            format!("sslmode=verify-full&sslrootcert={other}"),
+            "no authority in sslrootcert has signed",
+        ),
+        (
+            "localhost",
+            format!("sslmode=verify-ca&sslrootcert={other}"),
+            "no authority in sslrootcert has signed",
+        ),
         // As libpq has it.
-        ("localhost", format!("sslmode=require&sslrootcert={other}"), "nobody in sslrootcert has signed"),
-        ("localhost", "sslrootcert=system".to_owned(), "nobody in sslrootcert has signed"),
+        (
+            "localhost",
+            format!("sslmode=require&sslrootcert={other}"),
+            "no authority in sslrootcert has signed",
+        ),
+        ("localhost", "sslrootcert=system".to_owned(), "no authority in sslrootcert has signed"),
         (
             "elsewhere.example",
             format!("hostaddr=127.0.0.1&sslmode=verify-full&sslrootcert={ca}"),

@@ -1,8 +1,8 @@
-//! Telling listeners of commits with changes.
+//! Notification of other processes about commits with announced changes.
 //!
-//! A message with a commit makes the server wake every listener, which costs it as much as a small change does. While change
-//! comes upon change, one message in a while does: the first goes with its commit, and for those after it the connection that
-//! listens sends one more, once the while is over. Whoever hears it reads all that is committed by then.
+//! A notification wakes every listener, which costs the server as much as a small change does. So there is at
+//! most one per [`MIN_INTERVAL`]: the first change notifies with its commit, and for those after it the
+//! listening connection sends one more at the end of the interval. Listeners then read all that is committed.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -13,101 +13,103 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// What listeners listen to.
+/// The channel of `LISTEN` and `NOTIFY`.
 pub(super) const CHANNEL: &str = "tollkeeper_changes";
-/// How long one message does for all commits.
-const WHILE: Duration = Duration::from_millis(5);
+/// Minimum time between notifications.
+const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What this process tells the others.
+/// Limits and sends the notifications of this process.
 pub(super) struct Announcer {
-    /// What it calls itself in its messages: it need not be woken by them.
+    /// The payload, by which this process recognizes its own notifications.
     name: String,
-    message: String,
-    commit: String,
-    told_at: Mutex<Option<Instant>>,
-    owes: Notify,
-    /// Whether there is a connection that sends what is owed.
-    can_owe: AtomicBool,
+    notify: String,
+    notify_and_commit: String,
+    last_at: Mutex<Option<Instant>>,
+    delayed: Notify,
+    /// A connection sends delayed notifications.
+    can_delay: AtomicBool,
 }
 
 impl Announcer {
     pub(super) fn new() -> Self {
         let name = format!("{:016x}", RandomState::new().build_hasher().finish());
-        let message = format!("NOTIFY {CHANNEL}, '{name}'");
-        let commit = format!("{message}; COMMIT");
+        let notify = format!("NOTIFY {CHANNEL}, '{name}'");
+        let notify_and_commit = format!("{notify}; COMMIT");
         Self {
             name,
-            message,
-            commit,
-            told_at: Mutex::default(),
-            owes: Notify::new(),
-            can_owe: AtomicBool::new(false),
+            notify,
+            notify_and_commit,
+            last_at: Mutex::default(),
+            delayed: Notify::new(),
+            can_delay: AtomicBool::new(false),
         }
     }
 
-    /// Whether a message with this text is this process's own.
-    pub(super) fn is_own(&self, text: &str) -> bool {
-        text == self.name
+    /// Returns `true` for the payload of this process.
+    pub(super) fn is_own(&self, payload: &str) -> bool {
+        payload == self.name
     }
 
-    /// A commit that listeners hear of when, and only when, it is made; one message to the server.
-    pub(super) fn commit(&self) -> &str {
-        &self.commit
+    /// A commit that notifies if, and only if, it succeeds.
+    pub(super) fn notify_and_commit(&self) -> &str {
+        &self.notify_and_commit
     }
 
-    /// Whether a commit is to tell of itself; else somebody has just now, and [`Announcer::owe`] is called after the commit.
-    pub(super) fn has_turn(&self) -> bool {
-        !self.can_owe.load(Ordering::Relaxed) || self.waits_until().is_none()
+    /// Returns `true` if a commit must notify itself. Otherwise call [`Announcer::notify_later`].
+    pub(super) fn is_due(&self) -> bool {
+        !self.can_delay.load(Ordering::Relaxed) || self.wait_until().is_none()
     }
 
-    /// Has the listening connection tell of commits that didn't. When it is lost meanwhile nobody is told, and finds out by
-    /// looking.
-    pub(super) fn owe(self: &Arc<Self>) -> Owing {
-        Owing(Arc::clone(self))
+    /// Lets the listening connection notify of a commit, once the result is dropped. If that connection is
+    /// lost, other processes find the change by polling.
+    pub(super) fn notify_later(self: &Arc<Self>) -> DelayedNotify {
+        DelayedNotify(Arc::clone(self))
     }
 
-    /// Says that there is a connection that listens and sends what is owed, until this is dropped.
-    pub(super) fn attend(&self) -> Attending<'_> {
-        self.can_owe.store(true, Ordering::Relaxed);
-        Attending(self)
+    /// Enables delayed notifications until the result is dropped. The caller sends those of
+    /// [`Announcer::next_notify`].
+    pub(super) fn start_delayed(&self) -> DelayedSender<'_> {
+        self.can_delay.store(true, Ordering::Relaxed);
+        DelayedSender(self)
     }
 
-    /// What to send when something is owed and the while is over.
-    pub(super) async fn next(&self) -> &str {
-        self.owes.notified().await;
-        // A commit that takes its turn meanwhile may still fail, so it doesn't do for those before it.
-        while let Some(until) = self.waits_until() {
+    /// Waits until a delayed notification is due, and returns it.
+    pub(super) async fn next_notify(&self) -> &str {
+        self.delayed.notified().await;
+        // A commit that notifies itself meanwhile may still fail, so this notification is sent anyway.
+        while let Some(until) = self.wait_until() {
             sleep_until(until).await;
         }
-        &self.message
+        &self.notify
     }
 
-    /// When there is a turn again; `None` when there is one now, and then it is taken.
-    fn waits_until(&self) -> Option<Instant> {
-        let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the end of the current interval. If there is none, starts one and returns `None`.
+    fn wait_until(&self) -> Option<Instant> {
+        let mut last_at = self.last_at.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let until = told_at.map(|at| at + WHILE).filter(|until| *until > now);
+        let until = last_at.map(|at| at + MIN_INTERVAL).filter(|until| *until > now);
         if until.is_none() {
-            *told_at = Some(now);
+            *last_at = Some(now);
         }
         until
     }
 }
 
-/// That a message is owed once this is dropped: a commit that nobody waits for any more is made all the same.
-pub(super) struct Owing(Arc<Announcer>);
+/// Requests a delayed notification when it is dropped: also by a cancelled caller, whose commit may still
+/// happen.
+pub(super) struct DelayedNotify(Arc<Announcer>);
 
-impl Drop for Owing {
+impl Drop for DelayedNotify {
     fn drop(&mut self) {
-        self.0.owes.notify_one();
+        self.0.delayed.notify_one();
     }
 }
 
-/// That there is a connection which sends what is owed.
-pub(super) struct Attending<'a>(&'a Announcer);
+/// A connection that sends delayed notifications.
+pub(super) struct DelayedSender<'a>(&'a Announcer);
 
-impl Drop for Attending<'_> {
+impl Drop for DelayedSender<'_> {
     fn drop(&mut self) {
-        self.0.can_owe.store(false, Ordering::Relaxed);
+        self.0.can_delay.store(false, Ordering::Relaxed);
     }
 }

@@ -1,10 +1,10 @@
-//! Reads of one row each, many in one statement.
+//! Batching of reads of one row each into one statement.
 //!
-//! To take a statement in and to answer it costs a server many times what it costs to find a row by its key. So of each text
-//! that is marked with [`Statement::batched`] one statement is under way at a time, always on the same connection. Who comes
-//! meanwhile waits, and all who wait go out together, as one statement, when the answer is there. Nobody waits for company: where
-//! none is under way a read goes out at once, by itself. Each sees what was committed when its statement ran, which is after it
-//! came.
+//! Receiving a statement and answering it costs a server many times what finding a row by its key does. So
+//! for each text that is marked with [`Statement::batched`], one statement is in flight at a time, always on
+//! the same connection. Reads that arrive meanwhile are queued, and sent together as one statement when the
+//! result is there. No read waits for others to come: if none is in flight, it is sent at once. Each read
+//! sees what was committed when its statement ran, which is after its arrival.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,205 +15,204 @@ use tokio::sync::oneshot;
 use tokio_postgres::types::{Kind, Type};
 
 use super::shared::Slot;
-use super::{ANSWER_PATIENCE, Failure, types, within};
+use super::{Failure, RESPONSE_TIMEOUT, types, with_timeout};
 use crate::Error;
-use crate::statement::{Place, Statement, Want, parameters};
+use crate::statement::{Statement, TextId, Want, parameters};
 use crate::value::Row;
 
-/// The most reads in one statement; the others go with the next.
-const MOST: usize = 128;
-/// The most reads that wait for a text: more than there are connections that could ask.
-const MOST_WAITING: usize = 65_536;
+/// Maximum number of reads in one statement; more go with the next one.
+const MAX_BATCH: usize = 128;
+/// Maximum number of queued reads per text: more than there can be client connections.
+const MAX_QUEUED: usize = 65_536;
 
-/// What is under way and who waits for it, by text.
+/// A queue per text.
 #[derive(Default)]
-pub(super) struct Lanes {
-    of: Mutex<HashMap<Place, Lane>>,
+pub(super) struct Batcher {
+    queues: Mutex<HashMap<TextId, Queue>>,
     /// Reads that were answered together with others.
-    answered: AtomicU64,
+    batched: AtomicU64,
 }
 
 #[derive(Default)]
-struct Lane {
-    /// The number of the text: they come to the connections in turn.
+struct Queue {
+    /// The number of the text, by which texts are spread over the connections.
     number: usize,
-    under_way: bool,
-    waiting: Vec<Waiting>,
-    /// The text for many; `None` in it when there can be none.
-    text: Option<Option<Arc<str>>>,
+    in_flight: bool,
+    reads: Vec<QueuedRead>,
+    /// The batch text, once it is made; `None` in it if the statement can't be batched.
+    batch_text: Option<Option<Arc<str>>>,
 }
 
-/// Who waits.
-struct Waiting {
+struct QueuedRead {
     statement: Arc<Statement>,
     reply: oneshot::Sender<Reply>,
 }
 
-/// What becomes of one who waits.
+/// The outcome of a queued read.
 pub(super) enum Reply {
-    /// The row, if one was found.
+    /// The row, if there is one.
     Found(Option<Row>),
-    /// Together it didn't work.
-    AskAlone,
-    /// Nobody answers.
+    /// The batch failed: the read must be sent by itself.
+    Retry,
+    /// The server doesn't respond.
     Failed(Error),
 }
 
-impl Waiting {
-    /// Whoever asked may have left.
+impl QueuedRead {
+    /// Replies; no effect if the caller was cancelled.
     fn reply(self, reply: Reply) {
         drop(self.reply.send(reply));
     }
 }
 
-/// How one comes in.
+/// The answer to a new read.
 pub(super) enum Entry {
-    /// Nothing of this text is under way: ask now, and hold this meanwhile.
-    Now(Turn, Statement),
-    /// The reply comes with those to others.
-    Later(Arc<Statement>, oneshot::Receiver<Reply>),
-    /// Too many wait.
+    /// Send the statement, and keep the guard until it is answered.
+    Send(InFlight, Statement),
+    /// Queued: wait for the reply.
+    Queued(Arc<Statement>, oneshot::Receiver<Reply>),
+    /// The queue is full.
     Full,
 }
 
-/// That a text is under way. Who waits at its end goes next.
-pub(super) struct Turn {
-    lanes: Arc<Lanes>,
+/// A statement in flight. Dropping it sends the reads that are queued.
+pub(super) struct InFlight {
+    batcher: Arc<Batcher>,
     slot: Arc<Slot>,
-    place: Place,
+    text: TextId,
 }
 
-impl Lanes {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Lane>> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+impl Batcher {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TextId, Queue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads that were answered together with others.
-    pub(super) fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
+    /// The number of reads that were answered together with others.
+    pub(super) fn batched(&self) -> u64 {
+        self.batched.load(Ordering::Relaxed)
     }
 
-    /// Comes in with a statement of the program's own text. There must be a connection.
-    pub(super) fn enter(self: &Arc<Self>, slots: &[Arc<Slot>], place: Place, statement: Statement) -> Entry {
-        let mut lanes = self.lock();
-        let number = lanes.len();
-        let lane = lanes.entry(place).or_insert_with(|| Lane { number, ..Lane::default() });
-        if !lane.under_way
-            && let Some(slot) = slots.get(lane.number % slots.len().max(1))
+    /// Takes a read in. `slots` must not be empty.
+    pub(super) fn enter(self: &Arc<Self>, slots: &[Arc<Slot>], text: TextId, statement: Statement) -> Entry {
+        let mut queues = self.lock();
+        let number = queues.len();
+        let queue = queues.entry(text).or_insert_with(|| Queue { number, ..Queue::default() });
+        if !queue.in_flight
+            && let Some(slot) = slots.get(queue.number % slots.len().max(1))
         {
-            lane.under_way = true;
-            return Entry::Now(Turn { lanes: Arc::clone(self), slot: Arc::clone(slot), place }, statement);
+            queue.in_flight = true;
+            let guard = InFlight { batcher: Arc::clone(self), slot: Arc::clone(slot), text };
+            return Entry::Send(guard, statement);
         }
-        if lane.waiting.len() >= MOST_WAITING {
-            lane.waiting.retain(|one| !one.reply.is_closed());
-            if lane.waiting.len() >= MOST_WAITING {
+        if queue.reads.len() >= MAX_QUEUED {
+            queue.reads.retain(|read| !read.reply.is_closed());
+            if queue.reads.len() >= MAX_QUEUED {
                 return Entry::Full;
             }
         }
         let (reply, receiver) = oneshot::channel();
         let statement = Arc::new(statement);
-        lane.waiting.push(Waiting { statement: Arc::clone(&statement), reply });
-        Entry::Later(statement, receiver)
+        queue.reads.push(QueuedRead { statement: Arc::clone(&statement), reply });
+        Entry::Queued(statement, receiver)
     }
 
-    /// The text for many, made at first by `make`.
-    fn text(&self, place: Place, make: impl FnOnce() -> Option<String>) -> Option<Arc<str>> {
-        let mut lanes = self.lock();
-        lanes.entry(place).or_default().text.get_or_insert_with(|| make().map(Arc::from)).clone()
+    /// Returns the batch text, which `make` makes at the first call.
+    fn batch_text(&self, text: TextId, make: impl FnOnce() -> Option<String>) -> Option<Arc<str>> {
+        let mut queues = self.lock();
+        queues.entry(text).or_default().batch_text.get_or_insert_with(|| make().map(Arc::from)).clone()
     }
 }
 
-impl Turn {
-    /// Where to ask.
+impl InFlight {
+    /// The connection to use.
     pub(super) fn slot(&self) -> &Slot {
         &self.slot
     }
 
-    /// Those who wait now, the first first.
-    fn waiting(&self) -> Vec<Waiting> {
-        let mut lanes = self.lanes.lock();
-        let waiting = &mut lanes.entry(self.place).or_default().waiting;
-        waiting.retain(|one| !one.reply.is_closed());
-        let rest = waiting.split_off(waiting.len().min(MOST));
-        std::mem::replace(waiting, rest)
+    /// Takes the reads of the next batch from the queue.
+    fn take_batch(&self) -> Vec<QueuedRead> {
+        let mut queues = self.batcher.lock();
+        let reads = &mut queues.entry(self.text).or_default().reads;
+        reads.retain(|read| !read.reply.is_closed());
+        let rest = reads.split_off(reads.len().min(MAX_BATCH));
+        std::mem::replace(reads, rest)
     }
 
-    /// Answers all who wait by one statement; where that is refused, each asks alone.
-    async fn answer(self) {
-        let waiting = self.waiting();
-        match self.find(&waiting).await {
+    /// Answers the next batch by one statement. If the server refuses it, each read is retried by itself.
+    async fn send_batch(self) {
+        let reads = self.take_batch();
+        match self.find(&reads).await {
             Ok(Some(rows)) => {
                 let together = if rows.len() > 1 { u64::try_from(rows.len()).unwrap_or(u64::MAX) } else { 0 };
-                self.lanes.answered.fetch_add(together, Ordering::Relaxed);
-                waiting.into_iter().zip(rows).for_each(|(one, row)| one.reply(Reply::Found(row)));
+                self.batcher.batched.fetch_add(together, Ordering::Relaxed);
+                reads.into_iter().zip(rows).for_each(|(read, row)| read.reply(Reply::Found(row)));
             }
-            Err(Failure::Silent(error)) => {
-                waiting.into_iter().for_each(|one| one.reply(Reply::Failed(error.clone())));
+            Err(Failure::Unresponsive(error)) => {
+                reads.into_iter().for_each(|read| read.reply(Reply::Failed(error.clone())));
             }
             outcome => {
                 if let Err(Failure::Refused(error)) = &outcome
-                    && waiting.len() > 1
+                    && reads.len() > 1
                 {
-                    let reads = waiting.len();
-                    tracing::warn!("{reads} reads were refused together, each is tried alone: {error}");
+                    tracing::warn!("retrying {} reads of a refused batch one by one: {error}", reads.len());
                 }
-                waiting.into_iter().for_each(|one| one.reply(Reply::AskAlone));
+                reads.into_iter().for_each(|read| read.reply(Reply::Retry));
             }
         }
     }
 
-    /// The rows that they find, in their order; `None` where they can't be asked together.
-    async fn find(&self, waiting: &[Waiting]) -> Result<Option<Vec<Option<Row>>>, Failure> {
-        let Some(first) = waiting.first() else { return Ok(None) };
-        if waiting.len() == 1 {
+    /// Returns the rows of the reads, in order; `None` if they can't be batched.
+    async fn find(&self, reads: &[QueuedRead]) -> Result<Option<Vec<Option<Row>>>, Failure> {
+        let Some(first) = reads.first() else { return Ok(None) };
+        if reads.len() == 1 {
             let mut answer = self.slot.read(&first.statement, Want::First).await?;
             return Ok(Some(vec![answer.rows.pop()]));
         }
-        let client = self.slot.client().await.map_err(Failure::Silent)?;
-        let statements: Vec<&Statement> = waiting.iter().map(|one| &*one.statement).collect();
+        let client = self.slot.client().await.map_err(Failure::Unresponsive)?;
+        let statements: Vec<&Statement> = reads.iter().map(|read| &*read.statement).collect();
         let found = async {
-            let one = types::prepare(&client, &first.statement).await?;
-            let columns = one.columns().iter().map(tokio_postgres::Column::name);
-            let make = || for_many(&first.statement.text, one.params(), columns);
-            let Some(text) = self.lanes.text(self.place, make) else { return Ok(None) };
-            types::run_many(&client, &text, &statements).await.map(Some)
+            let single = types::prepare(&client, &first.statement).await?;
+            let columns = single.columns().iter().map(tokio_postgres::Column::name);
+            let make = || make_batch_text(&first.statement.text, single.params(), columns);
+            let Some(text) = self.batcher.batch_text(self.text, make) else { return Ok(None) };
+            types::run_batch(&client, &text, &statements).await.map(Some)
         };
-        let found = within(ANSWER_PATIENCE, found).await;
-        if matches!(found, Err(Failure::Gone(_) | Failure::Silent(_))) {
+        let found = with_timeout(RESPONSE_TIMEOUT, found).await;
+        if matches!(found, Err(Failure::Disconnected(_) | Failure::Unresponsive(_))) {
             self.slot.discard(&client);
         }
         found
     }
 }
 
-impl Drop for Turn {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut lanes = self.lanes.lock();
-        let lane = lanes.entry(self.place).or_default();
-        lane.under_way = false;
-        if lane.waiting.is_empty() {
+        let mut queues = self.batcher.lock();
+        let queue = queues.entry(self.text).or_default();
+        queue.in_flight = false;
+        if queue.reads.is_empty() {
             return;
         }
         match Handle::try_current() {
             Ok(runtime) => {
-                lane.under_way = true;
-                drop(lanes);
-                let next =
-                    Self { lanes: Arc::clone(&self.lanes), slot: Arc::clone(&self.slot), place: self.place };
-                runtime.spawn(next.answer());
+                queue.in_flight = true;
+                drop(queues);
+                let (batcher, slot) = (Arc::clone(&self.batcher), Arc::clone(&self.slot));
+                runtime.spawn(Self { batcher, slot, text: self.text }.send_batch());
             }
-            // The program ends. Who still waits is told by the other end of the channel.
-            Err(_) => lane.waiting.clear(),
+            // The runtime is shutting down: the reads fail, as their channels are closed.
+            Err(_) => queue.reads.clear(),
         }
     }
 }
 
-/// The statement for many, from that for one, the types of its parameters and the names of its columns: each parameter becomes
-/// an array, each row says at its end for which place in the arrays it is. `None` when a type has no name that a cast understands.
+/// Returns the batch text for a statement with these types of parameters and names of columns: each parameter
+/// becomes an array, and each row ends with its position in the arrays. `None` if a type has no name that a
+/// cast takes.
 ///
-/// An array goes through a subquery, so that the server can't see how long it is and thinks one plan as good as another: it would
-/// plan short ones anew each time.
-fn for_many<'a>(text: &str, types: &[Type], columns: impl Iterator<Item = &'a str>) -> Option<String> {
+/// The arrays are subqueries, which hides their lengths from the planner: it would plan short ones again each
+/// time.
+fn make_batch_text<'a>(text: &str, types: &[Type], columns: impl Iterator<Item = &'a str>) -> Option<String> {
     let (mut arrays, mut names) = (Vec::new(), String::new());
     for (index, of) in types.iter().enumerate() {
         if *of.kind() != Kind::Simple {
@@ -239,17 +238,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_parameter_becomes_an_array() {
+    fn batch_text_takes_arrays() {
         let text = "SELECT a, '$1' AS b FROM t WHERE id = $2 AND n > $1";
-        let many = for_many(text, &[Type::INT8, Type::TEXT], ["a", "b"].into_iter()).unwrap();
+        let many = make_batch_text(text, &[Type::INT8, Type::TEXT], ["a", "b"].into_iter()).unwrap();
         assert_eq!(
             many,
-            "SELECT one.a, one.b, many.place FROM unnest((SELECT CAST($1 AS int8[])), (SELECT CAST($2 AS text[]))) \
-             WITH ORDINALITY AS many(p1, p2, place)
+            "SELECT one.a, one.b, many.place \
+             FROM unnest((SELECT CAST($1 AS int8[])), (SELECT CAST($2 AS text[]))) WITH ORDINALITY AS many(p1, p2, place)
          CROSS JOIN LATERAL (SELECT a, '$1' AS b FROM t WHERE id = many.p2 AND n > many.p1 LIMIT 1) one"
         );
-        let of = |text, types: &[Type]| for_many(text, types, ["a"].into_iter());
-        assert_eq!(of("SELECT 1 AS a", &[]), None, "without parameters there is nothing to tell apart");
+        let of = |text, types: &[Type]| make_batch_text(text, types, ["a"].into_iter());
+        assert_eq!(of("SELECT 1 AS a", &[]), None, "no parameters");
         assert_eq!(of("SELECT $1 AS a", &[Type::INT8_ARRAY]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Makes connections of every kind: to the first host that will do, under TLS as the URL has it.
+//! Connecting: to the first suitable host of a URL, with TLS as the URL asks for.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -8,44 +8,44 @@ use std::sync::Arc;
 use deadpool_postgres::Connect;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-#[expect(clippy::disallowed_types, reason = "this is in src/db")]
+#[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
 use tokio_postgres::Client;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Config, Connection, Socket};
 
-use super::tls::{HandshakeFailed, Stream, Tls};
+use super::tls::{HandshakeError, Stream, Tls};
 use super::url::Target;
-use super::{PATIENCE, map_error};
+use super::{CONNECT_TIMEOUT, map_error};
 use crate::Error;
 
-/// The two halves of a connection: whose commands are given, and what has to be driven for that.
-#[expect(clippy::disallowed_types, reason = "this is in src/db")]
-pub(super) type Connected = (Client, Connection<Socket, Stream>);
+/// A client, and the connection that must be polled for it to work.
+#[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
+pub(super) type NewConnection = (Client, Connection<Socket, Stream>);
 
-/// Connects; cloning it is cheap.
+/// Opens connections. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connector {
     hosts: Arc<[Config]>,
     tls: Tls,
-    plain_will_do: bool,
+    allow_plain: bool,
 }
 
-/// Why no host will do: each host's reason, `None` for one that doesn't answer.
-struct Troubles(Vec<(String, Option<tokio_postgres::Error>)>);
+/// The error of each host, by name; `None` for a host that doesn't answer.
+struct HostErrors(Vec<(String, Option<tokio_postgres::Error>)>);
 
 impl Connector {
-    /// Reads the certificates that the URL names; connects to nothing yet.
+    /// Reads the certificates that the URL names. Doesn't connect.
     pub(super) fn new(target: &Target) -> Result<Self, Error> {
         let tls = Tls::new(&target.trust)?;
-        Ok(Self { hosts: target.hosts.as_slice().into(), tls, plain_will_do: target.plain_will_do })
+        Ok(Self { hosts: target.hosts.as_slice().into(), tls, allow_plain: target.allow_plain })
     }
 
-    /// The same with more options of the server's.
+    /// Adds options of the session.
     pub(super) fn with_options(&self, options: &str) -> Self {
         let with = |host: &Config| {
             let mut host = host.clone();
             let options = match host.get_options() {
-                Some(given) => format!("{given} {options}"),
+                Some(present) => format!("{present} {options}"),
                 None => options.to_owned(),
             };
             host.options(options);
@@ -54,44 +54,45 @@ impl Connector {
         Self { hosts: self.hosts.iter().map(with).collect(), ..self.clone() }
     }
 
-    /// A connection to the first host that will do; it takes at most [`PATIENCE`].
-    pub(super) async fn connect(&self) -> Result<Connected, Error> {
-        self.reach().await.map_err(|troubles| troubles.told())
+    /// Connects to the first suitable host, within [`CONNECT_TIMEOUT`].
+    pub(super) async fn connect(&self) -> Result<NewConnection, Error> {
+        self.try_hosts().await.map_err(|errors| errors.summary())
     }
 
-    async fn reach(&self) -> Result<Connected, Troubles> {
+    async fn try_hosts(&self) -> Result<NewConnection, HostErrors> {
         let count = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX).max(1);
-        let mut troubles = Vec::new();
+        let mut errors = Vec::new();
         for host in self.hosts.iter() {
-            // A host that is silent must leave time for the others.
-            match timeout(PATIENCE / count, self.try_host(host)).await {
+            // An unresponsive host must leave time for the others.
+            match timeout(CONNECT_TIMEOUT / count, self.try_host(host)).await {
                 Ok(Ok(connected)) => return Ok(connected),
-                Ok(Err(error)) => troubles.push((name(host), Some(error))),
-                Err(_) => troubles.push((name(host), None)),
+                Ok(Err(error)) => errors.push((name(host), Some(error))),
+                Err(_) => errors.push((name(host), None)),
             }
         }
-        Err(Troubles(troubles))
+        Err(HostErrors(errors))
     }
 
-    async fn try_host(&self, host: &Config) -> Result<Connected, tokio_postgres::Error> {
+    async fn try_host(&self, host: &Config) -> Result<NewConnection, tokio_postgres::Error> {
         let error = match host.connect(self.tls.clone()).await {
             Ok(connected) => return Ok(connected),
             Err(error) => error,
         };
-        if !self.plain_will_do || host.get_ssl_mode() != SslMode::Prefer || !is_about_tls(&error) {
+        if !self.allow_plain || host.get_ssl_mode() != SslMode::Prefer || !is_about_tls(&error) {
             return Err(error);
         }
-        // As libpq has it: what can't be had under TLS is tried without.
+        // As in libpq, `prefer` falls back to a connection without TLS.
         let mut plain = host.clone();
         plain.ssl_mode(SslMode::Disable);
         plain.connect(self.tls.clone()).await
     }
 }
 
-/// Whether the connection may be had without TLS: the handshake failed, or the server lets nobody in who comes so.
+/// Returns `true` if a connection without TLS may work: the handshake failed, or the server refuses logins
+/// over TLS.
 fn is_about_tls(error: &tokio_postgres::Error) -> bool {
     use std::error::Error as _;
-    let failed = error.source().is_some_and(<dyn std::error::Error>::is::<HandshakeFailed>);
+    let failed = error.source().is_some_and(<dyn std::error::Error>::is::<HandshakeError>);
     failed || error.code().is_some_and(|code| code.code() == "28000")
 }
 
@@ -104,9 +105,9 @@ fn name(host: &Config) -> String {
     }
 }
 
-impl Troubles {
-    /// All of them, for a person.
-    fn told(&self) -> Error {
+impl HostErrors {
+    /// Returns one error that names all hosts with theirs.
+    fn summary(&self) -> Error {
         let mut words = String::new();
         let mut last = Error::Unavailable(String::new());
         for (host, error) in &self.0 {
@@ -118,32 +119,33 @@ impl Troubles {
                 Error::Unavailable(what) | Error::Internal(what) => what.clone(),
                 other => other.to_string(),
             };
-            let between = if words.is_empty() { "" } else { "; " };
-            // Writing to a string can't fail.
-            write!(words, "{between}{host}: {what}").unwrap_or_default();
+            let separator = if words.is_empty() { "" } else { "; " };
+            // Writing to a `String` can't fail.
+            write!(words, "{separator}{host}: {what}").unwrap_or_default();
         }
         match last {
-            // Who isn't connected can't say more: it is the operator's or the server's to mend.
+            // An error while connecting is for the operator or the server to fix.
             Error::Unavailable(_) | Error::Internal(_) => Error::Unavailable(words),
             other => other,
         }
     }
 }
 
-/// For the pool, which knows the driver's errors only.
+/// For the pool, which takes errors of the driver only.
 impl Connect for Connector {
-    #[expect(clippy::disallowed_types, reason = "this is in src/db")]
+    #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
     fn connect(
         &self,
         _: &Config,
     ) -> Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), tokio_postgres::Error>> + Send + '_>>
     {
         Box::pin(async move {
-            let (client, connection) = match self.reach().await {
+            let (client, connection) = match self.try_hosts().await {
                 Ok(connected) => connected,
-                Err(Troubles(troubles)) => match troubles.into_iter().rev().find_map(|(_, error)| error) {
+                Err(HostErrors(errors)) => match errors.into_iter().rev().find_map(|(_, error)| error) {
                     Some(error) => return Err(error),
-                    // None has answered. The pool's own patience ends now as well, and has the words for it.
+                    // No host has answered, and there is no error of the driver for that: the pool's timeout,
+                    // which is due now, reports it.
                     None => std::future::pending().await,
                 },
             };
@@ -152,11 +154,11 @@ impl Connect for Connector {
     }
 }
 
-/// Drives a connection until it ends.
+/// Polls a connection until it is closed.
 pub(super) fn drive(connection: Connection<Socket, Stream>) -> JoinHandle<()> {
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::warn!("a connection to the database ended: {error}");
+            tracing::warn!("database connection closed: {error}");
         }
     })
 }

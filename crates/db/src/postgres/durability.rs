@@ -1,36 +1,30 @@
-//! That what the service has answered survives a crash of the server, whatever the role's settings are.
+//! Durability of commits against a crash of the server, whatever the settings of the role are.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::SimpleQueryMessage;
 
-/// Raises a setting under which a commit is answered before it is on disk, here and on the standbys that
-/// `synchronous_standby_names` asks for. What is stricter, `remote_apply`, stays.
+/// Raises `synchronous_commit` if it allows commits to return before they are on disk, locally and on the
+/// standbys of `synchronous_standby_names`. The stricter `remote_apply` is kept.
 const RAISE: &str = "SELECT set_config('synchronous_commit', 'on', false)
      WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')";
 
-/// Makes every commit of this session durable; the log says once that the setting was another.
-///
-/// # Errors
-/// The server's.
+/// Makes every commit of the session durable. Logs a warning at the first session that needed it.
 pub(super) async fn ensure(client: &ClientWrapper) -> Result<(), tokio_postgres::Error> {
-    static TOLD: AtomicBool = AtomicBool::new(false);
+    static WARNED: AtomicBool = AtomicBool::new(false);
     let answer = client.simple_query(RAISE).await?;
     let raised = answer.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_)));
-    if raised && !TOLD.swap(true, Ordering::Relaxed) {
+    if raised && !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
-            "the database or the role has a `synchronous_commit` below `on`, under which a crash loses what was answered: \
-             it is `on` in this server's sessions; set it there too"
+            "the database or the role has a `synchronous_commit` below `on`, with which a crash loses \
+             commits: it is `on` in this server's sessions; set it there too"
         );
     }
     Ok(())
 }
 
-/// Returns `true` if the server waits for the disk at all. A session can't change that.
-///
-/// # Errors
-/// The server's.
+/// Returns `false` if the server doesn't sync to disk (`fsync = off`), which a session can't change.
 pub(super) async fn syncs_to_disk(client: &ClientWrapper) -> Result<bool, tokio_postgres::Error> {
     let row = client.query_one("SELECT current_setting('fsync') <> 'off'", &[]).await?;
     row.try_get(0)

@@ -1,4 +1,4 @@
-//! A connection that hears when a transaction with changes is committed, here or on another replica.
+//! Listening for announced changes of other processes, and sending the delayed notifications of this one.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,35 +13,35 @@ use super::connect::Connector;
 use super::map_error;
 use crate::Error;
 
-/// How long to wait before a lost connection is made again; whoever needs to know polls meanwhile.
-const RETRY: Duration = Duration::from_secs(1);
+/// How long to wait before reconnecting. Changes are also found by polling.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Listens, and tells what this process owes, until it is dropped.
+/// Listens for notifications and sends delayed ones, until the future is dropped.
 pub(super) async fn listen(connector: Connector, announcer: Arc<Announcer>, woken: Arc<Notify>) {
     loop {
         if let Err(error) = listen_once(&connector, &announcer, &woken).await {
             tracing::debug!("not listening for changes: {error}");
         }
-        sleep(RETRY).await;
+        sleep(RETRY_DELAY).await;
     }
 }
 
 async fn listen_once(connector: &Connector, announcer: &Announcer, woken: &Notify) -> Result<(), Error> {
     let (client, mut connection) = connector.connect().await?;
-    let order = async {
+    let commands = async {
         client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(|error| map_error(&error))?;
-        // What was announced before this connection heard anything.
+        // Changes may have been announced before `LISTEN`.
         woken.notify_one();
-        let _attending = announcer.attend();
+        let _sender = announcer.start_delayed();
         loop {
-            client.batch_execute(announcer.next().await).await.map_err(|error| map_error(&error))?;
+            client.batch_execute(announcer.next_notify().await).await.map_err(|error| map_error(&error))?;
         }
     };
     let messages = async {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-            // This process is told of its own changes at their commit.
-            if let AsyncMessage::Notification(told) = message.map_err(|error| map_error(&error))?
-                && !announcer.is_own(told.payload())
+            // Changes of this process were handled at their commit.
+            if let AsyncMessage::Notification(notification) = message.map_err(|error| map_error(&error))?
+                && !announcer.is_own(notification.payload())
             {
                 woken.notify_one();
             }
@@ -49,7 +49,7 @@ async fn listen_once(connector: &Connector, announcer: &Announcer, woken: &Notif
         Ok(())
     };
     tokio::select! {
-        ended = order => ended,
+        ended = commands => ended,
         ended = messages => ended,
     }
 }

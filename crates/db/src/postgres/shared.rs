@@ -1,4 +1,4 @@
-//! Connections that many tasks read through at once: the driver pipelines what they send.
+//! Connections that many tasks read through concurrently; the driver pipelines their statements.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -7,57 +7,57 @@ use deadpool_postgres::ClientWrapper;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
-use super::batch::{Entry, Lanes, Reply};
+use super::batch::{Batcher, Entry, Reply};
 use super::connect::{Connector, drive};
-use super::{ANSWER_PATIENCE, Failure, PATIENCE, answer_of, map_error, silent};
+use super::{CONNECT_TIMEOUT, Failure, RESPONSE_TIMEOUT, map_error, run, unresponsive};
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
 
-/// Every session's first statement: the server refuses one that would write. Not by a startup option, for one who connects is
-/// to find the host that takes writes by asking whether a transaction may.
+/// The first statement of every session, after which the server refuses writes. Not a startup option: with
+/// that, the driver couldn't find the host that takes writes.
 const READ_ONLY: &str = "SET default_transaction_read_only = on";
 
-/// A few connections, used in turn.
-pub(super) struct Shared {
+/// A fixed number of connections, used in turn.
+pub(super) struct SharedConnections {
     slots: Vec<Arc<Slot>>,
     next: AtomicUsize,
-    lanes: Arc<Lanes>,
+    batcher: Arc<Batcher>,
 }
 
-impl Shared {
+impl SharedConnections {
     pub(super) fn new(connector: &Connector, connections: usize) -> Self {
         let slots = (0..connections).map(|_| Arc::new(Slot::new(connector.clone()))).collect();
-        Self { slots, next: AtomicUsize::new(0), lanes: Arc::default() }
+        Self { slots, next: AtomicUsize::new(0), batcher: Arc::default() }
     }
 
-    /// How many are open.
+    /// The number of open connections.
     pub(super) fn open(&self) -> usize {
         self.slots.iter().filter(|slot| slot.open_client().is_some()).count()
     }
 
-    /// Reads that were answered together with others.
+    /// The number of reads that were answered together with others.
     pub(super) fn batched(&self) -> u64 {
-        self.lanes.answered()
+        self.batcher.batched()
     }
 
     /// Runs a statement outside of any transaction.
     pub(super) async fn read(&self, statement: Statement, want: Want) -> Result<Answer, Failure> {
-        let Some(place) = statement.place_in_batch(want).filter(|_| !self.slots.is_empty()) else {
+        let Some(text) = statement.batch_key(want).filter(|_| !self.slots.is_empty()) else {
             return self.read_alone(&statement, want).await;
         };
-        match self.lanes.enter(&self.slots, place, statement) {
-            Entry::Now(turn, statement) => turn.slot().read(&statement, want).await,
-            Entry::Later(statement, reply) => match timeout(ANSWER_PATIENCE, reply).await {
+        match self.batcher.enter(&self.slots, text, statement) {
+            Entry::Send(guard, statement) => guard.slot().read(&statement, want).await,
+            Entry::Queued(statement, reply) => match timeout(RESPONSE_TIMEOUT, reply).await {
                 Ok(Ok(Reply::Found(row))) => Ok(Answer { changed: 0, rows: row.into_iter().collect() }),
-                Ok(Ok(Reply::Failed(error))) => Err(Failure::Silent(error)),
-                Ok(Ok(Reply::AskAlone) | Err(_)) => self.read_alone(&statement, want).await,
-                Err(_) => Err(Failure::Silent(silent())),
+                Ok(Ok(Reply::Failed(error))) => Err(Failure::Unresponsive(error)),
+                Ok(Ok(Reply::Retry) | Err(_)) => self.read_alone(&statement, want).await,
+                Err(_) => Err(Failure::Unresponsive(unresponsive())),
             },
             Entry::Full => Err(Failure::Refused(Error::Unavailable("too many reads wait".to_owned()))),
         }
     }
 
-    /// The same, in a statement of its own.
+    /// Runs a statement outside of any transaction and of any batch.
     pub(super) async fn read_alone(&self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
         self.next_slot().map_err(Failure::Refused)?.read(statement, want).await
     }
@@ -68,13 +68,13 @@ impl Shared {
     }
 }
 
-/// The place of one connection.
+/// A connection, reopened as needed.
 pub(super) struct Slot {
     connector: Connector,
     client: RwLock<Option<Arc<ClientWrapper>>>,
-    /// Held by the one task that connects.
+    /// Locked by the task that connects.
     connecting: AsyncMutex<()>,
-    /// Attempts that failed so far, and how the last one did.
+    /// Failed attempts to connect, and the error of the last one.
     failures: AtomicU64,
     last_failure: Mutex<Option<Error>>,
 }
@@ -90,20 +90,20 @@ impl Slot {
         }
     }
 
-    /// Runs a statement by itself.
+    /// Runs a statement.
     pub(super) async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
         let mut client = self.client().await.map_err(Failure::Refused)?;
-        let mut answer = answer_of(&client, statement, want).await;
-        if matches!(answer, Err(Failure::Gone(_))) {
-            // It was closed under us. Nothing was changed by a read, so it may run again, once.
+        let mut answer = run(&client, statement, want).await;
+        if matches!(answer, Err(Failure::Disconnected(_))) {
+            // The connection was closed meanwhile. A read can be retried safely; once is enough.
             self.discard(&client);
             client = self.client().await.map_err(Failure::Refused)?;
-            answer = answer_of(&client, statement, want).await;
+            answer = run(&client, statement, want).await;
         }
         if matches!(answer, Err(Failure::Stale(_))) {
-            answer = answer_of(&client, statement, want).await;
+            answer = run(&client, statement, want).await;
         }
-        if matches!(answer, Err(Failure::Gone(_) | Failure::Silent(_))) {
+        if matches!(answer, Err(Failure::Disconnected(_) | Failure::Unresponsive(_))) {
             self.discard(&client);
         }
         answer.map_err(|failure| match failure {
@@ -114,19 +114,19 @@ impl Slot {
         })
     }
 
-    /// The connection, made anew when there is none or it is closed. One task connects; those that waited for
-    /// it share its connection or its failure, so that an unreachable server isn't tried once a request.
+    /// Returns the connection, opening it if needed. One task connects; those that waited for it share its
+    /// connection or its error, so that an unreachable server isn't tried once per request.
     pub(super) async fn client(&self) -> Result<Arc<ClientWrapper>, Error> {
         match self.open_client() {
             Some(client) => Ok(client),
-            // Boxed: no read is made to carry what connecting needs, which is rare and nested deeply.
-            None => Box::pin(self.connected()).await,
+            // Boxed, to keep the large and rarely needed future of connecting out of every read.
+            None => Box::pin(self.reconnect()).await,
         }
     }
 
-    async fn connected(&self) -> Result<Arc<ClientWrapper>, Error> {
+    async fn reconnect(&self) -> Result<Arc<ClientWrapper>, Error> {
         let failures = self.failures.load(Ordering::Acquire);
-        let waited = timeout(PATIENCE, self.connecting.lock()).await;
+        let waited = timeout(CONNECT_TIMEOUT, self.connecting.lock()).await;
         let _connecting = waited.map_err(|_| Error::Unavailable("connecting takes too long".to_owned()))?;
         if let Some(client) = self.open_client() {
             return Ok(client);
@@ -150,7 +150,7 @@ impl Slot {
         }
     }
 
-    /// Forgets this connection, unless it has been replaced already.
+    /// Drops the connection, unless it has been replaced already.
     pub(super) fn discard(&self, client: &Arc<ClientWrapper>) {
         let mut current = self.client.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, client)) {
@@ -167,8 +167,7 @@ impl Slot {
 async fn connect(connector: &Connector) -> Result<ClientWrapper, Error> {
     let (client, connection) = connector.connect().await?;
     let client = ClientWrapper::new(client, drive(connection));
-    let set = timeout(PATIENCE, client.batch_execute(READ_ONLY)).await;
-    set.map_err(|_| Error::Unavailable("the server doesn't answer".to_owned()))?
-        .map_err(|error| map_error(&error))?;
+    let set = timeout(CONNECT_TIMEOUT, client.batch_execute(READ_ONLY)).await;
+    set.map_err(|_| unresponsive())?.map_err(|error| map_error(&error))?;
     Ok(client)
 }

@@ -1,4 +1,4 @@
-//! TLS to the server, by rustls: whom we take for the server, and what binds a login to its certificate.
+//! TLS to the server by rustls: verification of certificates, and channel binding.
 
 use std::fmt;
 use std::future::Future;
@@ -25,34 +25,34 @@ use tokio_rustls::rustls::{
 
 use crate::Error;
 
-/// Who is taken for the server.
+/// The servers that are trusted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Trust {
-    /// There is no TLS.
-    Nobody,
-    /// Whoever answers.
-    Anybody,
-    /// Who has a certificate that one of these has signed, whatever the name.
+    /// Don't use TLS.
+    NoTls,
+    /// Any server.
+    AnyServer,
+    /// Servers with a certificate of these authorities, for any name.
     Authority(Roots),
-    /// The same, and the certificate is for the host's name.
+    /// Servers with a certificate of these authorities, for the name of the host.
     AuthorityAndName(Roots),
 }
 
-/// Who may sign the server's certificate.
+/// Trusted authorities.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Roots {
-    /// Those in a PEM file.
+    /// The certificates in a PEM file.
     File(PathBuf),
-    /// Those that this machine's system trusts.
+    /// The authorities that the operating system trusts.
     System,
 }
 
-/// Shakes hands; cloning it is cheap.
+/// The TLS configuration. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Tls(Option<Arc<ClientConfig>>);
 
 impl Tls {
-    /// Reads the certificates of those who may sign.
+    /// Reads the certificates of the authorities.
     pub(super) fn new(trust: &Trust) -> Result<Self, Error> {
         let provider = Arc::new(default_provider());
         let verifier = |roots: &Roots| {
@@ -60,9 +60,9 @@ impl Tls {
             builder.build().map_err(|error| Error::Internal(format!("sslrootcert: {error}")))
         };
         let verifier: Arc<dyn ServerCertVerifier> = match trust {
-            Trust::Nobody => return Ok(Self(None)),
-            Trust::Anybody => Arc::new(Unverified(Arc::clone(&provider))),
-            Trust::Authority(roots) => Arc::new(AnyName(verifier(roots)?)),
+            Trust::NoTls => return Ok(Self(None)),
+            Trust::AnyServer => Arc::new(NoVerifier(Arc::clone(&provider))),
+            Trust::Authority(roots) => Arc::new(AnyNameVerifier(verifier(roots)?)),
             Trust::AuthorityAndName(roots) => verifier(roots)?,
         };
         let config = ClientConfig::builder_with_provider(provider)
@@ -92,7 +92,7 @@ fn load(roots: &Roots) -> Result<Arc<RootCertStore>, Error> {
             read
         }
     };
-    // A system has some that nobody can use; of one's own file, those are found at the first handshake.
+    // Unusable certificates are common among those of a system. In a file, they show at the first handshake.
     store.add_parsable_certificates(certificates);
     if store.is_empty() {
         return Err(Error::Internal("sslrootcert: there is no certificate that can be used".to_owned()));
@@ -103,15 +103,15 @@ fn load(roots: &Roots) -> Result<Arc<RootCertStore>, Error> {
 impl MakeTlsConnect<Socket> for Tls {
     type Stream = Stream;
     type TlsConnect = Handshake;
-    type Error = HandshakeFailed;
+    type Error = HandshakeError;
 
-    fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, HandshakeFailed> {
-        // Without a name there is no TLS: the driver looks to that.
+    fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, HandshakeError> {
+        // The driver doesn't call this without a host name.
         Ok(Handshake { config: self.0.clone(), host: host.to_owned() })
     }
 }
 
-/// A handshake that is to come.
+/// A handshake to be made.
 pub(super) struct Handshake {
     config: Option<Arc<ClientConfig>>,
     host: String,
@@ -119,8 +119,8 @@ pub(super) struct Handshake {
 
 impl TlsConnect<Socket> for Handshake {
     type Stream = Stream;
-    type Error = HandshakeFailed;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, HandshakeFailed>> + Send>>;
+    type Error = HandshakeError;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, HandshakeError>> + Send>>;
 
     fn connect(self, stream: Socket) -> Self::Future {
         Box::pin(async move {
@@ -131,39 +131,39 @@ impl TlsConnect<Socket> for Handshake {
     }
 }
 
-/// Why there is no TLS with this server.
+/// The error of a handshake.
 #[derive(Debug)]
-pub(super) struct HandshakeFailed(io::Error);
+pub(super) struct HandshakeError(io::Error);
 
-impl From<io::Error> for HandshakeFailed {
+impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
         Self(error)
     }
 }
 
-impl fmt::Display for HandshakeFailed {
+impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)?;
         let cause = self.0.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
         match cause {
-            // A bad signature is that of somebody else with the same name.
+            // A bad signature is that of another authority with the same name.
             Some(rustls::Error::InvalidCertificate(
                 CertificateError::UnknownIssuer | CertificateError::BadSignature,
-            )) => f.write_str(": nobody in sslrootcert has signed the server's certificate"),
+            )) => f.write_str(": no authority in sslrootcert has signed the server's certificate"),
             _ => Ok(()),
         }
     }
 }
 
-impl std::error::Error for HandshakeFailed {}
+impl std::error::Error for HandshakeError {}
 
-/// A connection under TLS.
+/// A TLS connection.
 pub(super) struct Stream(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for Stream {
     fn channel_binding(&self) -> ChannelBinding {
         let certificate = self.0.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        match certificate.and_then(|certificate| end_point(certificate)) {
+        match certificate.and_then(|certificate| end_point_digest(certificate)) {
             Some(digest) => ChannelBinding::tls_server_end_point(digest.as_ref().to_vec()),
             None => ChannelBinding::none(),
         }
@@ -198,11 +198,11 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Takes anybody for the server who can sign with the certificate that he shows.
+/// Accepts any certificate whose private key the server has.
 #[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
+struct NoVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for NoVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -237,11 +237,11 @@ impl ServerCertVerifier for Unverified {
     }
 }
 
-/// Asks who has signed, and not for whom.
+/// Verifies a certificate except for its name.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct AnyNameVerifier(Arc<WebPkiServerVerifier>);
 
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for AnyNameVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -251,7 +251,7 @@ impl ServerCertVerifier for AnyName {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.0.verify_server_cert(certificate, between, name, ocsp, now) {
-            // The name is looked at last, when all else is well.
+            // The name is checked last, when all else is verified.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -282,10 +282,12 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// What a login is bound to (RFC 5929, section 4.1): the certificate's digest by the hash function of its signature, at
-/// least SHA-256. `None` for signatures that have no such function.
-fn end_point(certificate: &[u8]) -> Option<digest::Digest> {
-    // Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm SEQUENCE { OBJECT IDENTIFIER, … }, … } (RFC 5280, 4.1)
+/// Returns the data of `tls-server-end-point` channel binding (RFC 5929, section 4.1): the certificate's
+/// digest by the hash function of its signature, at least SHA-256. `None` for signatures without such a
+/// function.
+fn end_point_digest(certificate: &[u8]) -> Option<digest::Digest> {
+    // Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm SEQUENCE { OBJECT IDENTIFIER, … }, … }
+    // (RFC 5280, 4.1)
     let (_, certificate_body, _) = element(certificate)?;
     let (_, _, behind_tbs) = element(certificate_body)?;
     let (_, algorithm, _) = element(behind_tbs)?;
@@ -307,7 +309,7 @@ fn end_point(certificate: &[u8]) -> Option<digest::Digest> {
     Some(digest::digest(function, certificate))
 }
 
-/// The first element of DER: its tag, what is in it, and what comes behind.
+/// Splits off the first element of DER: returns its tag, its content, and the rest.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = der.split_first_chunk::<2>()?;
     let (length, rest) = if first < 0x80 {
@@ -324,7 +326,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// A certificate's skeleton with this signature algorithm.
+    /// The skeleton of a certificate with this signature algorithm.
     fn certificate(oid: &[u8]) -> Vec<u8> {
         let wrap = |tag: u8, inside: &[u8]| {
             let length = u16::try_from(inside.len()).unwrap().to_be_bytes();
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_bound_by_the_signature_s_own_hash() {
+    fn end_point_digest_uses_the_hash_of_the_signature() {
         let rsa = |last| vec![0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, last];
         let ecdsa = |last| vec![0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, last];
         let cases = [
@@ -351,9 +353,13 @@ mod tests {
         ];
         for (oid, length) in cases {
             let certificate = certificate(&oid);
-            assert_eq!(end_point(&certificate).map(|digest| digest.as_ref().len()), length, "{oid:x?}");
+            assert_eq!(
+                end_point_digest(&certificate).map(|digest| digest.as_ref().len()),
+                length,
+                "{oid:x?}"
+            );
             for cut in 0..certificate.len() {
-                assert!(end_point(&certificate[..cut]).is_none());
+                assert!(end_point_digest(&certificate[..cut]).is_none());
             }
         }
     }

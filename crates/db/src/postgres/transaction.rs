@@ -1,8 +1,8 @@
-//! A transaction: as few waits for the server as its caller needs answers.
+//! Transactions with as few round trips as possible.
 //!
-//! `BEGIN` goes out with the first statement, and statements whose answers nobody needs go out with the one after them or
-//! with the commit. The server runs what it is sent one after the other, as if each had been waited for; after an error it
-//! refuses the rest, and then even a commit that has been sent already undoes everything.
+//! `BEGIN` is sent with the first statement, and deferred statements are sent with the next one or with the
+//! commit. The server runs them in order, as if each had been awaited. After an error it refuses the rest,
+//! and a commit that was sent with them rolls back.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -15,77 +15,78 @@ use tokio::time::timeout;
 use tokio_postgres::Statement as Prepared;
 
 use super::announcer::Announcer;
-use super::{ANSWER_PATIENCE, Failure, PATIENCE, POOL_SIZE, gone, map_pool_error, types, within};
+use super::{
+    CONNECT_TIMEOUT, Failure, POOL_SIZE, RESPONSE_TIMEOUT, disconnected, map_pool_error, types, with_timeout,
+};
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
 
-/// Statements that wait to be sent; one more sends them.
-const MOST_WAITING: usize = 16;
+/// Maximum number of deferred statements; one more sends them.
+const MAX_DEFERRED: usize = 16;
 
 /// A write transaction.
 pub(crate) struct Transaction {
     pool: Pool,
     announcer: Arc<Announcer>,
-    /// Away once the connection is known to be lost.
+    /// `None` once the connection is known to be lost.
     client: Option<Object>,
-    begun_by: &'static str,
-    /// Nothing was sent yet, not even what begins it.
-    untouched: bool,
-    /// Begun, and neither committed nor known to have ended.
+    begin: &'static str,
+    /// Nothing was sent yet, not even `begin`.
+    unsent: bool,
+    /// Begun, and not known to have ended.
     open: bool,
-    /// To be sent with the next statement.
-    waiting: Vec<Statement>,
+    deferred: Vec<Statement>,
 }
 
 impl Transaction {
-    /// Takes a connection for it.
-    pub(super) async fn on(
+    /// Takes a connection from the pool.
+    pub(super) async fn new(
         pool: &Pool,
         announcer: &Arc<Announcer>,
-        begun_by: &'static str,
+        begin: &'static str,
     ) -> Result<Self, Failure> {
         let client = Some(connection(pool).await?);
         let (pool, announcer) = (pool.clone(), Arc::clone(announcer));
-        Ok(Self { pool, announcer, client, begun_by, untouched: true, open: false, waiting: Vec::new() })
+        Ok(Self { pool, announcer, client, begin, unsent: true, open: false, deferred: Vec::new() })
     }
 
-    /// Has a statement run with the next one, or with the commit, which report its error.
+    /// Defers a statement to the next one or to the commit, which return its error.
     pub(crate) async fn defer(&mut self, statement: Statement) -> Result<(), Error> {
-        if self.waiting.len() >= MOST_WAITING {
+        if self.deferred.len() >= MAX_DEFERRED {
             self.run(statement, Want::Count).await?;
             return Ok(());
         }
-        self.waiting.push(statement);
+        self.deferred.push(statement);
         Ok(())
     }
 
-    /// Runs what waits, and a statement after it.
+    /// Runs the deferred statements and then `statement`.
     pub(crate) async fn run(&mut self, statement: Statement, want: Want) -> Result<Answer, Error> {
-        let mut batch = std::mem::take(&mut self.waiting);
+        let mut batch = std::mem::take(&mut self.deferred);
         batch.push(statement);
         self.send(&batch, want, Commit::No).await.map_err(Failure::into_error)
     }
 
-    /// Commits; with `announces`, whoever listens is woken by it or soon after.
+    /// Commits. With `announces`, other processes are notified by the commit or soon after.
     pub(crate) async fn commit(mut self, announces: bool) -> Result<(), Error> {
-        let mut batch = std::mem::take(&mut self.waiting);
-        if self.untouched && !batch.is_empty() {
-            // It has to be known by then whether the connection is alive: a commit is never sent twice.
+        let mut batch = std::mem::take(&mut self.deferred);
+        if self.unsent && !batch.is_empty() {
+            // Sent before the commit, to find a dead connection: a commit is never sent twice.
             self.send(&batch, Want::Count, Commit::No).await.map_err(Failure::into_error)?;
             batch.clear();
         }
-        let announces_itself = announces && self.announcer.has_turn();
-        let _owing = (announces && !announces_itself).then(|| self.announcer.owe());
-        let commit = if announces_itself { Commit::Announcing } else { Commit::Quiet };
+        let notifies = announces && self.announcer.is_due();
+        let _delayed = (announces && !notifies).then(|| self.announcer.notify_later());
+        let commit = if notifies { Commit::WithNotify } else { Commit::Plain };
         self.send(&batch, Want::Count, commit).await.map_err(Failure::into_error)?;
         self.open = false;
         Ok(())
     }
 
-    /// Sends statements in one go: what the last one answered.
+    /// Sends statements at once, and returns the result of the last one.
     async fn send(&mut self, batch: &[Statement], want: Want, commit: Commit) -> Result<Answer, Failure> {
-        let untouched = std::mem::replace(&mut self.untouched, false);
-        if !untouched {
+        let unsent = std::mem::replace(&mut self.unsent, false);
+        if !unsent {
             let answer = self.send_once(None, batch, want, commit).await;
             if matches!(answer, Err(Failure::Stale(_))) {
                 self.forget_prepared();
@@ -95,16 +96,16 @@ impl Transaction {
         let mut answer = self.begin_and_send(batch, want, commit).await;
         if matches!(answer, Err(Failure::Stale(_))) {
             self.forget_prepared();
-            // The error has ended the transaction, but nothing was in it: another one does as well.
+            // The error has failed the transaction, which was empty: a new one can take its place.
             self.roll_back().await?;
             answer = self.begin_and_send(batch, want, commit).await;
         }
         answer
     }
 
-    /// The same, and begins. A connection that died while idle may not know it yet. Nothing has happened by then that lasts, so
-    /// the next one may be tried; after a restart of the server all of them may be like that. A server that is silent would be
-    /// so on the next one as well.
+    /// Sends the begin with the first statements. An idle connection may be dead without the client knowing;
+    /// nothing has happened by then, so the next one is tried. After a restart of the server all may be dead.
+    /// If the server is unresponsive, it would be so on the next one too.
     async fn begin_and_send(
         &mut self,
         batch: &[Statement],
@@ -112,14 +113,14 @@ impl Transaction {
         commit: Commit,
     ) -> Result<Answer, Failure> {
         for _ in 0..POOL_SIZE {
-            match self.send_once(Some(self.begun_by), batch, want, commit).await {
-                Err(Failure::Gone(_)) if commit == Commit::No => {
+            match self.send_once(Some(self.begin), batch, want, commit).await {
+                Err(Failure::Disconnected(_)) if commit == Commit::No => {
                     self.client = Some(connection(&self.pool).await?);
                 }
                 answer => return answer,
             }
         }
-        self.send_once(Some(self.begun_by), batch, want, commit).await
+        self.send_once(Some(self.begin), batch, want, commit).await
     }
 
     async fn send_once(
@@ -129,29 +130,31 @@ impl Transaction {
         want: Want,
         commit: Commit,
     ) -> Result<Answer, Failure> {
-        let client = self.client.as_ref().ok_or_else(|| Failure::Gone(gone()))?;
-        // Set first: a caller that is cancelled from here on leaves no open transaction behind.
+        let client = self.client.as_ref().ok_or_else(|| Failure::Disconnected(disconnected()))?;
+        // Set first: if the caller is cancelled, the transaction is rolled back.
         self.open = true;
         let answer = pipeline(client, begin, batch, want, commit.text(&self.announcer)).await;
-        // Throws the connection away when it is lost, or leads to a server that takes no writes: it may have become a
-        // standby, and the next connection finds the one that isn't.
-        if matches!(answer, Err(Failure::Gone(_) | Failure::Silent(_) | Failure::Refused(Error::ReadOnly(_))))
-        {
+        // Close the connection if it is lost, or if the server refuses writes: it may have become a standby,
+        // and the next connection finds the new primary.
+        if matches!(
+            answer,
+            Err(Failure::Disconnected(_) | Failure::Unresponsive(_) | Failure::Refused(Error::ReadOnly(_)))
+        ) {
             self.client.take().map(Object::take);
         }
         answer
     }
 
     async fn roll_back(&mut self) -> Result<(), Failure> {
-        let client = self.client.as_ref().ok_or_else(|| Failure::Gone(gone()))?;
-        let done = within(ANSWER_PATIENCE, client.batch_execute("ROLLBACK")).await;
+        let client = self.client.as_ref().ok_or_else(|| Failure::Disconnected(disconnected()))?;
+        let done = with_timeout(RESPONSE_TIMEOUT, client.batch_execute("ROLLBACK")).await;
         if done.is_err() {
             self.client.take().map(Object::take);
         }
         done
     }
 
-    /// What one connection had prepared too early, the others have as well: all of the pool prepare anew.
+    /// Clears the prepared statements of all connections of the pool: if one is stale, they all are.
     fn forget_prepared(&self) {
         self.pool.manager().statement_caches.clear();
     }
@@ -161,44 +164,44 @@ async fn connection(pool: &Pool) -> Result<Object, Failure> {
     pool.get().await.map_err(|error| Failure::Refused(map_pool_error(&error)))
 }
 
-/// Whether a transaction ends.
+/// The end of a batch of statements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Commit {
     No,
-    Quiet,
-    /// Whoever listens is woken.
-    Announcing,
+    Plain,
+    /// Notifies other processes.
+    WithNotify,
 }
 
 impl Commit {
     fn text(self, announcer: &Announcer) -> Option<&str> {
         match self {
             Self::No => None,
-            Self::Quiet => Some("COMMIT"),
-            Self::Announcing => Some(announcer.commit()),
+            Self::Plain => Some("COMMIT"),
+            Self::WithNotify => Some(announcer.notify_and_commit()),
         }
     }
 }
 
-/// Something that is sent.
+/// A message to the server.
 #[derive(Clone, Copy)]
 enum Message<'a> {
-    /// A text without parameters or an answer.
+    /// SQL without parameters and result.
     Plain(&'a str),
     Statement(&'a Prepared, &'a Statement, Want),
 }
 
 impl Message<'_> {
-    fn patience(self) -> Duration {
-        // What begins a transaction waits for nobody.
+    fn timeout(self) -> Duration {
+        // `BEGIN` takes no locks.
         if matches!(self, Self::Plain(text) if text.starts_with("BEGIN")) {
-            PATIENCE
+            CONNECT_TIMEOUT
         } else {
-            ANSWER_PATIENCE
+            RESPONSE_TIMEOUT
         }
     }
 
-    /// It leaves when this is polled for the first time.
+    /// Sends the message. It leaves at the first poll.
     async fn send(self, client: &Object) -> Result<Option<Answer>, tokio_postgres::Error> {
         match self {
             Self::Plain(text) => client.batch_execute(text).await.map(|()| None),
@@ -209,7 +212,7 @@ impl Message<'_> {
     }
 }
 
-/// Sends all of it at once and takes the answers in their order: the last statement's, or the first failure.
+/// Sends everything at once. Returns the result of the last statement, or the first error.
 async fn pipeline(
     client: &Object,
     begin: Option<&str>,
@@ -217,10 +220,11 @@ async fn pipeline(
     want: Want,
     commit: Option<&str>,
 ) -> Result<Answer, Failure> {
-    // Before anything is sent: to prepare one may take an answer, and what comes after it would overtake it.
+    // Prepared before anything is sent: preparing may take a round trip, and later messages would overtake
+    // it.
     let mut prepared = Vec::with_capacity(batch.len());
     for statement in batch {
-        prepared.push(within(ANSWER_PATIENCE, types::prepare(client, statement)).await?);
+        prepared.push(with_timeout(RESPONSE_TIMEOUT, types::prepare(client, statement)).await?);
     }
     let mut messages = Vec::with_capacity(batch.len() + 2);
     messages.extend(begin.map(Message::Plain));
@@ -230,14 +234,14 @@ async fn pipeline(
     }
     messages.extend(commit.map(Message::Plain));
     if let [only] = messages[..] {
-        return Ok(within(only.patience(), only.send(client)).await?.unwrap_or_default());
+        return Ok(with_timeout(only.timeout(), only.send(client)).await?.unwrap_or_default());
     }
     let mut sent: Vec<_> =
         messages.iter().map(|message| Box::pin(maybe_done(message.send(client)))).collect();
-    // Once each, which sends it; the answers are waited for below.
+    // The first poll sends each; the results are awaited below.
     poll_fn(|context| {
         for one in &mut sent {
-            let _answered = one.as_mut().poll(context);
+            let _ready = one.as_mut().poll(context);
         }
         Poll::Ready(())
     })
@@ -248,7 +252,7 @@ async fn pipeline(
             one.as_mut().await;
             one.as_mut().take_output().unwrap_or(Ok(None))
         };
-        answer = within(message.patience(), done).await?.or(answer);
+        answer = with_timeout(message.timeout(), done).await?.or(answer);
     }
     Ok(answer.unwrap_or_default())
 }
@@ -260,27 +264,27 @@ impl Drop for Transaction {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            // Nobody is left to roll it back; closing the connection makes the server do it.
+            // Without a runtime, close the connection: the server then rolls back.
             drop(Object::take(client));
             return;
         };
         runtime.spawn(async move {
-            // Until the task is done, the connection isn't back in the pool. A task that dies with its
-            // runtime drops the guard, and with it the connection.
-            let mut unclean = Unclean(Some(client));
-            if let Some(client) = &unclean.0
-                && matches!(timeout(PATIENCE, client.batch_execute("ROLLBACK")).await, Ok(Ok(())))
+            // The connection returns to the pool after the rollback. If the task is dropped with its runtime,
+            // so is the guard, which closes the connection.
+            let mut guard = CloseOnDrop(Some(client));
+            if let Some(client) = &guard.0
+                && matches!(timeout(CONNECT_TIMEOUT, client.batch_execute("ROLLBACK")).await, Ok(Ok(())))
             {
-                unclean.0.take();
+                guard.0.take();
             }
         });
     }
 }
 
-/// A connection in an unknown state: dropped like this, it is closed instead of going back to the pool.
-struct Unclean(Option<Object>);
+/// A connection that is closed when it is dropped, instead of going back to the pool.
+struct CloseOnDrop(Option<Object>);
 
-impl Drop for Unclean {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.take().map(Object::take);
     }

@@ -1,4 +1,4 @@
-//! Statements and values in the driver's terms.
+//! Conversion of statements and values for the driver.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -12,12 +12,13 @@ use crate::statement::{Answer, Statement, Want};
 use crate::value::Columns;
 use crate::{Row, Value};
 
-/// Made-up texts (such as inserts of many rows) that a connection keeps prepared before it starts anew.
-const PREPARED: usize = 256;
+/// Maximum number of prepared statements before a connection drops them all, because of a dynamic text (such
+/// as an insert of many rows).
+const MAX_PREPARED: usize = 256;
 
-type Oops = Box<dyn StdError + Sync + Send>;
+type BoxError = Box<dyn StdError + Sync + Send>;
 
-/// Prepares the statement, unless this connection has it, and runs it.
+/// Prepares the statement, unless it is cached, and runs it.
 pub(super) async fn run(
     client: &ClientWrapper,
     statement: &Statement,
@@ -27,18 +28,18 @@ pub(super) async fn run(
     run_prepared(client, &prepared, statement, want).await
 }
 
-/// Prepares the statement, unless this connection has it.
+/// Prepares the statement, unless it is cached.
 pub(super) async fn prepare(
     client: &ClientWrapper,
     statement: &Statement,
 ) -> Result<Prepared, tokio_postgres::Error> {
-    if matches!(statement.text, Cow::Owned(_)) && client.statement_cache.size() > PREPARED {
+    if matches!(statement.text, Cow::Owned(_)) && client.statement_cache.size() > MAX_PREPARED {
         client.statement_cache.clear();
     }
     client.prepare_cached(&statement.text).await
 }
 
-/// Runs a statement that this connection has prepared.
+/// Runs a prepared statement.
 pub(super) async fn run_prepared(
     client: &ClientWrapper,
     prepared: &Prepared,
@@ -57,8 +58,9 @@ pub(super) async fn run_prepared(
     answer.inspect_err(|error| forget_stale(client, &statement.text, error))
 }
 
-/// Runs a statement for many, whose parameters are the columns of all their values; who waits at which place finds its row there.
-pub(super) async fn run_many(
+/// Runs a batch text, whose parameters are the columns of the values of all `statements`. Returns the row of
+/// each statement, in order.
+pub(super) async fn run_batch(
     client: &ClientWrapper,
     text: &str,
     statements: &[&Statement],
@@ -85,7 +87,7 @@ pub(super) async fn run_many(
     Ok(found)
 }
 
-/// A migration changed what the statement answers: it has to be prepared anew.
+/// Drops a prepared statement from the cache if a migration has changed its result.
 fn forget_stale(client: &ClientWrapper, text: &str, error: &tokio_postgres::Error) {
     if matches!(error.code().map(tokio_postgres::error::SqlState::code), Some("0A000" | "26000")) {
         client.statement_cache.remove(text, &[]);
@@ -112,7 +114,7 @@ fn read_row(row: &tokio_postgres::Row, columns: &Columns) -> Result<Row, tokio_p
 }
 
 impl<'a> FromSql<'a> for Value {
-    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Oops> {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
         Ok(match *ty {
             Type::INT8 => Self::Int(i64::from_sql(ty, raw)?),
             Type::INT4 => Self::Int(i64::from(i32::from_sql(ty, raw)?)),
@@ -123,7 +125,7 @@ impl<'a> FromSql<'a> for Value {
         })
     }
 
-    fn from_sql_null(_: &Type) -> Result<Self, Oops> {
+    fn from_sql_null(_: &Type) -> Result<Self, BoxError> {
         Ok(Self::Null)
     }
 
@@ -137,7 +139,7 @@ fn is_text(ty: &Type) -> bool {
 }
 
 impl ToSql for Value {
-    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Oops> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         match (self, ty) {
             (Self::Null, _) => Ok(IsNull::Yes),
             (Self::Int(number), &Type::INT8) => number.to_sql(ty, out),
@@ -149,7 +151,7 @@ impl ToSql for Value {
                     Ok(IsNull::No)
                 }
                 (None, Some(bytes)) if *ty == Type::BYTEA => bytes.to_sql(ty, out),
-                _ => Err(format!("the server takes this parameter for a {ty}; say CAST($n AS …)").into()),
+                _ => Err(format!("the server takes this parameter for a {ty}; use CAST($n AS …)").into()),
             },
         }
     }

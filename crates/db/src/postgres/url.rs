@@ -1,4 +1,5 @@
-//! A server's URL, as libpq means it, as far as we go along; what we don't is refused with a sentence.
+//! URLs of PostgreSQL servers, with the meaning that libpq gives them. Unsupported parameters are refused by
+//! name.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,18 +10,18 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, SslNegotiation, TargetSessionAttrs};
 
-use super::PATIENCE;
+use super::CONNECT_TIMEOUT;
 use super::tls::{Roots, Trust};
 use crate::Error;
 
-/// How long one host may take to accept a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
-/// When a silent connection is asked whether it is still there, how often then, and how often in vain.
+/// The default of `connect_timeout`, per host.
+const HOST_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// TCP keepalive: idle time, interval and number of probes.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
-/// How long what was sent may stay unacknowledged: a machine that has vanished doesn't say so.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+/// The default of `tcp_user_timeout`: how long sent data may stay unacknowledged.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What libpq knows and we don't do, by name: no other parameter's name is shown, it may be a piece of a password.
+/// Parameters of libpq that aren't supported. Errors name these only: other names may be part of a password.
 const UNSUPPORTED: &[&str] = &[
     "client_encoding",
     "fallback_application_name",
@@ -47,24 +48,24 @@ const UNSUPPORTED: &[&str] = &[
     "tty",
 ];
 
-/// What a server is for.
+/// The purpose of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// Everything.
+    /// Reads and writes.
     Primary,
-    /// Reports: a standby.
-    Replica,
+    /// Reports.
+    Standby,
 }
 
-/// Where to connect, one set of settings a host, in the order in which they are tried; and whom to trust.
+/// The settings of a URL: one configuration per host, in the order of attempts, and the trust in servers.
 pub(super) struct Target {
     pub(super) hosts: Vec<Config>,
     pub(super) trust: Trust,
-    /// Whether a host that can't do TLS, or not with us, may be talked to without it.
-    pub(super) plain_will_do: bool,
+    /// Connect without TLS if a host doesn't offer it or the handshake fails.
+    pub(super) allow_plain: bool,
 }
 
-/// Reads the URL; no file is read yet.
+/// Reads a URL, but not the files that it names.
 pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
     let (place, parameters) = split(url);
     let (mut kept, mut mode, mut roots, mut session) = (Vec::new(), None, None, None);
@@ -82,7 +83,7 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
         }
     }
     let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
-    // The parser's own words may quote the URL, and with it the password.
+    // The parser's error may quote the URL, and with it the password.
     let config = Config::from_str(&format!("{place}{query}"))
         .map_err(|_| refused("it isn't like postgres://user:password@host:port/database?sslmode=…"))?;
     let (trust, ssl_mode) = trust(mode.as_deref(), roots)?;
@@ -92,21 +93,22 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
     if config.get_load_balance_hosts() != LoadBalanceHosts::Disable {
         return Err(refused("load_balance_hosts=random is not supported: hosts are tried in their order"));
     }
-    let hosts = places(&config)?;
+    let hosts = host_entries(&config)?;
     let session = session_attrs(session.as_deref(), purpose, hosts.len())?;
-    let plain_will_do = ssl_mode == SslMode::Prefer;
-    let hosts = hosts.into_iter().map(|host| only(&config, host, ssl_mode, session)).collect();
-    Ok(Target { hosts, trust, plain_will_do })
+    let allow_plain = ssl_mode == SslMode::Prefer;
+    let hosts = hosts.into_iter().map(|host| host_config(&config, host, ssl_mode, session)).collect();
+    Ok(Target { hosts, trust, allow_plain })
 }
 
-/// Whether the URL names a server on another machine and leaves open how it is to be trusted: then anybody is.
+/// Returns `true` if the URL names a server on another machine and no `sslmode`: then every server is
+/// trusted.
 pub fn trusts_by_default(url: &str) -> bool {
     let (_, parameters) = split(url);
-    let target = read(url, Purpose::Primary).or_else(|_| read(url, Purpose::Replica));
-    let asks_nobody = target.is_ok_and(|target| {
-        matches!(target.trust, Trust::Anybody) && target.hosts.iter().any(is_on_another_machine)
+    let target = read(url, Purpose::Primary).or_else(|_| read(url, Purpose::Standby));
+    let trusts_any = target.is_ok_and(|target| {
+        matches!(target.trust, Trust::AnyServer) && target.hosts.iter().any(is_on_another_machine)
     });
-    asks_nobody && !parameters.iter().any(|parameter| parameter.starts_with("sslmode="))
+    trusts_any && !parameters.iter().any(|parameter| parameter.starts_with("sslmode="))
 }
 
 fn is_on_another_machine(host: &Config) -> bool {
@@ -122,7 +124,7 @@ fn is_on_another_machine(host: &Config) -> bool {
     }
 }
 
-/// The parameters behind the first `?` that is behind the login, as the driver looks for it.
+/// Splits off the parameters: at the first `?` after the login, as the driver does.
 fn split(url: &str) -> (&str, Vec<&str>) {
     let server = url.find('@').map_or(0, |at| at + 1);
     let query = url.get(server..).and_then(|rest| rest.find('?')).map(|at| server + at);
@@ -140,7 +142,7 @@ fn trust(mode: Option<&str>, roots: Option<String>) -> Result<(Trust, SslMode), 
         "system" => Roots::System,
         _ => Roots::File(PathBuf::from(path)),
     });
-    // As with libpq, the system's authorities sign for anybody, so only the name tells who it is.
+    // As in libpq: the system's authorities sign for every owner, so only the name identifies the server.
     let by_default = if roots == Some(Roots::System) { "verify-full" } else { "prefer" };
     let mode = mode.unwrap_or(by_default);
     if roots == Some(Roots::System) && mode != "verify-full" {
@@ -149,68 +151,66 @@ fn trust(mode: Option<&str>, roots: Option<String>) -> Result<(Trust, SslMode), 
     let needed = |roots: Option<Roots>| {
         roots.ok_or_else(|| {
             refused(&format!(
-                "sslmode={mode} needs sslrootcert=FILE with the certificates of those who may sign the server's, or \
+                "sslmode={mode} needs sslrootcert=FILE with the certificates of trusted authorities, or \
                  sslrootcert=system with verify-full"
             ))
         })
     };
     match mode {
-        "disable" => Ok((Trust::Nobody, SslMode::Disable)),
-        "prefer" => Ok((Trust::Anybody, SslMode::Prefer)),
-        // As libpq has it: with an authority at hand, it is asked.
-        "require" => Ok((roots.map_or(Trust::Anybody, Trust::Authority), SslMode::Require)),
+        "disable" => Ok((Trust::NoTls, SslMode::Disable)),
+        "prefer" => Ok((Trust::AnyServer, SslMode::Prefer)),
+        // As in libpq: an authority, if there is one, is verified.
+        "require" => Ok((roots.map_or(Trust::AnyServer, Trust::Authority), SslMode::Require)),
         "verify-ca" => Ok((Trust::Authority(needed(roots)?), SslMode::Require)),
         "verify-full" => Ok((Trust::AuthorityAndName(needed(roots)?), SslMode::Require)),
         _ => Err(refused("sslmode must be disable, prefer, require, verify-ca or verify-full")),
     }
 }
 
-fn session_attrs(asked: Option<&str>, purpose: Purpose, hosts: usize) -> Result<TargetSessionAttrs, Error> {
-    match (purpose, asked) {
-        // Of several hosts only the one that takes writes is any good; with a single one nobody has to ask.
+fn session_attrs(value: Option<&str>, purpose: Purpose, hosts: usize) -> Result<TargetSessionAttrs, Error> {
+    match (purpose, value) {
+        // Of several hosts, only the one that takes writes is used. A single host needs no check.
         (Purpose::Primary, None | Some("any")) if hosts == 1 => Ok(TargetSessionAttrs::Any),
         (Purpose::Primary, None | Some("any" | "read-write" | "primary")) => {
             Ok(TargetSessionAttrs::ReadWrite)
         }
-        (Purpose::Primary, Some(_)) => {
-            Err(refused("target_session_attrs must be read-write: without writing nothing works"))
-        }
-        (Purpose::Replica, None | Some("any" | "read-only" | "standby")) => Ok(TargetSessionAttrs::ReadOnly),
-        (Purpose::Replica, Some(_)) => Err(refused("target_session_attrs must be read-only")),
+        (Purpose::Primary, Some(_)) => Err(refused("target_session_attrs must be read-write")),
+        (Purpose::Standby, None | Some("any" | "read-only" | "standby")) => Ok(TargetSessionAttrs::ReadOnly),
+        (Purpose::Standby, Some(_)) => Err(refused("target_session_attrs must be read-only")),
     }
 }
 
-/// One host of several.
-struct Place {
+/// A host of the URL.
+struct HostEntry {
     host: Host,
     address: Option<std::net::IpAddr>,
     port: Option<u16>,
 }
 
-fn places(config: &Config) -> Result<Vec<Place>, Error> {
+fn host_entries(config: &Config) -> Result<Vec<HostEntry>, Error> {
     let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
     let count = hosts.len().max(addresses.len());
     if count == 0 {
         return Err(refused("it names no host"));
     }
     if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
-        return Err(refused("it names not as many hosts as hostaddrs"));
+        return Err(refused("the numbers of hosts and hostaddrs differ"));
     }
     if ports.len() > 1 && ports.len() != count {
-        return Err(refused("it names not as many ports as hosts"));
+        return Err(refused("the numbers of hosts and ports differ"));
     }
     let place = |index: usize| {
         let address = addresses.get(index).copied();
-        // Without a name, the address is what a certificate has to be for.
+        // Without a name, the certificate must be for the address.
         let named = address.map(|address| Host::Tcp(address.to_string()));
         let host = hosts.get(index).cloned().or(named)?;
-        Some(Place { host, address, port: ports.get(index).or(ports.first()).copied() })
+        Some(HostEntry { host, address, port: ports.get(index).or(ports.first()).copied() })
     };
     (0..count).map(place).collect::<Option<_>>().ok_or_else(|| refused("it names no host"))
 }
 
-/// The settings for one host alone.
-fn only(config: &Config, place: Place, ssl_mode: SslMode, session: TargetSessionAttrs) -> Config {
+/// Returns the configuration for a single host.
+fn host_config(config: &Config, place: HostEntry, ssl_mode: SslMode, session: TargetSessionAttrs) -> Config {
     let mut one = Config::new();
     if let Some(user) = config.get_user() {
         one.user(user);
@@ -225,7 +225,7 @@ fn only(config: &Config, place: Place, ssl_mode: SslMode, session: TargetSession
         one.password(password);
     }
     one.application_name(config.get_application_name().unwrap_or("tollkeeper"));
-    // A socket on this machine has no TLS, whatever is asked for.
+    // As in libpq, a Unix socket has no TLS.
     let on_this_machine = matches!(place.host, Host::Unix(_)) && place.address.is_none();
     one.ssl_mode(if on_this_machine { SslMode::Disable } else { ssl_mode });
     match place.host {
@@ -241,9 +241,9 @@ fn only(config: &Config, place: Place, ssl_mode: SslMode, session: TargetSession
     one.target_session_attrs(session);
     one.channel_binding(config.get_channel_binding());
     let (idle, interval, retries) = KEEPALIVE;
-    let patience = config.get_connect_timeout().copied().unwrap_or(CONNECT_PATIENCE).min(PATIENCE);
-    one.connect_timeout(patience)
-        .tcp_user_timeout(config.get_tcp_user_timeout().copied().unwrap_or(UNACKNOWLEDGED))
+    let limit = config.get_connect_timeout().copied().unwrap_or(HOST_CONNECT_TIMEOUT).min(CONNECT_TIMEOUT);
+    one.connect_timeout(limit)
+        .tcp_user_timeout(config.get_tcp_user_timeout().copied().unwrap_or(TCP_USER_TIMEOUT))
         .keepalives(config.get_keepalives())
         .keepalives_idle(config.get_keepalives_idle().min(idle))
         .keepalives_interval(config.get_keepalives_interval().unwrap_or(interval))
@@ -264,11 +264,11 @@ mod tests {
     }
 
     fn refusal(url: &str, purpose: Purpose) -> String {
-        read(url, purpose).err().unwrap_or_else(|| panic!("{url} is taken")).to_string()
+        read(url, purpose).err().unwrap_or_else(|| panic!("{url} is accepted")).to_string()
     }
 
     #[test]
-    fn hosts_are_tried_in_their_order_and_have_to_take_writes() {
+    fn hosts_keep_their_order_and_must_take_writes() {
         let target = primary("postgres://me:p%40ss@a:1,b,[::1]:3/db?application_name=x&options=-c%20a%3Db");
         let hosts: Vec<_> = target.hosts.iter().map(|one| (one.get_hosts(), one.get_ports())).collect();
         let tcp = |name: &str| [Host::Tcp(name.to_owned())];
@@ -288,19 +288,19 @@ mod tests {
         ] {
             assert_eq!(primary(url).hosts[0].get_target_session_attrs(), expected, "{url}");
         }
-        let replica = read("postgres://h/db", Purpose::Replica).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(replica.hosts[0].get_target_session_attrs(), TargetSessionAttrs::ReadOnly);
+        let standby = read("postgres://h/db", Purpose::Standby).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(standby.hosts[0].get_target_session_attrs(), TargetSessionAttrs::ReadOnly);
     }
 
     #[test]
-    fn tls_is_as_libpq_means_it() {
+    fn tls_follows_libpq() {
         let file = || Roots::File(PathBuf::from("/etc/ca file.pem"));
         let named = "sslrootcert=%2Fetc%2Fca%20file.pem";
         let cases = [
-            (String::new(), Trust::Anybody, SslMode::Prefer),
-            ("sslmode=disable".to_owned(), Trust::Nobody, SslMode::Disable),
-            ("sslmode=prefer".to_owned(), Trust::Anybody, SslMode::Prefer),
-            ("sslmode=require".to_owned(), Trust::Anybody, SslMode::Require),
+            (String::new(), Trust::AnyServer, SslMode::Prefer),
+            ("sslmode=disable".to_owned(), Trust::NoTls, SslMode::Disable),
+            ("sslmode=prefer".to_owned(), Trust::AnyServer, SslMode::Prefer),
+            ("sslmode=require".to_owned(), Trust::AnyServer, SslMode::Require),
             (format!("sslmode=require&{named}"), Trust::Authority(file()), SslMode::Require),
             (format!("{named}&sslmode=verify-ca"), Trust::Authority(file()), SslMode::Require),
             (format!("sslmode=verify-full&{named}"), Trust::AuthorityAndName(file()), SslMode::Require),
@@ -309,7 +309,7 @@ mod tests {
         for (query, trust, mode) in cases {
             let target = primary(&format!("postgres://me:a?b@h/db?{query}"));
             assert_eq!((&target.trust, target.hosts[0].get_ssl_mode()), (&trust, mode), "{query}");
-            assert_eq!(target.plain_will_do, mode == SslMode::Prefer);
+            assert_eq!(target.allow_plain, mode == SslMode::Prefer);
         }
         let socket = primary("postgres://me@%2Frun%2Fpg,h/db?sslmode=require");
         let modes: Vec<_> = socket.hosts.iter().map(Config::get_ssl_mode).collect();
@@ -318,12 +318,12 @@ mod tests {
         assert_eq!(
             address.hosts[0].get_hosts(),
             [Host::Tcp("10.0.0.1".to_owned())],
-            "a name to shake hands with"
+            "the name for the handshake"
         );
     }
 
     #[test]
-    fn what_is_not_supported_is_named_and_no_secret_is() {
+    fn refusals_name_the_parameter_and_no_secret() {
         let cases = [
             (
                 "postgres://me:hunter2@h/db?sslmode=allow",
@@ -346,7 +346,7 @@ mod tests {
             assert!(said.contains(expected) && !said.contains("hunter2"), "{url}: {said}");
         }
         assert!(
-            refusal("postgres://h/db?target_session_attrs=read-write", Purpose::Replica)
+            refusal("postgres://h/db?target_session_attrs=read-write", Purpose::Standby)
                 .contains("read-only")
         );
     }

@@ -1,5 +1,5 @@
-//! One connection to a SQLite file: how it is set up, how a statement runs, and what its errors mean.
-#![allow(clippy::disallowed_types, reason = "this is where the driver is named")]
+//! A connection to a SQLite file: setup, execution of statements, mapping of errors.
+#![allow(clippy::disallowed_types, reason = "the driver of SQLite")]
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,25 +14,26 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{OpenFlags, StatementStatus, ToSql};
 
 use crate::constraint::Constraint;
-use crate::statement::{Answer, Place, Statement, Want, for_sqlite};
+use crate::statement::{Answer, Statement, TextId, Want, for_sqlite};
 use crate::value::Columns;
 use crate::{Error, Row, Value};
 
-/// Statements that a connection keeps prepared: more than there are texts, each size of those over many rows counted.
-const PREPARED: usize = 512;
-/// The journal is cut to this size after a burst, in bytes.
-const JOURNAL_LIMIT: i64 = 64 << 20;
-/// How long a reader waits when the journal is being recovered or restarted, which takes milliseconds.
-const READER_PATIENCE: Duration = Duration::from_secs(1);
-/// How long setting a connection up waits for other processes.
-const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum number of prepared statements per connection: more than there are texts, including the sizes of
+/// multi-row inserts.
+const MAX_PREPARED: usize = 512;
+/// The size that the WAL file is truncated to after a burst, in bytes.
+const MAX_IDLE_JOURNAL_BYTES: i64 = 64 << 20;
+/// How long a reader waits for recovery or restart of the WAL, which take milliseconds.
+const READER_BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the setup of a connection waits for other processes.
+const OPEN_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a connection is for.
+/// The allowed kinds of statements on a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Statements that only read.
+    /// Read-only statements.
     Read,
-    /// Everything.
+    /// All statements.
     Write,
 }
 
@@ -42,11 +43,11 @@ pub(crate) struct Connection {
     access: Access,
     file: Option<FileId>,
     path: Box<Path>,
-    /// For the readers: which file they mean.
+    /// For readers: the generation of the file, see [`super::Sqlite`].
     pub(super) generation: u64,
-    /// The statements of the program's own texts.
-    known: HashMap<Place, Known>,
-    /// It met an error after which only a new connection can see the file as it is now.
+    /// Per static text.
+    cached: HashMap<TextId, CachedText>,
+    /// Set by an error after which only a new connection sees the current file.
     pub(super) broken: bool,
 }
 
@@ -57,14 +58,15 @@ impl Connection {
         let file = FileId::of(path);
         let driver = rusqlite::Connection::open_with_flags(path, flags);
         let driver = driver.and_then(|driver| set_up(driver, access)).map_err(|e| map_error(&e, path))?;
-        let (path, known) = (path.into(), HashMap::new());
-        Ok(Self { driver, access, file, path, generation: 0, known, broken: false })
+        let (path, cached) = (path.into(), HashMap::new());
+        Ok(Self { driver, access, file, path, generation: 0, cached, broken: false })
     }
 
-    /// The same for reading, in a transaction that sees the file as it is now until it is closed.
+    /// Opens the file for reading, in a transaction that sees the current data until the connection is
+    /// closed.
     pub(super) fn open_snapshot(path: &Path) -> Result<Self, Error> {
         let mut reader = Self::open(path, Access::Read)?;
-        // The moment is that of the first statement that looks into the file.
+        // The snapshot is taken by the first statement that reads the file.
         let begun = reader.driver.execute_batch("BEGIN; SELECT COUNT(*) FROM sqlite_schema;");
         begun.map_err(|error| reader.failed(&error))?;
         Ok(reader)
@@ -75,15 +77,15 @@ impl Connection {
         &mut self.driver
     }
 
-    /// Whether the path now leads to another file than the open one, or to none.
+    /// Returns `true` if the path leads to another file than the open one, or to none.
     pub(super) fn was_replaced(&self, path: &Path) -> bool {
         self.file.is_some() && FileId::of(path) != self.file
     }
 
-    /// Starts a write transaction; `false` when another connection has one for all that time.
-    pub(super) fn begin(&mut self, patience: Duration) -> Result<bool, Error> {
-        let begun = self.driver.busy_timeout(patience);
-        let begun = begun.and_then(|()| self.say("BEGIN IMMEDIATE"));
+    /// Begins a write transaction; `false` if another connection has one for all of `wait`.
+    pub(super) fn begin(&mut self, wait: Duration) -> Result<bool, Error> {
+        let begun = self.driver.busy_timeout(wait);
+        let begun = begun.and_then(|()| self.execute_cached("BEGIN IMMEDIATE"));
         match begun {
             Ok(()) => Ok(true),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(false),
@@ -91,38 +93,37 @@ impl Connection {
         }
     }
 
-    /// Ends the transaction and waits until the disk has it.
+    /// Commits the transaction and syncs it to disk.
     pub(super) fn commit(&mut self) -> Result<(), Error> {
         if self.driver.is_autocommit() {
-            // SQLite has rolled back by itself, as it does when the disk is full.
+            // SQLite has rolled back by itself, for instance because the disk is full.
             return Err(Error::Internal("the transaction had ended before its commit".to_owned()));
         }
-        self.say("COMMIT").map_err(|error| self.failed(&error))
+        self.execute_cached("COMMIT").map_err(|error| self.failed(&error))
     }
 
-    /// Runs a text that is needed with every transaction, and so is kept prepared.
-    fn say(&self, text: &'static str) -> rusqlite::Result<()> {
+    /// Runs a text of every transaction, which is kept prepared.
+    fn execute_cached(&self, text: &'static str) -> rusqlite::Result<()> {
         self.driver.prepare_cached(text)?.execute([]).map(drop)
     }
 
-    /// Undoes the transaction if there is one; `false` when that failed.
+    /// Rolls back the transaction, if there is one; `false` if that failed.
     pub(super) fn rollback(&mut self) -> bool {
         self.driver.is_autocommit() || self.driver.execute_batch("ROLLBACK").is_ok()
     }
 
-    /// Runs a statement.
     pub(super) fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
         let done = match &statement.text {
             Cow::Borrowed(text) => {
-                let known = self.known.entry(Place::of(text)).or_insert_with(|| Known::new(text));
-                run(&self.driver, self.access, known, statement, want)
+                let cached = self.cached.entry(TextId::of(text)).or_insert_with(|| CachedText::new(text));
+                run(&self.driver, self.access, cached, statement, want)
             }
-            Cow::Owned(text) => run(&self.driver, self.access, &mut Known::new(text), statement, want),
+            Cow::Owned(text) => run(&self.driver, self.access, &mut CachedText::new(text), statement, want),
         };
         match done {
             Ok(answer) => Ok(answer),
             Err(Failure::Driver(error)) => Err(self.failed(&error)),
-            Err(Failure::Ours(what)) => Err(Error::Internal(what)),
+            Err(Failure::Internal(what)) => Err(Error::Internal(what)),
         }
     }
 
@@ -142,8 +143,8 @@ impl Connection {
     }
 }
 
-/// Creates the folder and the file where missing. The file holds sealed keys and password hashes, and its
-/// journal inherits its permissions: only the owner may read.
+/// Creates the folder and the file if they are missing, readable by the owner only: the file contains sealed
+/// keys and password hashes. The WAL file inherits its permissions.
 pub(crate) fn create(path: &Path) -> Result<(), Error> {
     let mut folders = DirBuilder::new();
     let mut file = OpenOptions::new();
@@ -168,15 +169,15 @@ pub(crate) fn create(path: &Path) -> Result<(), Error> {
 }
 
 fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusqlite::Connection> {
-    driver.busy_timeout(OPEN_PATIENCE)?;
-    driver.set_prepared_statement_cache_capacity(PREPARED);
-    // A plan doesn't depend on the values: else SQLite prepares a statement anew each time that some of its parameters get other
-    // values, to look whether another plan would do better, which takes longer than to run it. There are no statistics here
-    // by which it could find one.
+    driver.busy_timeout(OPEN_BUSY_TIMEOUT)?;
+    driver.set_prepared_statement_cache_capacity(MAX_PREPARED);
+    // Plans don't depend on values. Otherwise SQLite prepares a statement again whenever certain parameters
+    // change, to look for a better plan, which takes longer than the statement itself and without statistics
+    // finds none.
     driver.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if access == Access::Read {
         driver.pragma_update(None, "query_only", true)?;
-        driver.busy_timeout(READER_PATIENCE)?;
+        driver.busy_timeout(READER_BUSY_TIMEOUT)?;
         return Ok(driver);
     }
     driver.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
@@ -184,13 +185,13 @@ fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusq
     driver.pragma_update(None, "foreign_keys", true)?;
     // Without it INSERT OR REPLACE would get around the triggers that refuse DELETE.
     driver.pragma_update(None, "recursive_triggers", true)?;
-    driver.pragma_update_and_check(None, "journal_size_limit", JOURNAL_LIMIT, |_| Ok(()))?;
+    driver.pragma_update_and_check(None, "journal_size_limit", MAX_IDLE_JOURNAL_BYTES, |_| Ok(()))?;
     Ok(driver)
 }
 
 enum Failure {
     Driver(rusqlite::Error),
-    Ours(String),
+    Internal(String),
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -199,28 +200,28 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-/// What is known of a statement.
-struct Known {
-    /// As SQLite is to have it.
+/// Cached data of an SQL text.
+struct CachedText {
+    /// The text for SQLite.
     text: Box<str>,
-    /// The columns of its last answer, and how often SQLite had prepared it anew by then.
+    /// The columns of the last result, with SQLite's count of re-preparations at that time.
     columns: Option<(Arc<[String]>, i32)>,
 }
 
-impl Known {
+impl CachedText {
     fn new(text: &str) -> Self {
         Self { text: for_sqlite(text).into(), columns: None }
     }
 
-    /// The columns of this answer. Not asked for before the first row: SQLite prepares a statement anew there when another
-    /// process has changed the schema, and counts that. A statement names its columns, so they would be the same ones; but to
-    /// read a neighbour's value would be worse than to look.
+    /// Returns the columns of a result, once its first row was read: if another process has changed the
+    /// schema, SQLite re-prepares the statement at that point. Statements name their columns, so these should
+    /// be the same, but reading the wrong one would be worse than the check.
     fn columns(&mut self, row: &rusqlite::Row<'_>) -> Columns {
         let statement = row.as_ref();
         let prepared = statement.get_status(StatementStatus::RePrepare);
-        let known = self.columns.take().filter(|(_, then)| *then == prepared);
+        let cached = self.columns.take().filter(|(_, then)| *then == prepared);
         let columns =
-            known.unwrap_or_else(|| (statement.column_names().map(str::to_owned).collect(), prepared));
+            cached.unwrap_or_else(|| (statement.column_names().map(str::to_owned).collect(), prepared));
         Columns::Named(Arc::clone(&self.columns.insert(columns).0))
     }
 }
@@ -228,18 +229,18 @@ impl Known {
 fn run(
     driver: &rusqlite::Connection,
     access: Access,
-    known: &mut Known,
+    cached: &mut CachedText,
     statement: &Statement,
     want: Want,
 ) -> Result<Answer, Failure> {
-    let mut prepared = driver.prepare_cached(&known.text)?;
+    let mut prepared = driver.prepare_cached(&cached.text)?;
     let reads = prepared.readonly();
     if access == Access::Read && !reads {
-        return Err(Failure::Ours("a statement that writes was run on a read handle".to_owned()));
+        return Err(Failure::Internal("a statement that writes was run on a read handle".to_owned()));
     }
     if prepared.parameter_count() != statement.values.len() {
         let (due, given) = (prepared.parameter_count(), statement.values.len());
-        return Err(Failure::Ours(format!("the statement has {due} parameters, but {given} values")));
+        return Err(Failure::Internal(format!("the statement has {due} parameters, but {given} values")));
     }
     for (index, value) in statement.values.iter().enumerate() {
         prepared.raw_bind_parameter(index + 1, value)?;
@@ -250,18 +251,18 @@ fn run(
     let mut answer = prepared.raw_query();
     while let Some(row) = answer.next()? {
         match want {
-            // Still to its end: that is when all its changes are made.
+            // Stepped to the end, to make all changes.
             Want::Count => {}
             Want::First if !rows.is_empty() => {}
             Want::First | Want::All => {
-                rows.push(read_row(row, columns.get_or_insert_with(|| known.columns(row)))?);
+                rows.push(read_row(row, columns.get_or_insert_with(|| cached.columns(row)))?);
             }
         }
         if want == Want::First && reads {
             break;
         }
     }
-    // `changes` keeps its old number over a statement that changes no rows.
+    // `changes` isn't reset by a statement that changes no rows.
     let changed = if reads || driver.total_changes() == before { 0 } else { driver.changes() };
     Ok(Answer { changed, rows })
 }
@@ -276,9 +277,9 @@ fn read_row(row: &rusqlite::Row<'_>, columns: &Columns) -> Result<Row, Failure> 
             ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
             ValueRef::Text(bytes) => Value::Text(
                 String::from_utf8(bytes.to_vec())
-                    .map_err(|_| Failure::Ours(format!("column {index} isn't UTF-8")))?,
+                    .map_err(|_| Failure::Internal(format!("column {index} isn't UTF-8")))?,
             ),
-            ValueRef::Real(_) => return Err(Failure::Ours(format!("column {index} is a float"))),
+            ValueRef::Real(_) => return Err(Failure::Internal(format!("column {index} is a float"))),
         });
     }
     Ok(Row::new(columns.clone(), values))
@@ -297,7 +298,7 @@ impl ToSql for Value {
     }
 }
 
-/// What the driver's error means to callers.
+/// Maps an error of the driver.
 pub(crate) fn map_error(error: &rusqlite::Error, path: &Path) -> Error {
     let text = format!("{}: {error}", path.display());
     let rusqlite::Error::SqliteFailure(failure, message) = error else {
@@ -309,7 +310,7 @@ pub(crate) fn map_error(error: &rusqlite::Error, path: &Path) -> Error {
         }
         (ErrorCode::DiskFull, _) => Error::StorageFull(text),
         (ErrorCode::ReadOnly | ErrorCode::PermissionDenied, _) => Error::ReadOnly(text),
-        // The file itself is readable: then it is the journal beside it that can't be made.
+        // The file itself is readable, so it is the WAL file that can't be created.
         (ErrorCode::CannotOpen, _) if File::open(path).is_ok() => Error::ReadOnly(text),
         (
             ErrorCode::CannotOpen
@@ -323,7 +324,7 @@ pub(crate) fn map_error(error: &rusqlite::Error, path: &Path) -> Error {
     }
 }
 
-/// Which file a path leads to.
+/// Device and inode of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileId(u64, u64);
 
@@ -335,7 +336,7 @@ impl FileId {
         Some(Self(metadata.dev(), metadata.ino()))
     }
 
-    /// Elsewhere an open file can't be replaced.
+    /// On other systems an open file can't be replaced.
     #[cfg(not(unix))]
     fn of(_: &Path) -> Option<Self> {
         None
@@ -347,9 +348,8 @@ mod tests {
     use super::*;
     use crate::sql;
 
-    /// Whoever and whatever is asked about, and how often: the plan stays.
     #[test]
-    fn other_values_prepare_nothing_anew() {
+    fn new_values_do_not_reprepare() {
         let folder = std::env::temp_dir().join(format!("tollkeeper-plans-{}", std::process::id()));
         let file = folder.join("test.db");
         create(&file).unwrap();
@@ -360,7 +360,8 @@ mod tests {
                 "CREATE TABLE places (id TEXT PRIMARY KEY, name TEXT);
                  CREATE TABLE people (place TEXT, id TEXT, role TEXT, PRIMARY KEY (place, id)) WITHOUT ROWID;
                  INSERT INTO places VALUES ('1', 'one'), ('2', 'two');
-                 INSERT INTO people VALUES ('1', 'ada', 'owner'), ('1', 'bob', 'member'), ('2', 'ada', 'member');",
+                 INSERT INTO people VALUES
+                     ('1', 'ada', 'owner'), ('1', 'bob', 'member'), ('2', 'ada', 'member');",
             )
             .unwrap();
         let text = "SELECT p.name, m.role FROM places p LEFT JOIN people m ON m.place = p.id AND m.id = $2
@@ -371,7 +372,7 @@ mod tests {
         }
         let statement = connection.driver().prepare_cached(&for_sqlite(text)).unwrap();
         assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
-        assert!(statement.get_status(StatementStatus::Run) >= 3, "it is not the statement that was run");
+        assert!(statement.get_status(StatementStatus::Run) >= 3, "not the statement that has run");
         drop(statement);
         std::fs::remove_dir_all(&folder).unwrap();
     }

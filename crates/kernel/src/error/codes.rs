@@ -1,19 +1,19 @@
-//! The codes of errors: section 7 of the interface as a table, one row a code.
+//! The table of error codes, one row per code (docs/contract/README.md#error-codes).
 
-/// The table of codes: what it means, and after its name the HTTP status, the stable word and the sentence for people.
+/// Declares [`Code`] from rows of name, HTTP status, `error.code` and default message.
 macro_rules! codes {
     ($($(#[doc = $doc:literal])* $name:ident = $status:literal $word:literal $sentence:literal;)*) => {
-        /// Every error that a caller can meet. The word never changes once released.
+        /// The code of an error response. Released codes never change.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Code {
             $($(#[doc = $doc])* $name,)*
         }
 
         impl Code {
-            /// Every code, for the documents.
+            /// Every code, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// HTTP status, stable word, and the sentence for people.
+            /// HTTP status, `error.code` and default message.
             pub(super) const fn row(self) -> (u16, &'static str, &'static str) {
                 match self {
                     $(Self::$name => ($status, $word, $sentence),)*
@@ -24,34 +24,37 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What came isn't HTTP, or not the kind that this port takes.
+    /// The client doesn't speak HTTP, or not the version that this port takes.
     MalformedRequest = 400 "malformed_request" "This is not a valid HTTP/1.1 request.";
     /// The body isn't JSON.
     InvalidJson = 400 "invalid_json" "The body is not valid JSON.";
     /// The body has no content type, or one that isn't JSON.
     UnsupportedContentType = 400 "unsupported_content_type"
         "Send the body with the header `Content-Type: application/json`.";
-    /// One or more fields are wrong: `details` names each.
+    /// One or more fields are invalid: `details` lists each.
     InvalidRequest = 400 "invalid_request" "Some fields are not valid; `details` names each.";
     /// A verification, reset or invitation token is unknown, used or expired.
     InvalidToken = 400 "invalid_token" "The token is unknown, used or expired: ask for a new one.";
     /// The project can't be public: the organization doesn't allow it.
     PublicProjectsNotAllowed = 400 "public_projects_not_allowed"
-        "This organization does not allow public projects: turn on its setting `allow_public_projects` first.";
+        "This organization does not allow public projects: turn on its setting `allow_public_projects` \
+         first.";
     /// More tokens than the key allows for one request.
-    MaxTokensExceeded = 400 "max_tokens_exceeded" "The request asks for more tokens than this API key allows.";
-    /// The call could cost more than one call may.
+    MaxTokensExceeded = 400 "max_tokens_exceeded"
+        "The request asks for more tokens than this API key allows.";
+    /// The cost of the call could exceed the maximum for one call.
     AmountOutOfRange = 400 "amount_out_of_range" "This call could cost more than one call may.";
-    /// An access token says who calls, but not for which project.
+    /// The call is made with an access token, which names no project.
     ProjectRequired = 400 "project_required"
         "An access token doesn't say for which project the call is: name `organization_id` and `project_id`.";
-    /// There is no credential.
+    /// No credential was sent.
     MissingCredentials = 401 "missing_credentials" "Send the header `Authorization: Bearer <token>`.";
     /// The access token is malformed, expired, revoked or of another kind.
     InvalidAccessToken = 401 "invalid_access_token"
         "The access token is not valid or has expired: refresh it or log in again.";
     /// The refresh token is malformed, expired, revoked or of another kind.
-    InvalidRefreshToken = 401 "invalid_refresh_token" "The refresh token is not valid or has expired: log in again.";
+    InvalidRefreshToken = 401 "invalid_refresh_token"
+        "The refresh token is not valid or has expired: log in again.";
     /// The API key is malformed or unknown.
     InvalidApiKey = 401 "invalid_api_key" "The API key is not valid.";
     /// The API key has expired.
@@ -73,10 +76,11 @@ codes! {
     /// An API key reaches outside its own project and organization.
     OutsideApiKeyScope = 403 "outside_api_key_scope"
         "An API key acts only on its own project and organization: use an access token here.";
-    /// An API key that was narrowed to some model calls manages nothing, and no key manages itself.
+    /// An API key that is restricted to certain model calls can't manage anything, and no key manages itself.
     ManagementNotAllowed = 403 "management_not_allowed"
-        "An API key manages only with all four permissions and without `models` and `max_tokens`: use an access token here.";
-    /// An API key would make or hand out more than it has itself.
+        "An API key manages only with all four permissions and without `models` and `max_tokens`: use an \
+         access token here.";
+    /// An API key would create or grant more access than it has itself.
     KeyExceedsCaller = 403 "key_exceeds_caller"
         "This would reach beyond the restrictions of the API key that calls: use an access token here.";
     /// API keys may not manage (configuration `api_keys.management`).
@@ -101,32 +105,35 @@ codes! {
     /// No such invoice.
     InvoiceNotFound = 404 "invoice_not_found" "There is no such invoice.";
     /// The path exists, but not with this method.
-    MethodNotAllowed = 405 "method_not_allowed" "This path takes other methods: the header `allow` names them.";
+    MethodNotAllowed = 405 "method_not_allowed"
+        "This path takes other methods: the header `allow` names them.";
     /// The e-mail address has an account.
     EmailTaken = 409 "email_taken" "There is an account with this e-mail address.";
     /// The username is in use.
     UsernameTaken = 409 "username_taken" "This username is taken.";
-    /// The name is in use beside it.
+    /// A sibling has this name.
     NameTaken = 409 "name_taken" "This name is taken.";
     /// The organization would be left without an owner.
-    LastOwner = 409 "last_owner" "This is the last owner: make somebody else an owner first.";
+    LastOwner = 409 "last_owner" "This is the last owner: make another member an owner first.";
     /// The person is a member already.
     AlreadyMember = 409 "already_member" "This person is a member already.";
     /// There is an open invitation for this address.
     AlreadyInvited = 409 "already_invited" "There is an open invitation for this address.";
-    /// The organization owes money or still has some.
-    UnsettledBalance = 409 "unsettled_balance" "This organization owes money or still has credit: settle that first.";
-    /// There are as many of something as there may be.
+    /// The organization owes money or still has credit.
+    UnsettledBalance = 409 "unsettled_balance"
+        "This organization owes money or still has credit: settle that first.";
+    /// The maximum number of such objects exists.
     LimitReached = 409 "limit_reached" "There are as many as there may be: delete one first.";
-    /// Calls of the organization are under way.
+    /// Calls of the organization are in progress.
     CallsUnderWay = 409 "calls_under_way"
-        "Calls of this organization are under way: wait until they have ended, which takes some minutes at most.";
+        "Calls of this organization are under way: wait until they have ended, which takes some minutes at \
+         most.";
     /// A reservation for another call has this request id.
     RequestIdConflict = 409 "request_id_conflict"
         "A call of another caller, project, model or amount has this `request_id`: give each call its own.";
     /// An expired key can't be rotated.
     KeyExpired = 409 "key_expired" "This API key has expired and can't be rotated: create a new one.";
-    /// Head or body of the request did not come in time.
+    /// Head or body of the request didn't arrive in time.
     RequestTimeout = 408 "request_timeout" "The request did not arrive in time: send it again, faster.";
     /// The body is larger than the limit.
     PayloadTooLarge = 413 "payload_too_large" "The body is larger than this path takes.";
@@ -139,35 +146,37 @@ codes! {
         "Too many requests of this organization for this model: wait as long as `retry-after` says.";
     /// Too many attempts on one account.
     TooManyAttempts = 429 "too_many_attempts" "Too many attempts: wait as long as `retry-after` says.";
-    /// Too many logins wait for their password to be checked.
+    /// Too many password checks are queued.
     PasswordQueueFull = 429 "password_queue_full" "Too many logins are waiting: try again in a moment.";
-    /// The organization has no money left for the call.
+    /// The organization's balance and credit limit don't cover the call.
     InsufficientQuota = 429 "insufficient_quota"
         "The organization's balance and credit limit don't cover this call: add credit.";
-    /// As many calls of one organization to one model are under way as the model takes.
+    /// The maximum number of concurrent calls of one organization to one model is reached.
     ModelConcurrencyLimited = 429 "model_concurrency_limited"
         "As many calls of this organization to this model are under way as it takes: try again in a moment.";
-    /// There is no such reservation any more.
+    /// The reservation is unknown, or was captured, released or has expired.
     ReservationNotFound = 404 "reservation_not_found"
         "There is no such reservation: it was captured, released or has expired.";
-    /// Our own mistake.
+    /// An internal error.
     Internal = 500 "internal_error" "Something went wrong on our side; the request id helps to find it.";
-    /// Unfinished request bodies take all the bytes that they may.
+    /// The memory for request bodies that are being received is used up.
     ServerBusy = 503 "server_busy"
         "Too many requests are being received: nothing was done, try again in a moment.";
-    /// Too many calls wait to be booked.
+    /// The queue of calls to be booked is full.
     BooksQueueFull = 503 "books_queue_full"
         "Too many calls wait to be booked: nothing was done, try again in a moment.";
-    /// By this server's clock what is asked might be decided wrongly, and for good.
+    /// This server's clock may be wrong, and the request would have a lasting effect.
     ClockNotTrusted = 503 "clock_not_trusted"
-        "This server's clock can't be trusted right now: nothing was done, send it again. `/readyz` says why.";
+        "This server's clock can't be trusted right now: nothing was done, send it again. `/readyz` says \
+         why.";
     /// The database can't be reached.
     DatabaseUnavailable = 503 "database_unavailable"
         "The database can't be reached right now: try again in a moment.";
     /// The disk is full.
     StorageFull = 503 "storage_full" "The server's disk is full: nothing was written.";
     /// The database can't be written.
-    StorageReadOnly = 503 "storage_read_only" "The server's database can't be written to: nothing was changed.";
-    /// Requests should go elsewhere: `/readyz` says why.
+    StorageReadOnly = 503 "storage_read_only"
+        "The server's database can't be written to: nothing was changed.";
+    /// This replica isn't ready for requests: `/readyz` gives the reason.
     NotReady = 503 "not_ready" "This server is not ready for requests: `details` names each reason.";
 }

@@ -1,17 +1,16 @@
-//! Base62: digits, upper and lower case letters, in the order of ASCII.
+//! Base62: digits, upper and lower case letters, in ASCII order.
 
 use super::SECRET_BYTES;
 
-/// The digits.
 pub const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Base62 characters of 256 bits: 62^43 is just above 2^256.
+/// Base62 characters for 256 bits: 62^43 is just above 2^256.
 pub const SECRET_CHARS: usize = 43;
 
-/// A big-endian number of 256 bits in 43 base62 characters, padded with `0` on the left.
+/// Encodes a big-endian number of 256 bits as 43 base62 characters, padded with `0` on the left.
 pub fn encode(mut number: [u8; SECRET_BYTES]) -> String {
     let mut characters = [b'0'; SECRET_CHARS];
     for slot in characters.iter_mut().rev() {
-        // Long division by 62; what remains is the last digit that is still unwritten.
+        // Long division by 62: the remainder is the next digit from the right.
         let mut remainder: u32 = 0;
         for byte in &mut number {
             let dividend = remainder * 256 + u32::from(*byte);
@@ -23,7 +22,7 @@ pub fn encode(mut number: [u8; SECRET_BYTES]) -> String {
     characters.into_iter().map(char::from).collect()
 }
 
-/// The digit of a value below 62.
+/// Returns the digit for a value below 62.
 pub fn digit(value: u32) -> u8 {
     usize::try_from(value).ok().and_then(|v| ALPHABET.get(v)).copied().unwrap_or(b'0')
 }

@@ -1,7 +1,9 @@
-//! The two secrets that live in files: the master key and the service token (decisions, section 7).
+//! The two secrets that are kept in files: the master key and the service token
+//! (docs/contract/operators.md#secret-files).
 //!
-//! Made at the first start, readable by the owner only. Two processes that start at once agree on one: a new
-//! secret is written whole under a name of its own and then linked to its place, which fails when the place is taken.
+//! They are created at the first start, readable by the owner only. Processes that start at the same time
+//! agree on one secret: a new one is written to a temporary file and then hard-linked to its path, which
+//! fails if that exists.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -16,19 +18,19 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crate::random::Random;
 use crate::secrets::{SECRET_BYTES, Secret, base62};
 
-/// A secret file is a line; anything near this long isn't one.
-const LONGEST_FILE: u64 = 4_096;
-/// The rule for a service token: a shorter one may be guessed.
-pub const GOOD_TOKEN: &str = "a secret of at least 20 characters (for instance from `openssl rand -hex 24`): letters, digits and \
-                              ASCII signs, without spaces, at most 512";
-/// The lengths that a service token may have.
-const TOKEN_CHARS: RangeInclusive<usize> = 20..=512;
+/// Bytes of a secret file that are read at most; a secret is a single line.
+const MAX_FILE_BYTES: u64 = 4_096;
+/// The rule for a service token, for error messages. A shorter token may be guessed.
+pub const SERVICE_TOKEN_RULE: &str = "a secret of at least 20 characters (for instance from \
+     `openssl rand -hex 24`): letters, digits and ASCII signs, without spaces, at most 512";
+/// The length of a service token.
+const SERVICE_TOKEN_CHARS: RangeInclusive<usize> = 20..=512;
 
-/// The master key: from the environment (`env_base64`, the value of `TOLLKEEPER_MASTER_KEY`), else from `file`, else
-/// made and written there.
+/// Returns the master key: from the environment (`env_base64`, the value of `TOLLKEEPER_MASTER_KEY`), else
+/// from `file`, else a new one, which is written to `file`.
 ///
 /// # Errors
-/// What is wrong, where, and what would be right: for the person who starts the server.
+/// A sentence for the operator.
 pub fn load_or_create_master_key(
     env_base64: Option<&Secret>,
     file: &Path,
@@ -43,10 +45,11 @@ pub fn load_or_create_master_key(
     key_from_file(&content, "master key", file)
 }
 
-/// The master key that is being replaced, where there is one: from the environment or from `file`, which has to be there.
+/// Returns the master key that is being replaced, if one is configured: from the environment or from `file`,
+/// which must exist.
 ///
 /// # Errors
-/// What is wrong, where, and what would be right: for the person who starts the server.
+/// A sentence for the operator.
 pub fn load_previous_master_key(
     env_base64: Option<&Secret>,
     file: Option<&Path>,
@@ -67,18 +70,19 @@ fn key_from_file(content: &[u8], what: &str, file: &Path) -> Result<[u8; SECRET_
     let key = <[u8; SECRET_BYTES]>::try_from(content).ok().or_else(|| key_from_base64(content));
     key.ok_or_else(|| {
         format!(
-            "{what} file {}: holds {} bytes; it must hold 32 random bytes, or those in base64 (44 characters)",
+            "{what} file {}: holds {} bytes; it must hold 32 random bytes, or those in base64 \
+             (44 characters)",
             file.display(),
             content.len()
         )
     })
 }
 
-/// The service token: the `configured` one, else from `file`, else made (`svc_` and 43 base62 characters) and written
-/// there with a newline.
+/// Returns the service token: the `configured` one, else from `file`, else a new one (`svc_` and 43 base62
+/// characters), which is written to `file` with a newline.
 ///
 /// # Errors
-/// What is wrong, where, and what would be right: for the person who starts the server.
+/// A sentence for the operator.
 pub fn load_or_create_service_token(
     configured: Option<&Secret>,
     file: &Path,
@@ -95,19 +99,19 @@ pub fn load_or_create_service_token(
         .map_err(|problem| format!("service token file {}: expected {problem}", file.display()))
 }
 
-/// A text as the token of the service listener.
+/// Reads a token for the service listener.
 ///
 /// # Errors
-/// What would be right.
+/// [`SERVICE_TOKEN_RULE`].
 pub fn service_token(text: &str) -> Result<Secret, &'static str> {
-    // It travels in a header (RFC 6750, section 2.1), where other characters don't survive.
-    if !TOKEN_CHARS.contains(&text.len()) || !text.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(GOOD_TOKEN);
+    // The token is sent in a header (RFC 6750, section 2.1), which doesn't take other characters.
+    if !SERVICE_TOKEN_CHARS.contains(&text.len()) || !text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(SERVICE_TOKEN_RULE);
     }
     Ok(Secret::new(text))
 }
 
-/// 32 bytes in base64, standard or URL-safe, with or without padding.
+/// Reads 32 bytes in base64, standard or URL-safe, with or without padding.
 pub fn key_from_base64(text: &[u8]) -> Option<[u8; SECRET_BYTES]> {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let alphabets = [&alphabet::STANDARD, &alphabet::URL_SAFE];
@@ -115,7 +119,7 @@ pub fn key_from_base64(text: &[u8]) -> Option<[u8; SECRET_BYTES]> {
     alphabets.into_iter().find_map(decode)?.try_into().ok()
 }
 
-/// The content of `file`, which is written with `new` first when it isn't there.
+/// Returns the content of `file`, which is created with the content `new` if it doesn't exist.
 fn read_or_create(file: &Path, what: &str, new: &[u8], random: &Random) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("{what} file {}: {error}", file.display());
     match read(file, what) {
@@ -130,7 +134,7 @@ fn read_or_create(file: &Path, what: &str, new: &[u8], random: &Random) -> Resul
     if create(file, folder, new, random).map_err(failed)? {
         tracing::info!(file = %file.display(), "made a new {what}");
     }
-    // Whoever came first, this is what all agree on.
+    // If another process was first, its secret counts.
     read(file, what).map_err(failed)
 }
 
@@ -144,11 +148,11 @@ fn read(file: &Path, what: &str) -> std::io::Result<Vec<u8>> {
         );
     }
     let mut content = Vec::new();
-    opened.take(LONGEST_FILE).read_to_end(&mut content)?;
+    opened.take(MAX_FILE_BYTES).read_to_end(&mut content)?;
     Ok(content)
 }
 
-/// Puts `content` at `file` unless something is there; false when something is.
+/// Creates `file` with `content`. Returns `false` if it already exists.
 fn create(file: &Path, folder: &Path, content: &[u8], random: &Random) -> std::io::Result<bool> {
     let temporary = temporary_name(file, random);
     let written = write_new(&temporary, content).and_then(|()| std::fs::hard_link(&temporary, file));
@@ -159,15 +163,15 @@ fn create(file: &Path, folder: &Path, content: &[u8], random: &Random) -> std::i
     let made = match written {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
-        // Some file systems know no links: there the place itself is the gate, and a reader in the same instant
-        // may see a half-written file and refuse to start, but never goes on with another secret.
+        // Without hard links, creating the file itself decides. A concurrent reader may see a half-written
+        // file and refuse to start, but never goes on with another secret.
         Err(_) => match write_new(file, content) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
             other => other.map(|()| true)?,
         },
     };
     removed?;
-    // The name itself must survive a power cut too, or everything sealed meanwhile is lost.
+    // The directory entry must survive a power cut too, or all that is sealed under the key is lost.
     File::open(folder)?.sync_all()?;
     Ok(made)
 }
@@ -190,7 +194,7 @@ mod tests {
     use super::*;
     use base64::engine::general_purpose::STANDARD;
 
-    /// A folder that goes away with the test.
+    /// A folder that is removed at the end of the test.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -223,21 +227,21 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_second_keeps_what_is_there() {
+    fn create_keeps_an_existing_file() {
         let folder = Folder::new();
         let file = folder.with("secret", b"first");
         assert!(!create(&file, &folder.0, b"second", &Random::system()).unwrap());
         assert_eq!(std::fs::read(&file).unwrap(), b"first");
-        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "nothing temporary is left");
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "a temporary file is left");
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_to_is_named() {
+    fn error_names_the_file_below_an_unusable_folder() {
         let folder = Folder::new();
         let file = folder.with("secret", b"x");
         let nowhere = folder.file("link");
         std::os::unix::fs::symlink(folder.file("nowhere"), &nowhere).unwrap();
-        // No folder is there, nor can one be made.
+        // Neither is a folder, and none can be created there.
         for place in [file, nowhere] {
             let below = place.join("below/a/file");
             let error = read_or_create(&below, "service token", b"new", &Random::system()).unwrap_err();
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_key_is_private_and_stays() {
+    fn new_key_is_private_and_kept() {
         let folder = Folder::new();
         let file = folder.file("deep/er/master.key");
         let key = master(&file).unwrap();
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_at_the_same_time_agree() {
+    fn concurrent_starts_agree_on_one_key() {
         let folder = Folder::new();
         let file = folder.file("master.key");
         let keys: Vec<_> = std::thread::scope(|scope| {
@@ -295,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_another_length_stops_the_start() {
+    fn key_of_wrong_length_is_refused() {
         let folder = Folder::new();
         for length in [0, 1, 31, 33, 64, 100_000] {
             let file = folder.with("master.key", &vec![7; length]);
@@ -307,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn service_tokens_are_made_read_and_checked() {
+    fn service_token_is_created_read_and_checked() {
         let folder = Folder::new();
         let file = folder.file("service.token");
         let random = Random::system();

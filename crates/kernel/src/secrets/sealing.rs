@@ -1,8 +1,9 @@
-//! Sealing: what the database keeps but must not know, encrypted and authenticated under the master key.
+//! Sealing: authenticated encryption under the master key, for secrets in the database.
 //!
-//! AES-256-GCM (NIST SP 800-38D). A sealed text is one format byte, a nonce of 12 random bytes, the ciphertext and
-//! its tag of 16 bytes. The format byte and the associated text are authenticated with it, so that a sealed
-//! secret can't be moved to another row. Random nonces are safe for 2^32 texts a key (section 8.3 there).
+//! AES-256-GCM (NIST SP 800-38D). A sealed secret is one format byte, a nonce of 12 random bytes, the
+//! ciphertext and a tag of 16 bytes. Format byte and associated text are authenticated too, so that a sealed
+//! secret can't be moved to another row. Random nonces are safe for 2^32 encryptions per key (NIST SP
+//! 800-38D, section 8.3).
 
 use std::fmt;
 
@@ -13,22 +14,22 @@ use crate::random::Random;
 
 const FORMAT: u8 = 1;
 
-/// Seals under the master key, and opens what is sealed under it or under the key that it takes the place of.
+/// Seals under the master key, and opens what was sealed under it or under the previous master key.
 pub struct Sealer {
     key: Option<LessSafeKey>,
     previous: Option<LessSafeKey>,
 }
 
-/// Why a text can't be sealed or opened.
+/// The error of sealing or opening.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SealError {
-    /// It doesn't begin with a format that this version knows.
+    /// The format byte is missing or unknown.
     UnknownFormat,
-    /// It was changed, cut, sealed under another master key or for another place.
+    /// The sealed secret was changed, cut, or sealed under another master key or associated text.
     NotAuthentic,
-    /// It is longer than the cipher allows.
+    /// The text is longer than the cipher allows.
     TooLong,
-    /// The cryptographic library refused the master key, which it does for no key of 32 bytes.
+    /// The cryptographic library refused the master key, which doesn't happen for 32 bytes.
     NoKey,
 }
 
@@ -46,7 +47,7 @@ impl fmt::Display for SealError {
 impl std::error::Error for SealError {}
 
 impl From<SealError> for Error {
-    /// To a caller, whatever goes wrong with a seal is our mistake.
+    /// Always an internal error.
     fn from(error: SealError) -> Self {
         Self::internal(format_args!("sealed secret: {error}"))
     }
@@ -59,22 +60,21 @@ impl fmt::Debug for Sealer {
 }
 
 impl Sealer {
-    /// A sealer under this master key.
     pub fn new(key: [u8; 32]) -> Self {
         // ring refuses only keys of another length, which the type rules out.
         Self { key: cipher(&key), previous: None }
     }
 
-    /// The same sealer, while the master key is changed: it also opens what is sealed under the `previous` key.
+    /// Adds a previous key, which opens and doesn't seal: for the time of a change of the master key.
     #[must_use]
     pub fn with_previous(self, previous: [u8; 32]) -> Self {
         Self { previous: cipher(&previous), ..self }
     }
 
-    /// The same secret sealed under the master key; `None` when it is already.
+    /// Seals a secret of the previous key under the master key; `None` if it already is.
     ///
     /// # Errors
-    /// When neither key opens it.
+    /// Neither key opens it.
     pub fn reseal(
         &self,
         sealed: &[u8],
@@ -88,10 +88,11 @@ impl Sealer {
         }
     }
 
-    /// Seals `plain` for the place that `associated` names, for instance the id of the row that keeps it.
+    /// Seals `plain`. The text `associated` names the place where it is kept, for instance by the id of the
+    /// row, and is needed to open it.
     ///
     /// # Errors
-    /// [`SealError::TooLong`] when `plain` is longer than GCM allows (64 GiB).
+    /// [`SealError::TooLong`] if `plain` is longer than GCM allows (64 GiB).
     pub fn seal(&self, plain: &[u8], associated: &str, random: &Random) -> Result<Vec<u8>, SealError> {
         let key = self.key.as_ref().ok_or(SealError::NoKey)?;
         let nonce: [u8; NONCE_LEN] = random.bytes();
@@ -106,10 +107,10 @@ impl Sealer {
         Ok([[FORMAT].as_slice(), &nonce, text.as_slice(), tag.as_ref()].concat())
     }
 
-    /// Opens what [`Sealer::seal`] made for the same place.
+    /// Opens a result of [`Sealer::seal`] with the same associated text.
     ///
     /// # Errors
-    /// When the text isn't exactly what was sealed, or the master key or the place is another.
+    /// The bytes were changed, or the master key or the associated text is another.
     pub fn open(&self, sealed: &[u8], associated: &str) -> Result<Vec<u8>, SealError> {
         let key = self.key.as_ref().ok_or(SealError::NoKey)?;
         match (open(key, sealed, associated), &self.previous) {
@@ -147,7 +148,7 @@ mod tests {
     const KEY: [u8; 32] = [7; 32];
 
     #[test]
-    fn a_previous_key_opens_and_seals_nothing() {
+    fn previous_key_opens_but_does_not_seal() {
         let random = Random::system();
         let (old, new) = (Sealer::new(KEY), Sealer::new([8; 32]));
         let both = Sealer::new([8; 32]).with_previous(KEY);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_that_does_not_open_is_our_mistake_and_tells_no_secret() {
+    fn seal_error_is_internal_and_prints_no_secret() {
         let error = Error::from(SealError::NotAuthentic);
         assert_eq!(error.code, crate::error::Code::Internal);
         assert!(error.internal.is_some_and(|text| text.contains("another master key")));
@@ -178,19 +179,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_again() {
+    fn sealed_texts_open() {
         for plain in [b"".as_slice(), b"x", b"tk_secret", &[0; 4096]] {
             assert_eq!(Sealer::new(KEY).open(&sealed(plain), "key_1").as_deref(), Ok(plain));
         }
     }
 
     #[test]
-    fn one_text_is_never_sealed_alike() {
+    fn sealing_twice_differs() {
         assert_ne!(sealed(b"same"), sealed(b"same"));
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_noticed() {
+    fn every_flipped_bit_and_every_cut_is_refused() {
         let good = sealed(b"tk_secret");
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn another_place_or_key_or_format_is_refused() {
+    fn other_place_key_or_format_is_refused() {
         let good = sealed(b"tk_secret");
         for place in ["", "key_2", "key_1 ", "key_"] {
             assert_eq!(Sealer::new(KEY).open(&good, place), Err(SealError::NotAuthentic), "{place}");

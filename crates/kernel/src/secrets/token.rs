@@ -1,6 +1,8 @@
-//! Mail tokens: what a verification, reset or invitation link carries (decisions, section 2).
+//! Mail tokens: the secrets in verification, reset and invitation links
+//! (docs/contract/accounts.md#mail-tokens).
 //!
-//! 32 random bytes as base64url. Only the hash is stored, so that a stolen database opens no mailbox's link.
+//! A token is 32 random bytes as base64url. Only its hash is stored, so that a stolen database reveals no
+//! link.
 
 use std::fmt;
 
@@ -13,7 +15,7 @@ use crate::secrets::{SECRET_BYTES, sha256};
 /// Characters of a token: 32 bytes in base64url without padding.
 pub const TOKEN_CHARS: usize = 43;
 
-/// The text of a mail token.
+/// A mail token.
 #[derive(Clone)]
 pub struct MailToken(String);
 
@@ -24,7 +26,7 @@ impl MailToken {
         Self(URL_SAFE_NO_PAD.encode(secret))
     }
 
-    /// Reads a token exactly as [`MailToken::generate`] writes one; anything else is a token that nobody has.
+    /// Reads a token in the form of [`MailToken::generate`]; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != TOKEN_CHARS {
             return None;
@@ -33,12 +35,12 @@ impl MailToken {
         Some(Self(text.to_owned()))
     }
 
-    /// SHA-256 of the text: what the database keeps.
+    /// SHA-256 of the text, as stored in the database.
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
     }
 
-    /// The text: for the mail only.
+    /// The text, which goes into the mail and nowhere else.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -65,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_nobody_s_token() {
+    fn only_canonical_tokens_are_read() {
         let zeros = "A".repeat(43);
         assert!(MailToken::parse(&zeros).is_some());
         for bad in [

@@ -5,13 +5,13 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::access::OrgScope;
-use crate::api::paging::ListFilter;
 use crate::app::App;
+use crate::billing::Billing;
+use crate::billing::invoices::{self, Document, Page};
 use crate::clock::Time;
-use crate::db::{self, Tx};
 use crate::error::Error;
 use crate::gate::{Call, InvoiceScope};
-use crate::ids::{CreditNoteId, InvoiceId, OrganizationId};
+use crate::ids::{CreditNoteId, InvoiceId};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, one_of};
@@ -20,23 +20,18 @@ use crate::invoice_page::{POLICY, Sheet};
 use crate::money::{Nano, Pico};
 use crate::reply::{Body, Enveloped, Reply, private};
 use crate::rules::invoicing::{Item, Status};
-use crate::store;
-use crate::store::Page;
-use crate::store::credit_notes::CreditNote as NoteRow;
-use crate::store::invoices::Invoice as Row;
 
-impl Field for Status {
+/// A status, as a query parameter.
+struct StatusWord(Status);
+
+impl Field for StatusWord {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &Self::ALL, Self::as_str)
+        one_of(value, at, problems, &Status::ALL, Status::as_str).map(Self)
     }
     fn schema() -> serde_json::Value {
-        let words = Self::ALL.map(Self::as_str);
+        let words = Status::ALL.map(Status::as_str);
         serde_json::json!({"type": "string", "enum": words, "examples": ["open"]})
     }
-}
-
-impl ListFilter for Status {
-    const NAME: &'static str = "status";
 }
 
 /// Which invoices are wanted.
@@ -50,8 +45,9 @@ impl Record for InvoiceQuery {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
         let page_size = fields.or("page_size", Integer::<1, 100>(20));
-        let status = fields.optional(Status::NAME);
-        Some(Self { page: Page { page: page?.0, page_size: page_size?.0 }, status: status? })
+        let status: Option<Option<StatusWord>> = fields.optional("status");
+        let status = status?.map(|StatusWord(status)| status);
+        Some(Self { page: Page { page: page?.0, page_size: page_size?.0 }, status })
     }
 }
 
@@ -111,8 +107,9 @@ impl From<Item> for InvoiceItem {
 
 impl Invoice {
     /// As callers see it.
-    pub fn new(row: &Row, items: Vec<Item>, notes: Notes) -> Self {
-        let note = |(note, items): (NoteRow, Vec<Item>)| CreditNote {
+    pub fn new(document: Document) -> Self {
+        let Document { invoice, items, notes } = document;
+        let note = |(note, items): (invoices::CreditNote, Vec<Item>)| CreditNote {
             id: note.id,
             number: note.number,
             created_at: note.created_at,
@@ -121,37 +118,18 @@ impl Invoice {
             items: items.into_iter().map(InvoiceItem::from).collect(),
         };
         Self {
-            id: row.id,
-            number: row.number,
-            period_start: row.month.start(),
-            period_end: row.month.end(),
-            amount: row.amount,
-            currency: row.currency.clone(),
-            status: row.status.as_str(),
-            payment_date: row.paid_at,
+            id: invoice.id,
+            number: invoice.number,
+            period_start: invoice.month.start(),
+            period_end: invoice.month.end(),
+            amount: invoice.amount,
+            currency: invoice.currency,
+            status: invoice.status.as_str(),
+            payment_date: invoice.paid_at,
             items: items.into_iter().map(InvoiceItem::from).collect(),
             credit_notes: notes.into_iter().map(note).collect(),
         }
     }
-}
-
-/// The credit notes of an invoice, with their lines.
-pub type Notes = Vec<(NoteRow, Vec<Item>)>;
-
-/// The credit notes of each of these invoices of an organization.
-///
-/// # Errors
-/// The database's.
-pub async fn notes(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    invoices: &[Row],
-) -> Result<Vec<Notes>, db::Error> {
-    let months = || invoices.iter().map(|invoice| invoice.month);
-    let (Some(first), Some(last)) = (months().min(), months().max()) else { return Ok(Vec::new()) };
-    let mut all = store::credit_notes::between(tx, organization_id, first, last).await?;
-    let of = |invoice: &Row| all.extract_if(.., |(note, _)| note.invoice_id == invoice.id).collect();
-    Ok(invoices.iter().map(of).collect())
 }
 
 /// One page of invoices.
@@ -165,19 +143,14 @@ pub struct InvoicePage {
 
 /// GET /v1/organizations/{organization_id}/billing/invoices: the newest first.
 pub async fn list(
-    app: App,
+    billing: Billing,
     scope: OrgScope,
     Query(query): Query<InvoiceQuery>,
 ) -> Result<Enveloped<InvoicePage>, Error> {
-    let (id, InvoiceQuery { page, status }) = (scope.organization_id(), query);
-    let mut tx = app.db.reports().await?;
-    let total = store::invoices::count(&mut tx, id, status).await?;
-    let rows = store::invoices::list(&mut tx, id, status, page).await?;
-    let items = store::invoices::items(&mut tx, id, &rows).await?;
-    let notes = notes(&mut tx, id, &rows).await?;
-    let invoices = rows.iter().zip(items).zip(notes);
-    let invoices = invoices.map(|((row, items), notes)| Invoice::new(row, items, notes)).collect();
-    Ok(private(InvoicePage { invoices, total, page: page.page, page_size: page.page_size }))
+    let InvoiceQuery { page, status } = query;
+    let listed = invoices::list(&billing, scope.organization_id(), status, page).await?;
+    let invoices = listed.documents.into_iter().map(Invoice::new).collect();
+    Ok(private(InvoicePage { invoices, total: listed.total, page: page.page, page_size: page.page_size }))
 }
 
 /// What a caller wants to get.
@@ -263,18 +236,11 @@ fn page_response(page: String) -> Response<Body> {
 
 /// GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}. Section 4 has no such row: an invoice is also a
 /// document, so with `Accept: text/html` it comes as a page to be printed.
-pub async fn read(app: App, scope: InvoiceScope, form: Form) -> Result<Shown, Error> {
-    let invoice = scope.invoice();
-    let mut tx = app.db.read().await?;
-    let rows = std::slice::from_ref(invoice);
-    let items = store::invoices::items(&mut tx, scope.organization_id(), rows).await?;
-    let items =
-        items.into_iter().next().ok_or_else(|| Error::internal("an invoice was read without its items"))?;
-    let notes = notes(&mut tx, scope.organization_id(), rows).await?.pop();
-    let notes = notes.ok_or_else(|| Error::internal("an invoice was read without its credit notes"))?;
+pub async fn read(billing: Billing, scope: InvoiceScope, form: Form) -> Result<Shown, Error> {
+    let document = invoices::complete(&billing, scope.invoice().clone()).await?;
     Ok(match form {
-        Form::Json => Shown::Json(private(Invoice::new(invoice, items, notes))),
-        Form::Html => Shown::Html(Sheet { invoice, items: &items, notes: &notes }.html()),
+        Form::Json => Shown::Json(private(Invoice::new(document))),
+        Form::Html => Shown::Html(Sheet::from(&document).html()),
     })
 }
 

@@ -4,15 +4,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::OrgScope;
-use crate::app::App;
+use crate::billing::{Billing, summary};
 use crate::clock::Time;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::input::Nothing;
-use crate::jobs::billing::closing;
 use crate::money::{Nano, Pico};
 use crate::reply::{Enveloped, private};
-use crate::store;
-use crate::store::wallets::Account;
 
 /// How an organization stands.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -83,19 +80,15 @@ pub enum SubscriptionStatus {
 
 /// GET /v1/organizations/{organization_id}/billing/summary. In the first day of a month, while the one before is still open for
 /// what comes late, it is the new month that is shown.
-pub async fn summary(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<Summary>, Error> {
-    let (id, month) = (scope.organization_id(), app.clock.now().day().month());
-    let mut tx = app.db.read().await?;
-    let Account { wallet, plan, open_invoices } =
-        store::wallets::account(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
-    let used = store::months::used(&mut tx, id, month).await?;
-    let bill = closing::bill(&mut tx, id, month, &used).await?;
-    let status = if open_invoices == 0 { SubscriptionStatus::Active } else { SubscriptionStatus::PastDue };
+pub async fn summary(billing: Billing, scope: OrgScope, _: Nothing) -> Result<Enveloped<Summary>, Error> {
+    let found = summary::read(&billing, scope.organization_id()).await?;
+    let (month, wallet) = (found.month, found.wallet);
+    let status = if found.is_past_due { SubscriptionStatus::PastDue } else { SubscriptionStatus::Active };
     Ok(private(Summary {
         current_period: Period {
             start_date: month.start(),
             end_date: month.end(),
-            total_amount: bill.exact,
+            total_amount: found.total,
             currency: wallet.currency.clone(),
             status: PeriodStatus::Active,
         },
@@ -105,6 +98,11 @@ pub async fn summary(app: App, scope: OrgScope, _: Nothing) -> Result<Enveloped<
             currency: wallet.currency,
         },
         payment_method: None,
-        subscription: Subscription { plan, status, next_billing_date: month.end(), end_date: month.end() },
+        subscription: Subscription {
+            plan: found.plan,
+            status,
+            next_billing_date: month.end(),
+            end_date: month.end(),
+        },
     }))
 }

@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::ProjectScope;
-use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report, Row, too_many, usage_file};
+use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report};
 use crate::app::App;
+use crate::billing::usage_reports::{self, Row};
 use crate::clock::Day;
 use crate::error::Error;
 use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::QueryOrBody;
-use crate::store::usage::reports;
 use crate::tenants;
 
 /// Usage of a project, by key and person.
@@ -52,7 +52,7 @@ impl From<Row> for ProjectUsageRow {
             // Always there: a project's query groups by key whatever is asked for.
             api_key_name: group.api_key_name.unwrap_or_default(),
             user_id: group.user_id,
-            cells,
+            cells: cells.into(),
         }
     }
 }
@@ -63,19 +63,14 @@ pub async fn read(
     scope: ProjectScope,
     QueryOrBody(ProjectQuery(query)): QueryOrBody<ProjectQuery>,
 ) -> Result<Report<ProjectUsage>, Error> {
-    let range = query.range(app.clock.now())?;
-    let mut tx = app.db.read().await?;
-    let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
-    let name = tenants::projects::read(&app.tenants, &scope).await?.project.name;
-    let mut old = app.db.reports().await?;
-    let days =
-        reports::of_project(&mut old, organization_id, project_id, range, query.groups, too_many()).await?;
-    let file = || usage_file(&project_id.to_string(), range);
+    let project = tenants::projects::read(&app.tenants, &scope).await?.project;
+    let (organization_id, id) = (project.organization_id, project.id);
+    let report = usage_reports::of_project(&app.billing, organization_id, id, query.query()).await?;
     let json = |rows: Vec<Row>, total| ProjectUsage {
-        project_id,
-        project_name: name,
+        project_id: id,
+        project_name: project.name,
         usage: rows.into_iter().map(ProjectUsageRow::from).collect(),
         total,
     };
-    query.report(&mut tx, organization_id, days, file, json).await
+    Ok(query.answer(report, &id.to_string(), json))
 }

@@ -4,7 +4,7 @@ use http::{HeaderValue, Response, header};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use super::Row;
+use crate::billing::usage_reports::Row;
 use crate::error::Error;
 use crate::reply::{Body, Enveloped, Reply};
 use crate::rules::periods::Range;
@@ -82,11 +82,11 @@ pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> S
         let person = groups.api_key.then(|| shown(&of_row.user_id));
         let cells = [
             chat.requests.to_string(),
-            chat.tokens.prompt.to_string(),
-            chat.tokens.completion.to_string(),
+            chat.prompt_tokens.to_string(),
+            chat.completion_tokens.to_string(),
             chat.amount.to_string(),
             embeddings.requests.to_string(),
-            embeddings.tokens.to_string(),
+            embeddings.prompt_tokens.to_string(),
             embeddings.amount.to_string(),
             currency.to_owned(),
         ];

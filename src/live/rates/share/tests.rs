@@ -75,7 +75,7 @@ impl Replicas {
     }
 
     /// One call; `slow` when the answer to a renewal is still to come.
-    fn call(&mut self, replica: usize, slow: bool) -> Result<Allowed, RateLimit> {
+    fn call(&mut self, replica: usize, slow: bool) -> Result<Allowance, RateLimit> {
         let mut checked = self.shares[replica].check(self.rate, self.now);
         if checked == Checked::Ask {
             self.answer(replica);

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::ids::ApiKeyId;
 use crate::input::Nothing;
 use crate::keys::Keys;
+use crate::keys::access::KeyScope;
 use crate::keys::api_keys::{self, Rotated};
-use crate::keys_access::KeyScope;
 use crate::reply::{Enveloped, private};
 
 /// The new secret of a key, and how long the one before it stays good.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::text::{Kind, Text};
+use crate::metrics::{Kind, Text};
 use crate::rules::events::Reason;
 
 /// How many usage events were accepted, were there already, or were refused for which reason.

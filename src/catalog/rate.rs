@@ -1,0 +1,21 @@
+//! The price of a number of tokens: exact, or none.
+
+use super::Price;
+use crate::money::Pico;
+
+/// The most that one call may cost: 1,000,000 of the currency. A day's row then has room for thousands of the dearest ones.
+pub const MOST_EXPENSIVE: Pico = Pico::from_units(1_000_000_000_000_000_000);
+
+/// Returns the list price of these tokens, in pico of the currency.
+///
+/// `None` when a count is negative or the sum leaves the 64 bits in which the databases hold an amount: such
+/// usage is refused, never cut.
+pub fn rate(price: &Price, prompt_tokens: i64, completion_tokens: i64) -> Option<Pico> {
+    if prompt_tokens < 0 || completion_tokens < 0 {
+        return None;
+    }
+    let prompt = price.prompt.checked_mul(prompt_tokens)?;
+    let completion = price.completion.checked_mul(completion_tokens)?;
+    let amount = prompt.checked_add(completion)?;
+    amount.to_i64().map(|_| amount)
+}

@@ -1,0 +1,202 @@
+//! How mail leaves: into a folder, or to a mail server.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
+use lettre::message::{Body, Mailbox, MultiPart, SinglePart};
+use tokio::fs::{DirBuilder, OpenOptions};
+use tokio::io::AsyncWriteExt;
+
+use super::smtp::Smtp;
+use super::{DeliveryError, Message, one_line};
+use crate::clock::Time;
+use crate::config;
+use crate::error::Error;
+use crate::random::Random;
+
+/// Lines of a mail may have this many characters (RFC 5322, section 2.1.1).
+const LONGEST_LINE: usize = 998;
+
+/// How mail leaves.
+#[derive(Debug)]
+pub enum Mailer {
+    /// One `.eml` file a mail, for development, tests and installations without a mail server.
+    Folder {
+        /// Where the files go; made when it isn't there.
+        dir: PathBuf,
+        /// The sender, for instance `Tollkeeper <no-reply@example.org>`.
+        from: String,
+    },
+    /// To a mail server.
+    Smtp {
+        /// The server.
+        server: Smtp,
+        /// The sender.
+        from: String,
+    },
+}
+
+impl Mailer {
+    /// The one that the configuration asks for.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn new(settings: &config::Mail, data_dir: &Path) -> Result<Self, String> {
+        let from = settings.from.clone();
+        Ok(match &settings.url {
+            config::MailUrl::File => Self::Folder { dir: data_dir.join("mail"), from },
+            config::MailUrl::Smtp(server) => Self::Smtp { server: Smtp::new(server.clone(), &from)?, from },
+        })
+    }
+
+    /// Hands the mail over. The folder mailer also logs the recipient and the link; the other logs nothing.
+    ///
+    /// # Errors
+    /// Why not, and whether trying again can help; trying again is safe and may send it twice.
+    pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), DeliveryError> {
+        let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
+        let (Self::Folder { from, .. } | Self::Smtp { from, .. }) = self;
+        let mail = compose(message, from, now, &id).map_err(DeliveryError::Permanent)?;
+        match self {
+            Self::Smtp { server, .. } => server.deliver(&mail, now).await,
+            Self::Folder { dir, .. } => {
+                // On disk lines end as text files do here; a mail program reads both, and grep reads this.
+                let mail: Vec<u8> = mail.formatted().into_iter().filter(|byte| *byte != b'\r').collect();
+                let file = dir.join(file_name(now, &id));
+                write(dir, &file, &mail)
+                    .await
+                    .map_err(|error| DeliveryError::Temporary(format!("{}: {error}", file.display())))?;
+                let link = message.link.as_deref().unwrap_or_default();
+                tracing::info!(to = message.to, subject = message.subject, link, "mail written");
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes the files of mails that were written before an instant, and returns how many; a mail server has none.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub async fn remove_files_before(&self, before: Time) -> Result<u64, Error> {
+        match self {
+            Self::Folder { dir, .. } => remove_files(dir.clone(), before).await,
+            Self::Smtp { .. } => Ok(0),
+        }
+    }
+
+    /// Ends what is kept open for a next mail that hasn't come.
+    pub async fn close_idle(&self, now: Time) {
+        match self {
+            Self::Folder { .. } => {}
+            Self::Smtp { server, .. } => server.close_idle(now).await,
+        }
+    }
+}
+
+/// Sorts by time: `20260131T093000123Z-….eml`.
+fn file_name(now: Time, id: &str) -> String {
+    let time: String = now.to_string().chars().filter(|c| !matches!(c, '-' | ':' | '.')).collect();
+    format!("{time}-{id}.eml")
+}
+
+/// Returns `true` if a file has the name of a mail that was written before then. Files of others have other names.
+fn was_written_before(name: &str, then: Time) -> bool {
+    let Some((time, id)) = name.strip_suffix(".eml").and_then(|name| name.split_once('-')) else {
+        return false;
+    };
+    // Up to the id all names are of one length, so they sort by time.
+    let due = file_name(then, id);
+    let due = due.split_once('-').map_or("", |(due, _)| due);
+    let is_ours =
+        time.len() == due.len() && id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_ours && time < due
+}
+
+/// Writes a whole file or none: who watches the folder for `.eml` never sees half a mail.
+async fn write(dir: &Path, file: &Path, content: &[u8]) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).await?;
+    let temporary = file.with_extension("tmp");
+    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).await?;
+    let written = async {
+        opened.write_all(content).await?;
+        opened.sync_all().await?;
+        tokio::fs::rename(&temporary, file).await
+    };
+    let written = written.await;
+    if written.is_err() {
+        // The first error is the one to tell; a leftover `.tmp` does no harm.
+        tokio::fs::remove_file(&temporary).await.ok();
+    }
+    written
+}
+
+/// The mail as RFC 5322 wants it: plain text and HTML as alternatives. Errors don't name the recipient: they are logged.
+pub(super) fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<lettre::Message, String> {
+    let from: Mailbox = from.parse().map_err(|error| format!("`mail.from`: {error}"))?;
+    let to: lettre::Address =
+        message.to.parse().map_err(|error| format!("the recipient's address: {error}"))?;
+    let message_id = format!("<{id}@{}>", from.email.domain());
+    let since_1970 = Duration::from_millis(u64::try_from(now.unix_ms()).unwrap_or(0));
+    // RFC 3834, section 5: nobody's holiday notice should answer.
+    let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
+    let part = |kind: ContentType, text: &str| SinglePart::builder().header(kind).body(encode(text));
+    let parts = MultiPart::alternative()
+        .boundary(format!("=_{id}"))
+        .singlepart(part(ContentType::TEXT_PLAIN, &message.text))
+        .singlepart(part(ContentType::TEXT_HTML, &message.html));
+    lettre::Message::builder()
+        .from(from)
+        .to(Mailbox::new(None, to))
+        .subject(one_line(&message.subject))
+        .date(SystemTime::UNIX_EPOCH + since_1970)
+        .message_id(Some(message_id))
+        .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
+        .multipart(parts)
+        .map_err(|error| error.to_string())
+}
+
+/// ASCII goes as it is, so that links stay whole for whoever reads the file; anything else as quoted-printable, never
+/// base64, so that the token can still be found.
+fn encode(text: &str) -> Body {
+    // A carriage return of its own ends a line too: mails must not have one (RFC 5322, section 2.3), and what servers make
+    // of it differs.
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let text: String = text.lines().flat_map(|line| [line, "\r\n"]).collect();
+    let plain = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');
+    if text.bytes().all(plain) && text.lines().all(|line| line.len() <= LONGEST_LINE) {
+        return Body::dangerous_pre_encoded(text.into_bytes(), ContentTransferEncoding::SevenBit);
+    }
+    Body::new_with_encoding(text, ContentTransferEncoding::QuotedPrintable)
+        .unwrap_or_else(|text| Body::dangerous_pre_encoded(text, ContentTransferEncoding::EightBit))
+}
+
+/// Returns how many files went.
+async fn remove_files(dir: PathBuf, before: Time) -> Result<u64, Error> {
+    let shown = dir.display().to_string();
+    let removing = tokio::task::spawn_blocking(move || remove_files_now(&dir, before));
+    let removed = removing.await.map_err(Error::internal)?;
+    removed.map_err(|error| Error::internal(format!("old mails in {shown}: {error}")))
+}
+
+fn remove_files_now(dir: &Path, before: Time) -> std::io::Result<u64> {
+    let mut removed = 0;
+    let files = match std::fs::read_dir(dir) {
+        // Nothing has been mailed yet.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        files => files?,
+    };
+    for file in files {
+        let file = file?;
+        let is_old = file.file_name().to_str().is_some_and(|name| was_written_before(name, before));
+        if is_old {
+            match std::fs::remove_file(file.path()) {
+                // Another server with the same folder was faster.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                done => done?,
+            }
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}

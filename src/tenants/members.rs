@@ -1,0 +1,84 @@
+//! Members of an organization.
+
+use crate::access::{HeldMember, MemberScope, OrgScope};
+use crate::error::Error;
+use crate::roles::OrganizationRole;
+use crate::rules::membership::{self, Remover};
+use crate::store;
+use crate::store::audit_log::{Action, Event};
+use crate::store::organization_members::Filter;
+
+use super::{Listed, Search, Tenants};
+
+pub use crate::store::organization_members::Member;
+
+/// Returns one page of the members, newest first.
+///
+/// # Errors
+/// The database can't say.
+pub async fn list(
+    tenants: &Tenants,
+    scope: &OrgScope,
+    search: Search<OrganizationRole>,
+) -> Result<Listed<Member>, Error> {
+    let Search { page, folded, role } = search;
+    let filter = Filter { group: scope.organization_id(), search_folded: folded, role };
+    let mut tx = tenants.db.read().await?;
+    let (total, rows) = store::organization_members::list(&mut tx, &filter, page).await?;
+    Ok(Listed { rows, total })
+}
+
+/// Gives the member another role, and returns them as they are now. Invitations that they have sent end with the role that
+/// allowed them. What changes nothing leaves `updated_at` as it was.
+///
+/// # Errors
+/// 404 and 403 as at the gate; 403 for a role that the caller can't give or take; 409 for the last owner.
+pub async fn update(
+    tenants: &Tenants,
+    scope: &MemberScope,
+    role: Option<OrganizationRole>,
+) -> Result<Member, Error> {
+    let now = tenants.clock.now();
+    let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
+    let mut tx = tenants.db.write().await?;
+    let (mut held, HeldMember { grantor, row: mut member, has_other_owner }) = scope.hold(&mut tx).await?;
+    if let Some(role) = role {
+        membership::change_role(grantor, member.role, role, has_other_owner)?;
+        if role != member.role {
+            for beyond in membership::beyond(role) {
+                store::invitations::end_sent(&mut held, organization_id, member_id, beyond, now).await?;
+            }
+            let event = event(scope, Action::MemberRoleChanged);
+            store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+            store::organization_members::set_role(&mut held, organization_id, member_id, role, now).await?;
+            (member.role, member.updated_at) = (role, now);
+        }
+    }
+    tx.commit().await?;
+    Ok(member)
+}
+
+/// Removes the member, and returns who did. With the membership go those in the organization's projects and the open
+/// invitations that the member has sent. API keys that they made go on for model calls; they manage nothing any more, because
+/// their maker has no role.
+///
+/// # Errors
+/// 404 and 403 as at the gate; 403 for a role that the caller can't take; 409 for the last owner.
+pub async fn delete(tenants: &Tenants, scope: &MemberScope) -> Result<Remover<OrganizationRole>, Error> {
+    let now = tenants.clock.now();
+    let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
+    let mut tx = tenants.db.write().await?;
+    let (mut held, HeldMember { grantor, row: member, has_other_owner }) = scope.hold(&mut tx).await?;
+    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(grantor.role) };
+    membership::remove(remover, member.role, has_other_owner)?;
+    store::invitations::end_with_member(&mut held, organization_id, &member, now).await?;
+    let event = event(scope, Action::MemberRemoved);
+    store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    store::organization_members::remove(&mut held, organization_id, member_id, now).await?;
+    tx.commit().await?;
+    Ok(remover)
+}
+
+fn event(scope: &MemberScope, action: Action) -> Event {
+    Event { action, target: scope.member_id().to_string(), organization_id: Some(scope.organization_id()) }
+}

@@ -1,0 +1,199 @@
+"""Accounts, sessions, and the pages behind mailed links."""
+
+from walker import PASSWORD
+
+NEW_PASSWORD = "Wrong-Battery-9-Clip"
+FORM = ("content-type", "application/x-www-form-urlencoded")
+
+
+def walk(w):
+    documents(w)
+    not_http(w)
+    register(w)
+    sessions(w)
+    passwords(w)
+    pages(w)
+
+
+def documents(w):
+    w.chapter("documents and health")
+    for listener in ["public", "service"]:
+        for path in ["/healthz", "/readyz", "/nowhere", "/v1/nowhere"]:
+            w.get(path, listener=listener)
+        w.call("HEAD", "/healthz", listener=listener)
+        w.call("DELETE", "/healthz", listener=listener)
+    for path in ["/", "/v1/models/", "/reset-password/nowhere", "/v1/auth/login", "/service/v1/usage"]:
+        w.get(path)
+    w.call("PATCH", "/reset-password")
+    w.call("OPTIONS", "/v1/models")
+    w.get("/.well-known/jwks.json")
+    document = w.installation.send("public", "GET", "/openapi.json")
+    w.transcript.answers.append(("public", "GET", "/openapi.json", document.status))
+    printed = w.installation.command("openapi").stdout
+    for title, text in [("GET /openapi.json", document.text), ("tollkeeper openapi", printed)]:
+        w.transcript.digest(title, parts(w.transcript.words.tell(text)))
+
+
+def parts(text):
+    """The document's operations and schemas, each for itself."""
+    import json
+
+    document = json.loads(text)
+    for path, item in sorted(document["paths"].items()):
+        for method, operation in sorted(item.items()):
+            yield f"{method} {path}", json.dumps(operation)
+    for kind, entries in sorted(document.pop("components").items()):
+        for name, entry in sorted(entries.items()):
+            yield f"{kind} {name}", json.dumps(entry)
+    document.pop("paths")
+    document["info"]["version"] = "<version>"
+    yield "the rest", json.dumps(document)
+
+
+def not_http(w):
+    w.chapter("what isn't HTTP")
+    for listener in ["public", "service"]:
+        w.raw(listener, b"hello\r\n\r\n", "no HTTP")
+        w.raw(listener, b"GET /healthz HTTP/1.1\r\n\r\n", "no Host")
+        w.raw(listener, b"GET /healthz HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n", "two Hosts")
+        w.raw(listener, b"POST /v1/auth/login HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip\r\n\r\n", "an encoding")
+        many = b"".join(b"x-%d: y\r\n" % number for number in range(101))
+        w.raw(listener, b"GET /healthz HTTP/1.1\r\nhost: a\r\n" + many + b"\r\n", "101 headers")
+        w.raw(listener, b"GET /healthz HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 40_000 + b"\r\n\r\n", "a long head")
+
+
+def register(w):
+    w.chapter("registration")
+    good = {"email": "ada@example.com", "password": PASSWORD, "username": "ada"}
+    post = lambda **changes: w.post("/v1/auth/register", {**good, **changes})
+    w.post("/v1/auth/register", {})
+    w.post("/v1/auth/register", "")
+    w.post("/v1/auth/register", "[]")
+    w.post("/v1/auth/register", '{"email": "a", "email": "b"}')
+    post(email=1, password=None, username=True, full_name=[], phone={})
+    post(nickname="ada", emial="x")
+    for email in ["ada", "ada@", "a b@example.com", "ada@[127.0.0.1]", "x" * 250 + "@example.com"]:
+        post(email=email)
+    for username in ["ad", "a" * 65, "ada lovelace", "root", "adа", ""]:
+        post(username=username)
+    for password in ["xK4mq9T", "ALLUPPER7LETTERS", "alllower7letters", "NoDigitsInHere", "Password1", "Lovelace 7x",
+                     "xK4mq9Tz" * 17, ""]:
+        post(password=password, full_name="Ada Lovelace")
+    post(full_name="x" * 201)
+    post(full_name="a\u0000b")
+    for phone in ["12345", "+999 12345678", "call me"]:
+        post(phone=phone)
+    data = post(full_name=" Ada Lovelace ", phone="+44 (0)1632 960961").data
+    w.ids["ada"] = data["user"]["id"]
+    post(username="ada2")
+    post(email="Ada@Example.com", username="ada2")
+    post(email="ada2@example.com", username="ADA")
+    token = w.mail("ada@example.com", "Confirm")
+    for body in [{}, {"token": 1}, {"token": ""}, {"token": "x" * 43}, {"token": "x" * 600}]:
+        w.post("/v1/auth/verify-email", body)
+    w.post("/v1/auth/verify-email", {"token": token})
+    w.post("/v1/auth/verify-email", {"token": token}, note="again")
+
+
+def sessions(w):
+    w.chapter("sessions")
+    for body in [{}, {"email": "ada@example.com"}, {"email": "ada@example.com", "password": "wrong"},
+                 {"email": "nobody@example.com", "password": PASSWORD},
+                 {"email": "ada@example.com", "password": PASSWORD, "remember_me": "yes"}]:
+        w.post("/v1/auth/login", body)
+    w.log_in("ada")
+    data = w.post("/v1/auth/login", {"email": "ADA@example.com", "password": PASSWORD, "remember_me": True}).data
+    w.bearers["ada's other session"] = data["access_token"]
+    w.bearers["its refresh token"] = data["refresh_token"]
+    w.get("/v1/auth/me", "ada")
+    w.call("HEAD", "/v1/auth/me", "ada")
+    w.get("/v1/auth/me", "ada's refresh token")
+    w.post("/v1/auth/refresh-token", None, "its refresh token")
+    w.post("/v1/auth/refresh-token", None, "ada")
+    w.post("/v1/auth/refresh-token")
+    w.post("/v1/auth/logout", None, "its refresh token")
+    w.post("/v1/auth/logout", None, "ada's other session")
+    w.get("/v1/auth/me", "ada's other session", note="after the logout")
+    w.post("/v1/auth/logout", None, "ada's other session", note="again")
+    w.post("/v1/auth/refresh-token", None, "its refresh token", note="after the logout")
+    broken = w.bearers["ada"][:-4] + "AAAA"
+    for value in ["Basic YWRhOng=", "Bearer", "Bearer ", "Bearer x", "bearer   x.y.z", f"Bearer {broken}"]:
+        w.get("/v1/auth/me", headers=[("authorization", value)])
+    two = [("authorization", f"Bearer {w.bearers['ada']}"), ("authorization", "Bearer y")]
+    w.get("/v1/auth/me", headers=two, note="two headers")
+    w.get("/v1/auth/me", headers=[("authorization", f"bEARER   {w.bearers['ada']}")], note="another case")
+
+
+def passwords(w):
+    w.chapter("passwords")
+    w.sign_up("rob")
+    w.log_in("rob", as_="rob elsewhere")
+    change = lambda current, new, again=None, who="rob": w.post(
+        "/v1/auth/change-password",
+        {"current_password": current, "new_password": new, "new_password_confirmation": again or new}, who)
+    w.post("/v1/auth/change-password", {}, "rob")
+    change("wrong", NEW_PASSWORD)
+    change(PASSWORD, NEW_PASSWORD, "another")
+    change(PASSWORD, PASSWORD)
+    change(PASSWORD, "short")
+    change(PASSWORD, NEW_PASSWORD)
+    w.mail("rob@example.com", "Your password was changed")
+    w.get("/v1/auth/me", "rob")
+    w.get("/v1/auth/me", "rob elsewhere")
+    for body in [{}, {"email": "x" * 400}, {"email": "nobody@example.com"}, {"email": "rob@example.com"}]:
+        w.post("/v1/auth/forgot-password", body)
+    token = w.mail("rob@example.com", "Choose a new password")
+    reset = lambda token, password, again=None: w.post(
+        "/v1/auth/reset-password",
+        {"token": token, "password": password, "password_confirmation": again or password})
+    w.post("/v1/auth/reset-password", {})
+    reset("x" * 43, PASSWORD)
+    reset(token, PASSWORD, "another")
+    reset(token, "weak")
+    reset(token, NEW_PASSWORD)
+    reset(token, PASSWORD)
+    reset(token, PASSWORD)
+    w.mail("rob@example.com", "Your password was changed")
+    w.get("/v1/auth/me", "rob", note="after the reset")
+    w.post("/v1/auth/login", {"email": "rob@example.com", "password": NEW_PASSWORD})
+    w.log_in("rob")
+
+
+def pages(w):
+    w.chapter("pages behind mailed links")
+    w.expired = w.sign_up("pat", verify=False)
+    w.post("/v1/auth/register", {"email": "pia@example.com", "password": PASSWORD, "username": "pia"})
+    token = w.mail("pia@example.com", "Confirm")
+    for page in ["/verify-email", "/reset-password", "/invitations/accept"]:
+        w.get(page)
+        w.get(f"{page}?token={'x' * 43}")
+        w.get(f"{page}?token=short")
+        w.get(f"{page}?token=a&token=b")
+        w.call("HEAD", page)
+        w.form(page)
+        w.form(page, token="x" * 43)
+        w.post(page, "token=x", headers=[("content-type", "text/plain")])
+        w.post(page, "token=%ff", headers=[FORM])
+        w.post(page, "token=" + "x" * 20_000, headers=[FORM])
+        w.post(page, "&".join(f"f{number}=x" for number in range(300)), headers=[FORM])
+    verify = lambda **fields: w.form("/verify-email", token=token, **fields)
+    verify()
+    verify(password="")
+    verify(password="wrong")
+    verify(new_password="weak", new_password_confirmation="weak")
+    verify(new_password=NEW_PASSWORD)
+    verify(new_password=NEW_PASSWORD, new_password_confirmation="another")
+    verify(new_password=NEW_PASSWORD, new_password_confirmation=NEW_PASSWORD)
+    verify(password=NEW_PASSWORD)
+    w.log_in("pia", NEW_PASSWORD)
+    w.post("/v1/auth/forgot-password", {"email": "pia@example.com"})
+    token = w.mail("pia@example.com", "Choose a new password")
+    w.get(f"/reset-password?token={token}")
+    reset = lambda password, again: w.form(
+        "/reset-password", token=token, password=password, password_confirmation=again)
+    reset("weak", "weak")
+    reset(PASSWORD, "another")
+    reset(NEW_PASSWORD, NEW_PASSWORD)
+    reset(PASSWORD, PASSWORD)
+    reset(PASSWORD, PASSWORD)
+    w.log_in("pia")

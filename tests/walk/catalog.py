@@ -1,0 +1,131 @@
+"""The models that are walked through."""
+
+CATALOG = """\
+currency = "USD"
+"""
+
+MODELS = """
+[[models]]
+id = "chat-1"
+kind = "chat"
+description = "General chat"
+owned_by = "walk"
+created = 1704067200
+max_tokens = 4096
+max_requests_per_min = 100000
+max_concurrent_requests = 1000
+prices = [
+  { effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000002", completion_tokens = "0.000006" },
+  { effective_at = "2026-03-20T00:00:00Z", prompt_tokens = "0.000003", completion_tokens = "0.000006" },
+]
+
+[[models]]
+id = "acme/chat-2"
+kind = "chat"
+description = "With a slash"
+owned_by = "acme"
+created = 1704067200
+max_tokens = 2048
+max_requests_per_min = 100000
+max_concurrent_requests = 1000
+prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.00001", completion_tokens = "0.00003" }]
+
+[[models]]
+id = "embed-1"
+kind = "embeddings"
+description = "Vectors"
+owned_by = "walk"
+created = 1704067200
+dimension = 8
+max_tokens = 8192
+max_requests_per_min = 100000
+max_concurrent_requests = 1000
+prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.0000001" }]
+
+[[models]]
+id = "chat-slow"
+kind = "chat"
+description = "One request a minute"
+owned_by = "walk"
+created = 1704067200
+max_tokens = 4096
+max_requests_per_min = 1
+max_concurrent_requests = 1000
+prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000002", completion_tokens = "0.000006" }]
+
+[[models]]
+id = "chat-slow-2"
+kind = "chat"
+description = "One request a minute"
+owned_by = "walk"
+created = 1704067200
+max_tokens = 4096
+max_requests_per_min = 1
+max_concurrent_requests = 1000
+prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000002", completion_tokens = "0.000006" }]
+
+[[models]]
+id = "chat-single"
+kind = "chat"
+description = "One call at a time"
+owned_by = "walk"
+created = 1704067200
+max_tokens = 4096
+max_requests_per_min = 100000
+max_concurrent_requests = 1
+prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000002", completion_tokens = "0.000006" }]
+
+[[models]]
+id = "chat-dear"
+kind = "chat"
+description = "Two dollars a token"
+owned_by = "walk"
+created = 1704067200
+max_tokens = 4096
+max_requests_per_min = 100000
+max_concurrent_requests = 1000
+prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "2", completion_tokens = "2" }]
+
+[[models]]
+id = "chat-unpriced"
+kind = "chat"
+description = "Without a price yet"
+owned_by = "walk"
+created = 1704067200
+max_tokens = 4096
+max_requests_per_min = 60
+max_concurrent_requests = 5
+prices = []
+
+[[models]]
+id = "chat-retired"
+kind = "chat"
+description = "Out of use"
+owned_by = "walk"
+created = 1704067200
+max_tokens = 4096
+max_requests_per_min = 60
+max_concurrent_requests = 5
+retired = true
+prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000002", completion_tokens = "0.000006" }]
+
+[[volume_discounts]]
+threshold = 1000000
+discount = "0.05"
+
+[[volume_discounts]]
+threshold = 10000000
+discount = "0.1"
+"""
+
+
+def write(folder):
+    path = folder / "catalog.toml"
+    path.write_text(CATALOG + MODELS)
+    return path
+
+
+def extend(path):
+    """One model more."""
+    more = MODELS.split("[[models]]")[1].replace("chat-1", "chat-3")
+    path.write_text(CATALOG + MODELS + "\n[[models]]" + more)

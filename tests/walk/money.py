@@ -1,0 +1,83 @@
+"""What was used and what it comes to, within the month."""
+
+import time
+
+import service
+
+
+def walk(w):
+    reports(w)
+    balances(w)
+    credits(w)
+
+
+def reports(w):
+    w.chapter("reports of usage")
+    # What was used is written within a second; a key's last use every three.
+    time.sleep(4)
+    for path in [f"{w.acme}/billing/usage", f"{w.bot}/usage"]:
+        for query in ["", "?group_by=day,model", "?group_by=week,api_key", "?group_by=month,model,api_key",
+                      "?group_by=project", "?group_by=hour", "?group_by=day,day", "?group_by=day,week", "?group_by=",
+                      "?group_by[]=model&group_by[]=month", "?start_date=2026-03-01&end_date=2026-03-11",
+                      "?start_date=2026-03-10T12:00:00%2B02:00", "?end_date=2026-03-01", "?start_date=2025-01-01",
+                      "?start_date=2026-03-10&end_date=2026-03-10", "?start_date=2026-03-11&end_date=2026-03-10",
+                      "?start_date=2024-01-01&end_date=2026-01-01", "?start_date=March", "?format=csv",
+                      "?format=csv&group_by=month,model,api_key", "?format=xml"]:
+            w.get(path + query, "ada")
+        for body in [{"group_by": "month"}, {"group_by": ["month", "model"]}, {"group_by": []}, {"group_by": 1},
+                     {"group_by": ["day", "hour"], "format": "csv"}, {"days": 1}]:
+            w.call("GET", path, "ada", body)
+        for who in ["bob", "cem", "vic", "eve", "whole key", "nobody"]:
+            w.get(path, who)
+    w.get(f"{w.search}/usage", "ada")
+    w.get(f"{w.bot}/api-keys/{w.ids['whole key']}", "ada", last_use=True)
+    w.get(f"{w.bot}/api-keys/{w.ids['chat key']}", "ada")
+    w.get(w.bot, "vic")
+
+
+def balances(w):
+    w.chapter("balances")
+    for who in ["ada", "bob", "cem", "eve", "whole key", "nobody"]:
+        w.get(f"{w.acme}/billing/summary", who)
+        w.get(f"{w.acme}/billing/invoices", who)
+    w.get(f"{w.poor}/billing/summary", "ada")
+    w.get(f"{w.acme}/billing/invoices?status=draft&page=0", "ada")
+    for invoice in ["x", "invoice_01h2xcejqtf2nbrexx3vqjhp41"]:
+        w.get(f"{w.acme}/billing/invoices/{invoice}", "ada")
+    w.delete(w.acme, "ada")
+    w.delete(w.acme, "bob")
+    w.calling = f"/v1/organizations/{w.post('/v1/organizations', {'name': 'Calling'}, 'vic').data['id']}"
+    project = f"{w.calling}/projects/{w.post(f'{w.calling}/projects', {'name': 'Bot'}, 'vic').data['id']}"
+    w.make_key("calling key", project, {"name": "Key"}, "vic")
+    service.reserve(w, key="calling key")
+    w.delete(w.calling, "vic", note="a call is under way")
+
+
+def credits(w):
+    w.chapter("credits, by an operator")
+    acme, poor = w.ids["acme"], w.poor.rsplit("/", 1)[1]
+    add = lambda organization, *more: w.command("credit", "add", "--organization", organization, *more)
+    for more in [["--amount", "0", "--reference", "a"], ["--amount", "1.001", "--reference", "a"],
+                 ["--amount", "1", "--reference", "void:a"], ["--amount", "1", "--reference", " "],
+                 ["--amount", "99999999999", "--reference", "a"],
+                 ["--amount", "1", "--reference", "a", "--expires-at", "2026-01-01"]]:
+        add(acme, *more)
+    add("org_01h2xcejqtf2nbrexx3vqjhp41", "--amount", "1", "--reference", "a")
+    for _ in range(2):
+        add(acme, "--amount", "5", "--reference", "payment 1", "--json")
+    add(acme, "--amount", "6", "--reference", "payment 1")
+    add(acme, "--amount", "2.50", "--reference", "gift", "--grant", "--expires-at", "2026-03-20T00:00:00Z")
+    add(poor, "--amount", "0.03", "--reference", "mistake", "--json")
+    add(poor, "--amount", "1", "--reference", "payment 1")
+    w.command("credit", "list", "--organization", acme, "--all", "--json")
+    listed = w.command("credit", "list", "--organization", poor, "--json").stdout.splitlines()
+    w.command("credit", "list", "--organization", poor)
+    w.ids["mistake"] = next(line for line in listed if '"mistake"' in line).split('"id":"')[1].split('"')[0]
+    for more in [["--amount", "7"], ["--amount", "0.01", "--json"], [], []]:
+        w.command("credit", "take-back", w.ids["mistake"], *more)
+    w.command("credit", "take-back", "credit_01h2xcejqtf2nbrexx3vqjhp41")
+    for command in [["list"], ["list", "--json"], ["show", acme], ["show", acme, "--json"], ["show", "org_x"],
+                    ["show", "org_01h2xcejqtf2nbrexx3vqjhp41"], ["set-limit", acme, "--amount", "-1"],
+                    ["set-limit", acme, "--amount", "1000", "--json"], ["set-limit", poor, "--amount", "0"]]:
+        w.command("organization", *command)
+    w.get(f"{w.acme}/billing/summary", "ada")

@@ -1,0 +1,170 @@
+"""Organizations, their members and invitations, projects and theirs."""
+
+# An id of the right shape that nobody has.
+NOBODY = "01h2xcejqtf2nbrexx3vqjhp41"
+LONG = "x" * 101
+
+
+def walk(w):
+    organizations(w)
+    members(w)
+    projects(w)
+    project_members(w)
+
+
+def organizations(w):
+    w.chapter("organizations")
+    w.sign_up("eve")
+    w.sign_up("una", verify=False)
+    create = lambda body, who="ada": w.post("/v1/organizations", body, who)
+    for body in [{}, {"name": ""}, {"name": " \u200b "}, {"name": LONG}, {"name": "a\u202eb"}, {"name": None},
+                 {"name": "Acme", "description": "x" * 1001},
+                 {"name": "Acme", "settings": {"default_role": "owner", "allow_public_projects": 1, "color": "red"}},
+                 {"name": "Acme", "settings": []}, {"name": "Acme", "nmae": "x"}]:
+        create(body)
+    data = create({"name": " Acme ", "description": "Roads\nand runners", "settings": {"default_role": "member"}}).data
+    w.ids["acme"] = data["id"]
+    w.acme = f"/v1/organizations/{data['id']}"
+    create({"name": "ACME"})
+    w.foreign = f"/v1/organizations/{create({'name': 'Acme'}, 'eve').data['id']}"
+    w.poor = f"/v1/organizations/{create({'name': 'Second', 'settings': None}).data['id']}"
+    w.unverified = f"/v1/organizations/{create({'name': 'Third'}, 'una').data['id']}"
+    for query in ["", "?search=ACM", "?search=", "?role=owner", "?role=member", "?page=2&page_size=1", "?page=9",
+                  "?page=0", "?page_size=101", "?page_size=x", "?page=1&page=2", "?role=boss", "?page=",
+                  "?search=" + "x" * 201, "?unknown=1", "?" + "&".join(f"f{number}=x" for number in range(300))]:
+        w.get(f"/v1/organizations{query}", "ada")
+    w.get(w.acme, "ada")
+    w.call("HEAD", w.acme, "ada")
+    w.get(w.acme, "eve")
+    w.get(w.acme)
+    for wrong in [f"org_{NOBODY}", "org_x", w.ids["ada"], w.ids["acme"].upper(), "%ff"]:
+        w.get(f"/v1/organizations/{wrong}", "ada")
+    for body in [{}, {"description": None}, {"name": None}, {"description": "Bridges"},
+                 {"settings": {"default_role": "admin"}}, {"settings": {"default_role": None}}, {"settings": None},
+                 {"name": "Second"}, {"name": "Acme"}, {"id": "x"}]:
+        w.put(w.acme, body, "ada")
+    w.put(w.acme, {"name": "Mine"}, "eve")
+    w.put(w.acme, {"settings": {"default_role": "member"}}, "ada")
+
+
+def members(w):
+    w.chapter("invitations and members")
+    invite = lambda body, who="ada", organization=None: w.post(f"{organization or w.acme}/invitations", body, who)
+    for body in [{}, {"email": "bob"}, {"email": "bob@example.com", "role": "boss"},
+                 {"email": "bob@example.com", "message": "x" * 1001}, {"email": "ada@example.com"}]:
+        invite(body)
+    invite({"email": "bob@example.com"}, "una", w.unverified)
+    invite({"email": "bob@example.com", "role": "admin", "message": "Join us\nat http://example.com"})
+    invite({"email": "Bob@example.com"})
+    token = w.mail("bob@example.com", "Invitation")
+    w.get(f"/invitations/accept?token={token}")
+    w.form("/invitations/accept", token=token)
+    verification = w.sign_up("bob", verify=False)
+    w.form("/invitations/accept", token=token)
+    w.post("/v1/auth/verify-email", {"token": verification})
+    w.form("/invitations/accept", token=token)
+    w.log_in("bob")
+    w.form("/invitations/accept", token=token)
+    for name in ["cem", "vic", "dan", "pam", "lee"]:
+        w.sign_up(name)
+        w.invite(name, "member", w.acme)
+    invite({"email": "new@example.com", "role": "owner"}, "bob")
+    invite({"email": "new@example.com"}, "cem")
+    invite({"email": "new@example.com"}, "eve")
+    invite({"email": "new@example.com"}, "bob")
+    w.invitation = w.mail("new@example.com", "Invitation")
+    for query in ["", "?search=AM.c", "?search=pam", "?role=owner", "?role=viewer", "?page=2&page_size=2"]:
+        w.get(f"{w.acme}/members{query}", "cem")
+    w.get(f"{w.acme}/members", "eve")
+    member = lambda name: f"{w.acme}/members/{w.ids[name]}"
+    for body in [{}, {"role": "boss"}, {"role": None}, {"role": "admin"}, {"role": "member"}]:
+        w.put(member("lee"), body, "ada")
+    for who, target, role in [("cem", "lee", "admin"), ("bob", "lee", "owner"), ("bob", "ada", "member"),
+                              ("ada", "ada", "admin"), ("eve", "lee", "admin")]:
+        w.put(member(target), {"role": role}, who)
+    w.put(f"{w.acme}/members/{w.ids['eve']}", {"role": "member"}, "ada")
+    w.put(f"{w.acme}/members/user_x", {"role": "member"}, "ada")
+    for who, target in [("cem", "lee"), ("bob", "ada"), ("ada", "ada"), ("ada", "eve"), ("eve", "lee")]:
+        w.delete(member(target), who)
+    w.delete(member("lee"), "lee")
+    w.invite("lee", "member", w.acme)
+    w.delete(member("lee"), "ada")
+    w.get(w.acme, "lee", note="who was removed")
+
+
+def projects(w):
+    w.chapter("projects")
+    all_of = f"{w.acme}/projects"
+    for body in [{}, {"name": LONG}, {"name": "Bot", "visibility": "open"}, {"name": "Bot", "visibility": "public"},
+                 {"name": "Bot", "settings": {"model": "nothing", "max_tokens": 0, "temperature": 3}},
+                 {"name": "Bot", "settings": {"model": "chat-1", "max_tokens": 5000}},
+                 {"name": "Bot", "settings": {"model": "chat-retired", "temperature": "warm", "top": 1}},
+                 {"name": "Bot", "settings": {"temperature": 0.1234567, "max_tokens": 1.5}}]:
+        w.post(all_of, body, "ada")
+    for who in ["cem", "eve", "nobody"]:
+        w.post(all_of, {"name": "Bot"}, who)
+    data = w.post(all_of, {"name": "Bot", "description": "Chats",
+                           "settings": {"model": "chat-1", "max_tokens": 4096.0, "temperature": 0.7}}, "ada").data
+    w.ids["bot"] = data["id"]
+    w.bot = f"{all_of}/{data['id']}"
+    w.post(all_of, {"name": "bot"}, "bob")
+    w.ids["search"] = w.post(all_of, {"name": "Search", "settings": {"temperature": 1e0}}, "bob").data["id"]
+    w.search = f"{all_of}/{w.ids['search']}"
+    for who in ["ada", "bob", "cem", "eve"]:
+        w.get(all_of, who)
+    for query in ["?search=SEAR", "?role=owner", "?role=viewer", "?role=member", "?page_size=1"]:
+        w.get(f"{all_of}{query}", "ada")
+    for who in ["ada", "cem", "eve", "nobody"]:
+        w.get(w.bot, who)
+    w.get(f"{w.foreign}/projects/{w.ids['bot']}", "eve")
+    w.get(f"{all_of}/proj_{NOBODY}", "ada")
+    w.get(f"{all_of}/x", "cem")
+    for body in [{}, {"name": None}, {"description": None}, {"settings": {"max_tokens": None}},
+                 {"settings": {"max_tokens": 9000}}, {"settings": {"model": "acme/chat-2", "max_tokens": 2048}},
+                 {"settings": {"model": "nothing"}}, {"visibility": "public"}, {"visibility": None},
+                 {"name": "Search"}, {"settings": None}, {"name": "Bot", "description": "Talks"}, {"owner": 1}]:
+        w.put(w.bot, body, "ada")
+    w.put(w.bot, {"name": "Mine"}, "cem")
+    w.put(w.acme, {"settings": {"allow_public_projects": True}}, "ada")
+    w.put(w.search, {"visibility": "public"}, "ada")
+    w.get(w.search, "cem", note="a public project")
+    w.put(w.acme, {"settings": {"allow_public_projects": False}}, "ada")
+    w.get(w.search, "cem", note="not public any more")
+    w.put(w.search, {"visibility": "private"}, "ada")
+
+
+def project_members(w):
+    w.chapter("members of a project")
+    all_of = f"{w.bot}/members"
+    add = lambda body, who="ada": w.post(all_of, body, who)
+    for body in [{}, {"user_id": 1, "role": "boss"}, {"user_id": w.ids["vic"]}, {"user_id": "x", "role": "viewer"},
+                 {"user_id": f"user_{NOBODY}", "role": "viewer"}]:
+        add(body)
+    for name, role in [("vic", "viewer"), ("dan", "developer"), ("pam", "admin")]:
+        add({"user_id": w.ids[name], "role": role})
+    w.mail("vic@example.com", "You were added")
+    add({"user_id": w.ids["vic"], "role": "developer"})
+    add({"user_id": w.ids["rob"], "role": "viewer"}, "pam")
+    add({"user_id": w.ids["cem"], "role": "owner"}, "pam")
+    for who in ["dan", "cem", "eve"]:
+        add({"user_id": w.ids["cem"], "role": "viewer"}, who)
+    add({"user_id": w.ids["rob"], "role": "viewer"}, "bob")
+    for query in ["", "?role=admin", "?search=dan", "?role=member", "?page=0"]:
+        w.get(f"{all_of}{query}", "vic")
+    w.get(all_of, "cem")
+    member = lambda name: f"{all_of}/{w.ids[name]}"
+    for body in [{}, {"role": "boss"}, {"role": None}, {"role": "viewer"}, {"role": "developer"}]:
+        w.put(member("rob"), body, "pam")
+    for who, target, role in [("dan", "rob", "viewer"), ("pam", "rob", "owner"), ("pam", "ada", "viewer"),
+                              ("ada", "cem", "viewer"), ("eve", "rob", "viewer")]:
+        w.put(member(target), {"role": role}, who)
+    for who, target in [("dan", "rob"), ("pam", "ada"), ("ada", "cem"), ("eve", "rob"), ("rob", "rob")]:
+        w.delete(member(target), who)
+    w.get(w.bot, "rob", note="who has left the project")
+    add({"user_id": w.ids["rob"], "role": "viewer"})
+    w.delete(member("rob"), "ada")
+    gone = f"{w.acme}/projects/{w.post(f'{w.acme}/projects', {'name': 'Gone'}, 'ada').data['id']}"
+    w.post(f"{gone}/members", {"user_id": w.ids["dan"], "role": "admin"}, "ada")
+    for who in ["dan", "cem", "nobody", "ada", "ada"]:
+        w.delete(gone, who)
+    w.mail("dan@example.com", "Gone was deleted")

@@ -1,0 +1,233 @@
+"""The transcript of a walk: every exchange in words that are the same in each run with the same binary.
+
+Ids, tokens and secrets become numbered names, in the order in which they appear. Times become how far they lie from now; those
+at a day's first instant stand as they are, because the walk's clock begins at a fixed date.
+"""
+
+import datetime
+import hashlib
+import json
+import re
+import sys
+import time
+
+ID = re.compile(r"(?<![0-9a-z])(credit_note|[a-z]+)_([0-7][0-9a-hjkmnp-tv-z]{25})(?![0-9a-z])", re.I)
+TOKEN = re.compile(r"eyJ[\w-]{10,}\.[\w-]+\.[\w-]+")
+SECRET = re.compile(r"\btk_[0-9A-Za-z]{49}\b")
+# Tokens in mails, and the public halves and names of signing keys.
+OPAQUE = re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])")
+TIME = re.compile(r"\b(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
+STYLE = re.compile(r"<style>.*?</style>", re.S)
+SCHEMA = re.compile(r'(\bschema"?:? ?|"(?:from|to)": )\d+')
+# What depends on how much time has passed between two requests.
+PASSING = re.compile(r'("(?:remaining_requests|reset_requests_ms|retry_after_ms)": )\d+')
+LAST_USE = re.compile(r'("(?:last_used_at|last_used_ip)": )("[^"]*"|null)')
+SIZE = re.compile(r'("size_bytes": ?|, )\d{6,}(?=\n| bytes|,)')
+# The names of signing keys.
+KEY_NAME = re.compile(r'("kid": ?")([\w-]{16})(?=")')
+# Ids that no exchange refers to again.
+UNNUMBERED = {"req": "<request>", "audit": "<entry>", "mail": "<mail>", "ltx": "<transaction>", "sess": "<session>"}
+# What an HTTP library or the passing of time decides.
+UNTOLD_HEADERS = {"date", "content-length", "connection"}
+PASSING_HEADERS = {
+    "retry-after": "<seconds>",
+    "retry-after-ms": "<ms>",
+    "x-ratelimit-reset-requests": "<reset>",
+    "x-ratelimit-remaining-requests": "<remaining>",
+}
+STEP_S = 600
+
+
+class Number(str):
+    """A number of a JSON text, to the letter."""
+
+
+def parse(text):
+    """JSON with its numbers as they were written and its members in their order, duplicates too."""
+    return json.loads(text, parse_int=Number, parse_float=Number, object_pairs_hook=Members)
+
+
+class Members(list):
+    """An object of a JSON text."""
+
+
+def pretty(value, indent=""):
+    deeper = indent + " "
+    if isinstance(value, Members):
+        if not value:
+            return "{}"
+        lines = [f"{deeper}{json.dumps(name)}: {pretty(item, deeper)}" for name, item in value]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list):
+        if not value:
+            return "[]"
+        return "[\n" + ",\n".join(deeper + pretty(item, deeper) for item in value) + f"\n{indent}]"
+    if isinstance(value, Number):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+class Words:
+    """Replaces what differs between runs."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.names = {}
+        self.counts = {}
+        # Texts that are known beforehand, such as folders and ports.
+        self.known = {}
+        # The names of signing keys, which stand alone elsewhere.
+        self.key_names = {}
+
+    def name(self, kind, text):
+        if text not in self.names:
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            self.names[text] = f"<{kind}_{self.counts[kind]}>"
+        return self.names[text]
+
+    def tell(self, text, last_use=False):
+        for _, name in KEY_NAME.findall(text):
+            self.key_names.setdefault(name, self.name("signing_key", name))
+        known = {**self.known, **self.key_names}
+        for word in sorted(known, key=len, reverse=True):
+            text = text.replace(word, known[word])
+        text = TOKEN.sub(lambda found: self.name("token", found[0]), text)
+        text = SECRET.sub(lambda found: self.name("secret", found[0]), text)
+        text = ID.sub(self.id, text)
+        text = OPAQUE.sub(lambda found: self.name("opaque", found[0]), text)
+        text = TIME.sub(self.time, text)
+        text = PASSING.sub(r"\1<passing>", text)
+        text = SIZE.sub(r"\1<size>", text)
+        if not last_use:
+            text = LAST_USE.sub(r"\1<last use>", text)
+        return SCHEMA.sub(r"\1<schema>", text)
+
+    def id(self, found):
+        return UNNUMBERED.get(found[1]) or self.name(found[1], found[0])
+
+    def time(self, found):
+        if found[1].endswith("T00:00:00") and int(found[2] or 0) == 0:
+            return found[0]
+        at = datetime.datetime.strptime(found[1], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.timezone.utc)
+        # A whole walk takes less than half a step, so what was made at its beginning is still from now.
+        steps = round((at - self.clock.now()).total_seconds() / STEP_S)
+        if steps == 0:
+            return "<now>"
+        minutes = abs(steps) * STEP_S // 60
+        days, hours, minutes = minutes // 1440, minutes % 1440 // 60, minutes % 60
+        parts = [f"{days}d" * bool(days), f"{hours}h" * bool(hours), f"{minutes}m" * bool(minutes)]
+        return f"<now{'+' if steps > 0 else '-'}{''.join(parts)}>"
+
+
+class Transcript:
+    """Writes exchanges, and keeps what they have covered."""
+
+    def __init__(self, words, out=sys.stdout):
+        self.words = words
+        self.out = out
+        self.began = time.monotonic()
+        self.exchanges = 0
+        # Each (listener, method, path) with the statuses that came.
+        self.answers = []
+        self.codes = set()
+
+    def line(self, text=""):
+        print(text, file=self.out)
+
+    def chapter(self, title):
+        print(f"walk: {time.monotonic() - self.began:4.0f} s: {title}", file=sys.stderr)
+        self.line(f"\n==== {title}\n")
+
+    def exchange(self, listener, method, target, headers, body, answer, note="", last_use=False):
+        """An HTTP request and its answer; `body` is text or bytes or nothing."""
+        self.exchanges += 1
+        tell = self.words.tell
+        self.line(f"#### {method} {shorten(tell(target))}" + (f"    ({note})" if note else ""))
+        if listener == "service":
+            self.line("> to the service listener")
+        for name, value in headers:
+            self.line(f"> {name.lower()}: {shorten(tell(value))}")
+        if body is not None:
+            text = body if isinstance(body, str) else body.decode("utf-8", "replace")
+            self.line(f"> {shorten(tell(text))}")
+        self.answer(answer, last_use)
+        self.answers.append((listener, method, target.split("?")[0], answer.status))
+        self.line()
+
+    def answer(self, answer, last_use=False):
+        self.line(f"< {answer.status}")
+        for name, value in sorted((name.lower(), value) for name, value in answer.headers):
+            if name not in UNTOLD_HEADERS:
+                self.line(f"< {name}: {PASSING_HEADERS.get(name) or self.words.tell(value)}")
+        if answer.text:
+            self.line(self.words.tell(self.body(answer), last_use))
+
+    def body(self, answer):
+        if answer.is_json():
+            value = parse(answer.text)
+            self.collect(value)
+            return pretty(value)
+        if answer.header("content-type").startswith("text/html"):
+            return plain_style(answer.text)
+        return answer.text.rstrip("\n")
+
+    def collect(self, value):
+        """Every code in an answer, of an error, of its details, and of an event's or a decision's refusal."""
+        if isinstance(value, Members):
+            for name, item in value:
+                if name == "code" and isinstance(item, str):
+                    self.codes.add(item)
+                self.collect(item)
+        elif isinstance(value, list):
+            for item in value:
+                self.collect(item)
+
+    def command(self, arguments, ended, sort=False):
+        self.exchanges += 1
+        self.line(f"$ tollkeeper {' '.join(map(self.words.tell, map(quoted, arguments)))}")
+        # What has no order of its own stays a line each.
+        out = "\n".join(sorted(self.words.tell(ended.stdout).splitlines())) if sort else self.words.tell(told(ended.stdout))
+        if out:
+            self.line(out.rstrip("\n"))
+        for line in ended.log.splitlines():
+            self.line(f"! {self.words.tell(line)}")
+        self.line(f"= {ended.code}\n")
+
+    def mail(self, sender, to, subject, text):
+        self.exchanges += 1
+        self.line(f"@@@@ from {sender} to {to}: {self.words.tell(subject)}")
+        self.line(self.words.tell(text).rstrip("\n") + "\n")
+
+    def digest(self, title, parts):
+        """A long document by its parts: a line each."""
+        self.exchanges += 1
+        self.line(f"#### {title}")
+        for name, part in parts:
+            self.line(f"{hashlib.sha256(part.encode()).hexdigest()[:16]} {name}")
+        self.line()
+
+
+def told(text):
+    """The output of a command, its JSON lines laid out."""
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("{") and line.endswith("}"):
+            line = pretty(parse(line)) if len(line) > 100 else line.replace('":', '": ').replace(",", ", ")
+        lines.append(line)
+    return plain_style("\n".join(lines))
+
+
+def plain_style(text):
+    style = lambda found: f"<style {hashlib.sha256(found[0].encode()).hexdigest()[:16]}>"
+    return STYLE.sub(style, text).rstrip("\n")
+
+
+def shorten(text):
+    """What is long on purpose."""
+    if len(text) <= 5_000:
+        return text
+    return f"{text[:60]}… {len(text)} characters {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def quoted(argument):
+    return argument if re.fullmatch(r"[\w.:/@<>=+-]+", argument) else f"'{argument}'"

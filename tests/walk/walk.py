@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Walks through all operations of an installation of its own and writes down every exchange.
+
+    walk.py BINARY [--postgres] > transcript
+
+The same binary gives the same transcript each time, and two binaries whose contract is the same give equal ones: .ci/walk compares a
+revision with the one before. In the end every operation of the OpenAPI document must have been answered with success, and every
+code of an error and of a detail must have been seen, or be in `UNREACHABLE`.
+
+It needs libfaketime, and for --postgres the programs of PostgreSQL; of Python nothing but the standard library.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+
+import accounts
+import catalog
+import keys
+import limits
+import money
+import months
+import operators
+import organizations
+import refusals
+import service
+import trouble
+from installation import BASE, Clock, Installation, Postgres
+from transcript import Transcript, Words
+from walker import Walker
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "api-design.md"
+CHAPTERS = [accounts, organizations, keys, service, money, operators, refusals, months, limits, trouble]
+
+# Codes that nobody outside can cause, and why.
+UNREACHABLE = {
+    "internal_error": "a mistake of ours",
+    "books_queue_full": "10,000 requests would have to wait",
+    "storage_full": "needs a disk of its own that is full",
+}
+UNREACHABLE_ON_SQLITE = {
+    "storage_read_only": "needs a file system of its own that can't be written",
+}
+
+# So that what is walked through is refused by rules, and not by rates; `limits` walks through those.
+SETTINGS = {
+    "TOLLKEEPER_LIMITS__READS_PER_MINUTE": "100000",
+    "TOLLKEEPER_LIMITS__WRITES_PER_MINUTE": "100000",
+    "TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE": "100000",
+    "TOLLKEEPER_LIMITS__REGISTRATIONS_PER_MINUTE": "100000",
+    "TOLLKEEPER_LIMITS__BAD_CREDENTIALS_PER_MINUTE": "100000",
+    "TOLLKEEPER_LIMITS__PASSWORD_RESETS_PER_HOUR": "1000",
+    "TOLLKEEPER_LIMITS__VERIFICATIONS_PER_HOUR": "1000",
+    "TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR": "1000",
+    "TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR": "1000",
+    "TOLLKEEPER_LIMITS__LOGIN_FAILURES": "1000",
+    "TOLLKEEPER_LIMITS__LOGIN_FAILURES_ALL_NETWORKS": "1000",
+    "TOLLKEEPER_LIMITS__PASSWORD_CHANGES_PER_HOUR": "1000",
+    "TOLLKEEPER_PASSWORDS__HASH_THREADS": "2",
+    "TOLLKEEPER_BILLING__ISSUER_NAME": "Toll & Keeper Ltd",
+    "TOLLKEEPER_BILLING__ISSUER_ADDRESS": "1 Bridge Street\nVAT 123",
+}
+
+
+def documented_codes(document):
+    """The codes of errors from the OpenAPI document; those of details and of refused events from docs/api-design.md."""
+    codes = set(document["components"]["schemas"]["Error"]["properties"]["code"]["enum"])
+    text = DOCS.read_text()
+    table = text.split("Codes in `details`:")[1].split("\n### ")[0]
+    for row in table.splitlines():
+        if row.startswith("| ") and not row.startswith("| about"):
+            codes.update(re.findall(r"`([a-z_]+)`", re.sub(r"\(.*?\)", "", row.split("|")[2])))
+    refusals = next(line for line in text.splitlines() if line.startswith("| codes of a refusal |"))
+    codes.update(re.findall(r"`([a-z_]+)`", refusals))
+    return codes
+
+
+def check_coverage(transcript, document, unreachable):
+    """Says what was left out; whether nothing was that should not be."""
+    operations = [
+        (method.upper(), path)
+        for path, item in document["paths"].items()
+        for method in item
+        if method in ("get", "post", "put", "delete")
+    ]
+    # A parameter may stand for a model's id, which has slashes.
+    patterns = {
+        operation: re.compile(re.sub(r"\{model_id\}", ".+", re.sub(r"\{(?!model_id)[a-z_]+\}", "[^/]+", operation[1])))
+        for operation in operations
+    }
+    visited = set()
+    for _, method, path, status in transcript.answers:
+        if 200 <= status < 300:
+            visited.update(one for one in operations if one[0] == method and patterns[one].fullmatch(path))
+    missed = [one for one in operations if one not in visited]
+    due = documented_codes(document)
+    unseen = sorted(due - transcript.codes - set(unreachable))
+    print(f"walk: {transcript.exchanges} exchanges, {len(visited)} of {len(operations)} operations, "
+          f"{len(due & transcript.codes)} of {len(due)} codes", file=sys.stderr)
+    for code in sorted(set(unreachable) & due):
+        seen = " (but it was seen)" if code in transcript.codes else ""
+        print(f"walk: not to be caused from outside: {code}: {unreachable[code]}{seen}", file=sys.stderr)
+    for method, path in missed:
+        print(f"walk: NEVER ANSWERED WITH SUCCESS: {method} {path}", file=sys.stderr)
+    for code in unseen:
+        print(f"walk: NEVER SEEN: {code}", file=sys.stderr)
+    return not missed and not unseen
+
+
+def main():
+    arguments = argparse.ArgumentParser(description="Walks through all operations of a tollkeeper.")
+    arguments.add_argument("binary", type=os.path.abspath)
+    arguments.add_argument("--postgres", action="store_true", help="on a throwaway PostgreSQL, not on SQLite")
+    arguments.add_argument("--only", help="stop after the chapters of this module", metavar="MODULE")
+    options = arguments.parse_args()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="tollkeeper-walk-"))
+    # PostgreSQL runs as another user.
+    folder.chmod(0o755)
+    installation = postgres = None
+    try:
+        clock = Clock(folder)
+        postgres = Postgres(folder / "pg", clock) if options.postgres else None
+        database = postgres and postgres.url()
+        settings = {**SETTINGS, "TOLLKEEPER_CATALOG_FILE": str(catalog.write(folder))}
+        installation = Installation(options.binary, folder, clock, database, settings)
+        words = Words(clock)
+        transcript = Transcript(words)
+        walker = Walker(installation, transcript, folder / "catalog.toml")
+        walker.postgres = postgres
+        walker.begin()
+        document = json.loads(installation.command("openapi").stdout)
+        for chapter in CHAPTERS:
+            chapter.walk(walker)
+            if options.only == chapter.__name__:
+                return
+        walker.rest_of_mails()
+        installation.stop()
+        unreachable = {**UNREACHABLE, **({} if postgres else UNREACHABLE_ON_SQLITE)}
+        sys.stdout.flush()
+        if not check_coverage(transcript, document, unreachable):
+            sys.exit(1)
+    except BaseException:
+        if installation:
+            print("".join(installation.log.splitlines(keepends=True)[-40:]), file=sys.stderr)
+        raise
+    finally:
+        if installation:
+            installation.kill()
+        if postgres:
+            postgres.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+main()

@@ -1,0 +1,139 @@
+"""Whoever walks: makes requests, runs commands and reads mails, and has each written down."""
+
+import json
+import time
+import urllib.parse
+
+from installation import SERVICE_TOKEN, until
+
+PASSWORD = "Correct-Horse-7-Staple"
+
+
+class Walker:
+    def __init__(self, installation, transcript, catalog):
+        self.installation, self.transcript, self.catalog = installation, transcript, catalog
+        self.clock = installation.clock
+        # Whose bearer is what, by a word that the transcript shows.
+        self.bearers = {"service": SERVICE_TOKEN, "nobody": None}
+        # Ids by words.
+        self.ids = {}
+
+    def chapter(self, title):
+        self.transcript.chapter(title)
+
+    # Requests
+
+    def call(self, method, target, who=None, body=None, *, headers=(), listener="public", note="", last_use=False):
+        """One request, its answer written down. A body that is no text is sent as JSON."""
+        headers = list(headers)
+        if who is not None and self.bearers[who] is not None:
+            headers.insert(0, ("authorization", f"Bearer {self.bearers[who]}"))
+        if body is not None and not isinstance(body, (str, bytes)):
+            body = json.dumps(body, ensure_ascii=False)
+        if body is not None and not any(name == "content-type" for name, _ in headers):
+            headers.append(("content-type", "application/json"))
+        answer = self.installation.send(listener, method, target, headers, body)
+        said = f"as {who}" if who else ""
+        words = ", ".join(filter(None, [said, note]))
+        self.transcript.exchange(listener, method, target, headers, body, answer, words, last_use)
+        # Ids of one millisecond have no order.
+        time.sleep(0.002)
+        return answer
+
+    def get(self, target, who=None, **more):
+        return self.call("GET", target, who, **more)
+
+    def post(self, target, body=None, who=None, **more):
+        return self.call("POST", target, who, body, **more)
+
+    def put(self, target, body, who=None, **more):
+        return self.call("PUT", target, who, body, **more)
+
+    def delete(self, target, who=None, **more):
+        return self.call("DELETE", target, who, **more)
+
+    def form(self, target, **fields):
+        kind = ("content-type", "application/x-www-form-urlencoded")
+        return self.call("POST", target, None, urllib.parse.urlencode(fields), headers=[kind])
+
+    def ask(self, target, body=None, who="service", **more):
+        """A POST to the service listener."""
+        return self.call("POST", target, who, body, listener="service", **more)
+
+    def raw(self, listener, data, note):
+        """Bytes that are no request, and the answer."""
+        answer = self.installation.send_raw(listener, data)
+        self.transcript.exchange(listener, "-", note, [], None, answer)
+        return answer
+
+    # Commands and mails
+
+    def command(self, *arguments, sort=False, **changes):
+        ended = self.installation.command(*arguments, **changes)
+        self.transcript.command(arguments, ended, sort)
+        time.sleep(0.002)
+        return ended
+
+    def mail(self, to, subject):
+        """Waits for the next mail with this in its subject, and returns the token in it, if any."""
+
+        def find():
+            found = self.installation.mails()
+            return next((mail for mail in found if to in mail[2] and subject in mail[3]), None)
+
+        name, sender, to, subject, text = until(find, f"a mail to {to}: {subject}")
+        self.installation.read_mails.add(name)
+        self.transcript.mail(sender, to, subject, text)
+        return next((line.strip() for line in text.splitlines() if len(line.strip()) == 43), None)
+
+    # People
+
+    def sign_up(self, name, password=PASSWORD, verify=True):
+        """An account with a session, whose bearer goes by the name."""
+        body = {"email": f"{name}@example.com", "password": password, "username": name}
+        self.ids[name] = self.post("/v1/auth/register", body).data["user"]["id"]
+        token = self.mail(f"{name}@example.com", "Confirm")
+        if verify:
+            self.post("/v1/auth/verify-email", {"token": token})
+        self.log_in(name, password)
+        return token
+
+    def log_in(self, name, password=PASSWORD, as_=None):
+        data = self.post("/v1/auth/login", {"email": f"{name}@example.com", "password": password}).data
+        self.bearers[as_ or name] = data["access_token"]
+        self.bearers[f"{as_ or name}'s refresh token"] = data["refresh_token"]
+
+    def make_key(self, word, path, body, who="ada"):
+        data = self.post(f"{path}/api-keys", body, who).data
+        self.ids[word], self.bearers[word] = data["id"], data["key"]
+        return data["id"]
+
+    def invite(self, name, role, organization, who="ada"):
+        self.post(f"{organization}/invitations", {"email": f"{name}@example.com", "role": role}, who)
+        token = self.mail(f"{name}@example.com", "Invitation")
+        self.form("/invitations/accept", token=token)
+
+    def wait_for(self, holds):
+        until(holds, f"the server:\n{self.installation.log}")
+
+    def begin(self):
+        """Starts the server for the first time."""
+        self.version = self.installation.command("--version").stdout.split()[1]
+        self.start()
+
+    def start(self, **changes):
+        """Starts the server with some settings changed."""
+        self.installation.start(**changes)
+        known = self.transcript.words.known
+        known.clear()
+        known[str(self.installation.folder)] = "<folder>"
+        known[str(self.installation.folder).replace("/", "%2F")] = "<folder>"
+        known[self.version] = "<version>"
+        for listener, port in self.installation.addresses.items():
+            known[f"127.0.0.1:{port}"] = f"<{listener} address>"
+
+    def rest_of_mails(self):
+        self.chapter("mails that nobody has waited for")
+        mails = sorted((mail[2], mail[3], self.transcript.words.tell(mail[4]), mail[1]) for mail in self.installation.mails())
+        for to, subject, text, sender in mails:
+            self.transcript.mail(sender, to, subject, text)
