@@ -292,6 +292,31 @@ fn a_clock_that_jumps_costs_trust_and_not_truth() {
     });
 }
 
+/// The one row that gives out positions is taken at the commit: were it taken earlier, a transaction that has it and waits
+/// for a row, and one that has the row and waits for a position, would wait for each other.
+#[test]
+fn a_recorded_change_keeps_no_other_from_its_commit() {
+    let Some(cluster) = Cluster::shared() else { return };
+    runtime().block_on(async {
+        let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
+        let now = world.clock.now();
+        let change = || Change::ApiKey(ApiKeyId::new(now, &world.app.random));
+        let before = newest(&world).await;
+        let mut first = world.app.db.write().await.unwrap();
+        changes::record(&mut first, change(), now).await.unwrap();
+        // Sends what waits.
+        changes::newest(&mut first).await.unwrap();
+        let second = async {
+            let mut second = world.app.db.write().await.unwrap();
+            changes::record(&mut second, change(), now).await.unwrap();
+            second.commit().await.unwrap();
+        };
+        tokio::time::timeout(Duration::from_secs(5), second).await.expect("waits for no other transaction");
+        first.commit().await.unwrap();
+        assert_eq!(newest(&world).await, before + 2);
+    });
+}
+
 #[test]
 fn no_position_is_skipped_under_32_writers() {
     let Some(cluster) = Cluster::shared() else { return };

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 use tollkeeper::clock::{DAY_MS, SECOND_MS};
+use tollkeeper::db::{Tx, sql};
+use tollkeeper::rules::networks::Network;
 use tollkeeper::secrets::jwt::TokenKind;
+use tollkeeper::store::{changes, sessions, users};
 
 use crate::support::twin::{Twin, settle};
 use crate::support::world::{PASSWORD, Somebody, World, on_each_database};
@@ -120,6 +123,87 @@ fn a_reset_of_the_password_ends_every_session_everywhere() {
             (here(&world, &bob.access_token).await, there(&replica, &bob.access_token).await),
             (200, 200)
         );
+    });
+}
+
+/// Does this in a transaction; returns how many changes the feed has of it.
+async fn changes_of(world: &World, write: impl AsyncFnOnce(&mut Tx)) -> i64 {
+    let newest = async || changes::newest(&mut world.app.db.read().await.unwrap()).await.unwrap();
+    let before = newest().await;
+    let mut tx = world.app.db.write().await.unwrap();
+    write(&mut tx).await;
+    tx.commit().await.unwrap();
+    newest().await - before
+}
+
+#[test]
+fn a_row_that_ends_sessions_is_announced_where_it_is_written() {
+    on_each_database(async |world| {
+        let ada = world.somebody("ada").await;
+        let now = world.clock.now();
+        let mut others = Vec::new();
+        for _ in 0..6 {
+            others.push(world.session(ada.id).await);
+        }
+        for session in &others {
+            assert_eq!(here(&world, &session.access_token).await, 200, "held in memory from here on");
+        }
+        let mut tx = world.app.db.read().await.unwrap();
+        let found = users::credentials_by_id(&mut tx, ada.id, Network::Unknown).await.unwrap();
+        let hash = found.unwrap().password_hash;
+
+        let first = others[0].session_id;
+        let count = changes_of(&world, async |tx| sessions::end(tx, first, now).await.unwrap()).await;
+        assert_eq!((count, here(&world, &others[0].access_token).await), (1, 401));
+
+        // Four of the six that are left stay, among them Ada's first.
+        let end_oldest = async |tx: &mut Tx| {
+            let ended = sessions::end_oldest(tx, ada.id, ada.session_id, 4, now).await.unwrap();
+            assert_eq!(ended.len(), 2);
+        };
+        assert_eq!(changes_of(&world, end_oldest).await, 2, "a row a session");
+        let mut live = 0;
+        for session in &others {
+            live += i32::from(here(&world, &session.access_token).await == 200);
+        }
+        assert_eq!(live, 3);
+
+        // Another password with the end of all sessions is one change, however many functions announce it.
+        let replace = async |tx: &mut Tx| {
+            assert!(users::replace_password(tx, ada.id, &hash, "another", now).await.unwrap());
+            sessions::end_all(tx, ada.id, Some(ada.session_id), now).await.unwrap();
+        };
+        assert_eq!(changes_of(&world, replace).await, 1);
+        for session in &others {
+            assert_eq!(here(&world, &session.access_token).await, 401);
+        }
+        assert_eq!(here(&world, &ada.access_token).await, 200);
+
+        let lost = async |tx: &mut Tx| {
+            assert!(!users::replace_password(tx, ada.id, &hash, "third", now).await.unwrap());
+        };
+        assert_eq!(changes_of(&world, lost).await, 0, "nothing was written");
+        let set = async |tx: &mut Tx| users::set_password(tx, ada.id, "third", now).await.unwrap();
+        assert_eq!(changes_of(&world, set).await, 1);
+
+        for user_id in [Some(ada.id), None] {
+            let session = world.session(ada.id).await;
+            assert_eq!(here(&world, &session.access_token).await, 200);
+            let end_live = async |tx: &mut Tx| {
+                sessions::end_live(tx, user_id, now).await.unwrap();
+            };
+            assert_eq!(changes_of(&world, end_live).await, 1);
+            assert_eq!(here(&world, &session.access_token).await, 401);
+        }
+        // Written beside all of these functions, it isn't seen.
+        let session = world.session(ada.id).await;
+        assert_eq!(here(&world, &session.access_token).await, 200);
+        let beside = async |tx: &mut Tx| {
+            let end = sql("UPDATE sessions SET ended_at = $2 WHERE id = $1").bind(session.session_id);
+            end.bind(now).execute(tx).await.unwrap();
+        };
+        assert_eq!(changes_of(&world, beside).await, 0);
+        assert_eq!(here(&world, &session.access_token).await, 200);
     });
 }
 
