@@ -146,13 +146,7 @@ impl App {
     pub fn with_hasher(config: Config, clock: Clock, random: Random, hasher: Hasher) -> Result<Self, String> {
         make_data_dir(&config)?;
         let data = &config.data_dir;
-        let master_key_file = config.master_key_file_or_default();
-        let master_key =
-            files::load_or_create_master_key(config.master_key.as_ref(), &master_key_file, &random)?;
-        let previous_master_key = files::load_previous_master_key(
-            config.master_key_previous.as_ref(),
-            config.master_key_previous_file.as_deref(),
-        )?;
+        let sealer = Arc::new(sealer(&config, &random)?);
         let service_token = files::load_or_create_service_token(
             config.service_token.as_ref(),
             &data.join("service.token"),
@@ -163,14 +157,7 @@ impl App {
         let metrics = Arc::new(Metrics::default());
         let clock_guard = Arc::new(ClockGuard::new(db.clone(), clock.clone()));
         let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
-        let feed = {
-            let catalog = Arc::clone(&catalog);
-            Feed::new(db.clone(), clock.clone(), move |changed| match changed {
-                CatalogChange::Known => catalog.order_reload(),
-                CatalogChange::Possible => catalog.suggest_reload(),
-            })
-        };
-        let feed = Arc::new(feed);
+        let feed = Arc::new(feed(&db, &clock, &catalog));
         let usage_totals = Arc::new(UsageTotals::new());
         let billing = Billing::new(billing::Parts {
             db: db.clone(),
@@ -185,26 +172,13 @@ impl App {
             settings: config.billing.clone(),
             audit: config.audit.clone(),
         });
-        let leases = Leases {
-            db: db.clone(),
-            clock_guard: Arc::clone(&clock_guard),
-            random: random.clone(),
-            jobs: Arc::clone(&metrics.jobs),
-        };
+        let leases = Leases::new(&db, &clock_guard, &random, &metrics.jobs);
         let parts = Parts {
             rates: Arc::new(Rates::new(db.is_postgres())),
             db,
             catalog,
             hasher,
-            sealer: Arc::new(match previous_master_key {
-                Some(previous) if previous == master_key => {
-                    return Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
-                                into `master_key_file`"
-                        .to_owned());
-                }
-                Some(previous) => Sealer::new(master_key).with_previous(previous),
-                None => Sealer::new(master_key),
-            }),
+            sealer,
             mailer: Arc::new(Mailer::new(&config.mail, data)?),
             public_url: config.public_url(),
             service_token,
@@ -368,6 +342,34 @@ pub fn make_data_dir(config: &Config) -> Result<(), String> {
         tracing::warn!(%folder, "the data folder is open to other users (mode {mode:o}): `chmod 700` it");
     }
     Ok(())
+}
+
+/// The master key, and the one before while secrets are sealed anew.
+fn sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
+    let master_key_file = config.master_key_file_or_default();
+    let master_key = files::load_or_create_master_key(config.master_key.as_ref(), &master_key_file, random)?;
+    let previous_master_key = files::load_previous_master_key(
+        config.master_key_previous.as_ref(),
+        config.master_key_previous_file.as_deref(),
+    )?;
+    match previous_master_key {
+        Some(previous) if previous == master_key => {
+            Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
+                 into `master_key_file`"
+                .to_owned())
+        }
+        Some(previous) => Ok(Sealer::new(master_key).with_previous(previous)),
+        None => Ok(Sealer::new(master_key)),
+    }
+}
+
+/// The feed of changes; it has the catalog read again when that may be another.
+fn feed(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Feed {
+    let catalog = Arc::clone(catalog);
+    Feed::new(db.clone(), clock.clone(), move |changed| match changed {
+        CatalogChange::Known => catalog.order_reload(),
+        CatalogChange::Possible => catalog.suggest_reload(),
+    })
 }
 
 /// Takes in the database that the configuration names, with its replica.
