@@ -226,12 +226,7 @@ impl App {
             settings: config.billing.clone(),
             audit: config.audit.clone(),
         });
-        let leases = Leases {
-            db: db.clone(),
-            clock_guard: Arc::clone(&clock_guard),
-            random: random.clone(),
-            jobs: Arc::clone(&metrics.jobs),
-        };
+        let leases = Leases::new(&db, &clock_guard, &random, &metrics.jobs);
         let tenants = Tenants::new(tenants::Parts {
             db: db.clone(),
             clock: clock.clone(),

@@ -27,17 +27,19 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Everything that a lease needs; cheap to clone.
 #[derive(Clone)]
 pub struct Leases {
-    /// The database.
-    pub db: Db,
-    /// The clock that replicas have in common.
-    pub clock_guard: Arc<ClockGuard>,
-    /// The source of chance.
-    pub random: Random,
-    /// Counters, by job.
-    pub jobs: Arc<Jobs>,
+    db: Db,
+    clock_guard: Arc<ClockGuard>,
+    random: Random,
+    jobs: Arc<Jobs>,
 }
 
 impl Leases {
+    /// Leases in this database, by the clock that replicas have in common; `jobs` counts them.
+    pub fn new(db: &Db, clock_guard: &Arc<ClockGuard>, random: &Random, jobs: &Arc<Jobs>) -> Self {
+        let (db, random) = (db.clone(), random.clone());
+        Self { db, clock_guard: Arc::clone(clock_guard), random, jobs: Arc::clone(jobs) }
+    }
+
     /// A lease of this job, not taken yet; its holder is another than any before.
     pub fn lease(&self, job: Job) -> Lease {
         let holder = format!("{:032x}", u128::from_be_bytes(self.random.bytes()));

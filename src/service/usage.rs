@@ -171,13 +171,13 @@ pub struct DetailText {
 /// Records the events.
 pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
     let Batch(events) = batch;
-    // An error of an event that can't be read; none where the outcome is the books'.
-    let mut read: Vec<(Option<Arc<str>>, Option<Box<Error>>)> = Vec::with_capacity(events.len());
+    let mut read = Vec::with_capacity(events.len());
     let mut sent = Vec::with_capacity(events.len());
     for (id, event) in events {
         match event {
             Ok(event) => {
                 sent.push(event);
+                // Its outcome is the books'.
                 read.push((id, None));
             }
             Err(error) => read.push((id, Some(error))),
