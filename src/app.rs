@@ -146,13 +146,7 @@ impl App {
     pub fn with_hasher(config: Config, clock: Clock, random: Random, hasher: Hasher) -> Result<Self, String> {
         make_data_dir(&config)?;
         let data = &config.data_dir;
-        let master_key_file = config.master_key_file_or_default();
-        let master_key =
-            files::load_or_create_master_key(config.master_key.as_ref(), &master_key_file, &random)?;
-        let previous_master_key = files::load_previous_master_key(
-            config.master_key_previous.as_ref(),
-            config.master_key_previous_file.as_deref(),
-        )?;
+        let sealer = Arc::new(load_sealer(&config, &random)?);
         let service_token = files::load_or_create_service_token(
             config.service_token.as_ref(),
             &data.join("service.token"),
@@ -163,13 +157,7 @@ impl App {
         let metrics = Arc::new(Metrics::default());
         let clock_guard = Arc::new(ClockGuard::new(db.clone(), clock.clone()));
         let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
-        let feed = {
-            let catalog = Arc::clone(&catalog);
-            Feed::new(db.clone(), clock.clone(), move |changed| match changed {
-                CatalogChange::Known => catalog.order_reload(),
-                CatalogChange::Possible => catalog.suggest_reload(),
-            })
-        };
+        let feed = feed(&db, &clock, Arc::clone(&catalog));
         let outbox = Arc::new(Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics)));
         let later = organization_money::Later::default();
         let tenants = Tenants::new(tenants::Parts {
@@ -186,15 +174,7 @@ impl App {
             db,
             catalog,
             hasher,
-            sealer: Arc::new(match previous_master_key {
-                Some(previous) if previous == master_key => {
-                    return Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
-                                into `master_key_file`"
-                        .to_owned());
-                }
-                Some(previous) => Sealer::new(master_key).with_previous(previous),
-                None => Sealer::new(master_key),
-            }),
+            sealer,
             mailer: Arc::new(Mailer::new(&config.mail, data)?),
             public_url: config.public_url(),
             service_token,
@@ -223,8 +203,7 @@ impl App {
         let epochs = Arc::clone(&parts.feed.epochs);
         parts.db.on_commit(move |changes| changes.iter().for_each(|change| epochs.apply(*change)));
         let parts = Arc::new(parts);
-        // Set once: the cell is new.
-        let _ = later.set(Arc::downgrade(&parts));
+        later.get_or_init(|| Arc::downgrade(&parts));
         Ok(Self(parts))
     }
 
@@ -360,6 +339,33 @@ pub fn make_data_dir(config: &Config) -> Result<(), String> {
         tracing::warn!(%folder, "the data folder is open to other users (mode {mode:o}): `chmod 700` it");
     }
     Ok(())
+}
+
+/// The feed of changes, which has the catalog reloaded when another is put in force.
+fn feed(db: &Db, clock: &Clock, catalog: Arc<CurrentCatalog>) -> Feed {
+    Feed::new(db.clone(), clock.clone(), move |changed| match changed {
+        CatalogChange::Known => catalog.order_reload(),
+        CatalogChange::Possible => catalog.suggest_reload(),
+    })
+}
+
+/// Reads or makes the master key, and reads the one before it if there is one.
+fn load_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
+    let master_key_file = config.master_key_file_or_default();
+    let master_key = files::load_or_create_master_key(config.master_key.as_ref(), &master_key_file, random)?;
+    let previous_master_key = files::load_previous_master_key(
+        config.master_key_previous.as_ref(),
+        config.master_key_previous_file.as_deref(),
+    )?;
+    match previous_master_key {
+        Some(previous) if previous == master_key => {
+            Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
+                 into `master_key_file`"
+                .to_owned())
+        }
+        Some(previous) => Ok(Sealer::new(master_key).with_previous(previous)),
+        None => Ok(Sealer::new(master_key)),
+    }
 }
 
 /// Takes in the database that the configuration names, with its replica.
