@@ -1,5 +1,6 @@
 //! The application: everything a handler can reach, built once and shared.
 
+mod assembly;
 mod hooks;
 mod organization_money;
 
@@ -12,28 +13,27 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 
-use crate::accounts::{self, Accounts};
-use crate::billing::metrics::Counters;
-use crate::billing::{self, Billing};
-use crate::catalog::{self, Catalogs, CurrentCatalog};
+use assembly::Base;
+
+use crate::accounts::Accounts;
+use crate::billing::Billing;
+use crate::catalog::{Catalogs, CurrentCatalog};
 use crate::clock::{Clock, Time};
-use crate::config::{self, Config, DatabaseUrl};
+use crate::config::{Config, DatabaseUrl};
 use crate::db::{self, Db, MigrateError};
 use crate::error::{Code, Error};
 use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
 use crate::jobs::leases::Leases;
-use crate::keys::{self, Keys};
-use crate::letters::Letters;
+use crate::keys::Keys;
 use crate::live;
 use crate::live::body_budget::BodyBudget;
-use crate::live::books::Books;
 use crate::live::clock_guard::ClockGuard;
-use crate::live::feed::{CatalogChange, Feed};
+use crate::live::feed::Feed;
 use crate::live::limiter::Limiter;
 use crate::live::totals::UsageTotals;
+use crate::mail::Mail;
 use crate::mail::posting::Outbox;
-use crate::mail::{self, Mail, Mailer};
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::secrets::Secret;
@@ -41,7 +41,7 @@ use crate::secrets::files;
 use crate::secrets::password::Hasher;
 use crate::secrets::sealing::Sealer;
 use crate::telemetry::Tracer;
-use crate::tenants::{self, Tenants};
+use crate::tenants::Tenants;
 
 /// A handle on the application; cheap to clone.
 #[derive(Clone)]
@@ -173,121 +173,50 @@ impl App {
     /// A sentence for the operator.
     pub fn with_hasher(config: Config, clock: Clock, random: Random, hasher: Hasher) -> Result<Self, String> {
         make_data_dir(&config)?;
-        let data = &config.data_dir;
-        let sealer = Arc::new(open_sealer(&config, &random)?);
         let service_token = files::load_or_create_service_token(
             config.service_token.as_ref(),
-            &data.join("service.token"),
+            &config.data_dir.join("service.token"),
             &random,
         )?;
-        let catalog = CurrentCatalog::load(config.catalog_file.clone(), &config.billing.currency);
-        let db = open_database(&config)?;
-        let metrics = Arc::new(Metrics::default());
-        let clock_guard = Arc::new(ClockGuard::new(db.clone(), clock.clone()));
-        let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
-        let feed = follow_changes(&db, &clock, &catalog);
-        let limiter = Arc::new(Limiter::new());
-        let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
-        let outbox = Arc::new(outbox);
-        let mail = {
-            let shared = mail::Shared {
-                db: db.clone(),
-                clock: clock.clone(),
-                random: random.clone(),
-                metrics: Arc::clone(&metrics),
-                outbox: Arc::clone(&outbox),
-            };
-            let letters = Letters {
-                db: db.clone(),
-                clock: clock.clone(),
-                random: random.clone(),
-                public_url: config.public_url(),
-            };
-            Mail::new(shared, Mailer::new(&config.mail, data)?, letters.into_writer())
-        };
-        let catalogs = Catalogs::new(catalog::Shared {
-            db: db.clone(),
-            clock: clock.clone(),
-            random: random.clone(),
-            current: Arc::clone(&catalog),
-            currency: config.billing.currency.clone(),
-        });
-        let usage_totals = Arc::new(UsageTotals::new(db.clone(), Arc::clone(&feed.epochs)));
-        let billing = Billing::new(billing::Parts {
-            db: db.clone(),
-            clock: clock.clone(),
-            clock_guard: Arc::clone(&clock_guard),
-            random: random.clone(),
-            feed: Arc::clone(&feed),
-            catalog: Arc::clone(&catalog),
-            books: Books::new(),
-            usage_totals: Arc::clone(&usage_totals),
-            metrics: Counters::default(),
-            settings: config.billing.clone(),
-            audit: config.audit.clone(),
-        });
-        let leases = Leases::new(&db, &clock_guard, &random, &metrics.jobs);
-        let tenants = Tenants::new(tenants::Parts {
-            db: db.clone(),
-            clock: clock.clone(),
-            random: random.clone(),
-            outbox: Arc::clone(&outbox),
-            limits: config.limits.clone(),
-            money: organization_money::hooks(billing.clone()),
-        });
-        let accounts = accounts::Shared {
-            db: db.clone(),
-            clock: clock.clone(),
-            random: random.clone(),
-            feed: Arc::clone(&feed),
-            limiter: Arc::clone(&limiter),
-            sealer: Arc::clone(&sealer),
-            outbox: Arc::clone(&outbox),
-            metrics: Arc::clone(&metrics),
-        };
-        let accounts = open_accounts(accounts, hasher, tenants.clone(), &config);
-        let keys = {
-            let shared = keys::Shared {
-                accounts: accounts.clone(),
-                db: db.clone(),
-                clock: clock.clone(),
-                random: random.clone(),
-                feed: Arc::clone(&feed),
-                limiter: Arc::clone(&limiter),
-                sealer: Arc::clone(&sealer),
-            };
-            Keys::new(shared, config.api_keys.clone(), config.limits.clone())
-        };
-        let parts = Parts {
-            accounts,
-            db,
-            catalog,
-            catalogs,
-            sealer,
-            mail,
+        let base = Base::open(&config, clock, random)?;
+        let usage_totals = Arc::new(UsageTotals::new(base.db.clone(), Arc::clone(&base.feed.epochs)));
+        let billing = base.billing(&config, &usage_totals);
+        let tenants = base.tenants(&config, billing.clone());
+        let accounts = base.accounts(&config, hasher, tenants.clone());
+        let keys = base.keys(&config, accounts.clone());
+        let (mail, catalogs) = (base.mail(&config)?, base.catalogs(&config));
+        let leases = Leases::new(&base.db, &base.clock_guard, &base.random, &base.metrics.jobs);
+        let tracer = Tracer::new(&config.telemetry, &base.random)?.map(Arc::new);
+        let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics } = base;
+        Ok(Self(Arc::new(Parts {
             public_url: config.public_url(),
-            service_token,
-            feed,
-            tenants,
-            keys,
-            usage_totals,
-            limiter,
             body_budget: BodyBudget::new(config.server.body_budget_bytes),
-            billing,
-            leases,
-            clock_guard,
-            outbox,
-            metrics,
-            tracer: Tracer::new(&config.telemetry, &random)?.map(Arc::new),
             openapi: OnceLock::new(),
             started_at: clock.now(),
             ready: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            config,
+            accounts,
+            tenants,
+            keys,
+            catalog,
+            catalogs,
+            billing,
+            mail,
+            usage_totals,
+            leases,
+            tracer,
+            service_token,
+            db,
             clock,
+            clock_guard,
             random,
-        };
-        Ok(Self(Arc::new(parts)))
+            feed,
+            limiter,
+            sealer,
+            outbox,
+            metrics,
+            config,
+        })))
     }
 
     /// Brings the database to this version's schema, puts the catalog in force, finds the place from which to follow the feed
@@ -397,49 +326,6 @@ impl App {
     }
 }
 
-/// Builds the feed of changes. What a transaction announces is let go of within its commit, so no handler has to
-/// think of it.
-fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<Feed> {
-    let catalog = Arc::clone(catalog);
-    let feed = Feed::new(db.clone(), clock.clone(), move |changed| match changed {
-        CatalogChange::Known => catalog.order_reload(),
-        CatalogChange::Possible => catalog.suggest_reload(),
-    });
-    let epochs = Arc::clone(&feed.epochs);
-    db.on_commit(move |changes| changes.iter().for_each(|change| epochs.apply(*change)));
-    Arc::new(feed)
-}
-
-/// Builds the handle of accounts.
-fn open_accounts(shared: accounts::Shared, hasher: Hasher, tenants: Tenants, config: &Config) -> Accounts {
-    let settings = accounts::Settings {
-        public_url: config.public_url(),
-        require_verified_email: config.require_verified_email,
-        limits: config.limits.clone(),
-    };
-    let hooks = hooks::hooks(&shared.random, tenants, config.billing.credit_limit);
-    Accounts::new(shared, hasher, settings, hooks)
-}
-
-/// Reads the master keys; the first is made where there is none.
-fn open_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
-    let file = config.master_key_file_or_default();
-    let key = files::load_or_create_master_key(config.master_key.as_ref(), &file, random)?;
-    let previous = files::load_previous_master_key(
-        config.master_key_previous.as_ref(),
-        config.master_key_previous_file.as_deref(),
-    )?;
-    match previous {
-        Some(previous) if previous == key => {
-            Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
-                 into `master_key_file`"
-                .to_owned())
-        }
-        Some(previous) => Ok(Sealer::new(key).with_previous(previous)),
-        None => Ok(Sealer::new(key)),
-    }
-}
-
 /// Makes the data folder where it is missing, for its owner only, and refuses one that everybody can write to.
 ///
 /// # Errors
@@ -465,21 +351,6 @@ pub fn make_data_dir(config: &Config) -> Result<(), String> {
         tracing::warn!(%folder, "the data folder is open to other users (mode {mode:o}): `chmod 700` it");
     }
     Ok(())
-}
-
-/// Takes in the database that the configuration names, with its replica.
-fn open_database(config: &Config) -> Result<Db, String> {
-    let named = |key: &str, error: &db::Error| {
-        let what = match error {
-            db::Error::Internal(what) => what.clone(),
-            other => other.to_string(),
-        };
-        format!("`{key}`: {what} ({})", config::variable(key))
-    };
-    let db = Db::open(&database(config)).map_err(|error| named("database_url", &error))?;
-    let Some(DatabaseUrl::Postgres(url)) = &config.database_replica_url else { return Ok(db) };
-    let most_lag = Duration::from_secs(config.database_replica_max_lag_seconds.into());
-    db.with_standby(url, most_lag).map_err(|error| named("database_replica_url", &error))
 }
 
 /// The database that the configuration names.

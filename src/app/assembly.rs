@@ -1,0 +1,199 @@
+//! Puts the handles of the subjects together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{database, hooks, organization_money};
+use crate::accounts::{self, Accounts};
+use crate::billing::metrics::Counters;
+use crate::billing::{self, Billing};
+use crate::catalog::{self, Catalogs, CurrentCatalog};
+use crate::clock::Clock;
+use crate::config::{self, Config, DatabaseUrl};
+use crate::db::{self, Db};
+use crate::keys::{self, Keys};
+use crate::letters::Letters;
+use crate::live::books::Books;
+use crate::live::clock_guard::ClockGuard;
+use crate::live::feed::{CatalogChange, Feed};
+use crate::live::limiter::Limiter;
+use crate::live::totals::UsageTotals;
+use crate::mail::posting::Outbox;
+use crate::mail::{self, Mail, Mailer};
+use crate::metrics::Metrics;
+use crate::random::Random;
+use crate::secrets::files;
+use crate::secrets::password::Hasher;
+use crate::secrets::sealing::Sealer;
+use crate::tenants::{self, Tenants};
+
+/// What several subjects share.
+pub(super) struct Base {
+    pub(super) db: Db,
+    pub(super) clock: Clock,
+    pub(super) clock_guard: Arc<ClockGuard>,
+    pub(super) random: Random,
+    pub(super) feed: Arc<Feed>,
+    pub(super) catalog: Arc<CurrentCatalog>,
+    pub(super) limiter: Arc<Limiter>,
+    pub(super) sealer: Arc<Sealer>,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Base {
+    pub(super) fn open(config: &Config, clock: Clock, random: Random) -> Result<Self, String> {
+        let sealer = Arc::new(open_sealer(config, &random)?);
+        let catalog = CurrentCatalog::load(config.catalog_file.clone(), &config.billing.currency);
+        let db = open_database(config)?;
+        let metrics = Arc::new(Metrics::default());
+        let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
+        let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
+        Ok(Self {
+            clock_guard: Arc::new(ClockGuard::new(db.clone(), clock.clone())),
+            feed: follow_changes(&db, &clock, &catalog),
+            limiter: Arc::new(Limiter::new()),
+            outbox: Arc::new(outbox),
+            db,
+            clock,
+            random,
+            catalog,
+            sealer,
+            metrics,
+        })
+    }
+
+    pub(super) fn mail(&self, config: &Config) -> Result<Mail, String> {
+        let shared = mail::Shared {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            metrics: Arc::clone(&self.metrics),
+            outbox: Arc::clone(&self.outbox),
+        };
+        let letters = Letters {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            public_url: config.public_url(),
+        };
+        Ok(Mail::new(shared, Mailer::new(&config.mail, &config.data_dir)?, letters.into_writer()))
+    }
+
+    pub(super) fn catalogs(&self, config: &Config) -> Catalogs {
+        Catalogs::new(catalog::Shared {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            current: Arc::clone(&self.catalog),
+            currency: config.billing.currency.clone(),
+        })
+    }
+
+    pub(super) fn billing(&self, config: &Config, usage_totals: &Arc<UsageTotals>) -> Billing {
+        Billing::new(billing::Parts {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            clock_guard: Arc::clone(&self.clock_guard),
+            random: self.random.clone(),
+            feed: Arc::clone(&self.feed),
+            catalog: Arc::clone(&self.catalog),
+            books: Books::new(),
+            usage_totals: Arc::clone(usage_totals),
+            metrics: Counters::default(),
+            settings: config.billing.clone(),
+            audit: config.audit.clone(),
+        })
+    }
+
+    pub(super) fn tenants(&self, config: &Config, billing: Billing) -> Tenants {
+        Tenants::new(tenants::Parts {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            outbox: Arc::clone(&self.outbox),
+            limits: config.limits.clone(),
+            money: organization_money::hooks(billing),
+        })
+    }
+
+    pub(super) fn accounts(&self, config: &Config, hasher: Hasher, tenants: Tenants) -> Accounts {
+        let shared = accounts::Shared {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            feed: Arc::clone(&self.feed),
+            limiter: Arc::clone(&self.limiter),
+            sealer: Arc::clone(&self.sealer),
+            outbox: Arc::clone(&self.outbox),
+            metrics: Arc::clone(&self.metrics),
+        };
+        let settings = accounts::Settings {
+            public_url: config.public_url(),
+            require_verified_email: config.require_verified_email,
+            limits: config.limits.clone(),
+        };
+        let hooks = hooks::hooks(&self.random, tenants, config.billing.credit_limit);
+        Accounts::new(shared, hasher, settings, hooks)
+    }
+
+    pub(super) fn keys(&self, config: &Config, accounts: Accounts) -> Keys {
+        let shared = keys::Shared {
+            accounts,
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            feed: Arc::clone(&self.feed),
+            limiter: Arc::clone(&self.limiter),
+            sealer: Arc::clone(&self.sealer),
+        };
+        Keys::new(shared, config.api_keys.clone(), config.limits.clone())
+    }
+}
+
+/// Builds the feed of changes. What a transaction announces is let go of within its commit, so no handler has to
+/// think of it.
+fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<Feed> {
+    let catalog = Arc::clone(catalog);
+    let feed = Feed::new(db.clone(), clock.clone(), move |changed| match changed {
+        CatalogChange::Known => catalog.order_reload(),
+        CatalogChange::Possible => catalog.suggest_reload(),
+    });
+    let epochs = Arc::clone(&feed.epochs);
+    db.on_commit(move |changes| changes.iter().for_each(|change| epochs.apply(*change)));
+    Arc::new(feed)
+}
+
+/// Reads the master keys; the first is made where there is none.
+fn open_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
+    let file = config.master_key_file_or_default();
+    let key = files::load_or_create_master_key(config.master_key.as_ref(), &file, random)?;
+    let previous = files::load_previous_master_key(
+        config.master_key_previous.as_ref(),
+        config.master_key_previous_file.as_deref(),
+    )?;
+    match previous {
+        Some(previous) if previous == key => {
+            Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
+                 into `master_key_file`"
+                .to_owned())
+        }
+        Some(previous) => Ok(Sealer::new(key).with_previous(previous)),
+        None => Ok(Sealer::new(key)),
+    }
+}
+
+/// Takes in the database that the configuration names, with its replica.
+fn open_database(config: &Config) -> Result<Db, String> {
+    let named = |key: &str, error: &db::Error| {
+        let what = match error {
+            db::Error::Internal(what) => what.clone(),
+            other => other.to_string(),
+        };
+        format!("`{key}`: {what} ({})", config::variable(key))
+    };
+    let db = Db::open(&database(config)).map_err(|error| named("database_url", &error))?;
+    let Some(DatabaseUrl::Postgres(url)) = &config.database_replica_url else { return Ok(db) };
+    let most_lag = Duration::from_secs(config.database_replica_max_lag_seconds.into());
+    db.with_standby(url, most_lag).map_err(|error| named("database_replica_url", &error))
+}
