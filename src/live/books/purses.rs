@@ -20,6 +20,13 @@ use crate::store::ledger::{Account, Movement};
 use crate::store::reservations::{Asked, NewReservation, Reserved};
 use crate::store::wallets::Wallet;
 
+/// How long reservations live, by the time that replicas share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    pub shared_now: Time,
+    pub expires_at: Time,
+}
+
 /// Locked wallets.
 pub(super) struct Purses<'a> {
     booking: Booking<'a>,
@@ -132,8 +139,9 @@ impl<'a> Purses<'a> {
         tx: &mut Tx,
         works: &[&Work],
         now: Time,
-        expires_at: Time,
+        life: Life,
     ) -> Result<Vec<Result<Reserving, Refused>>, db::Error> {
+        let Life { shared_now, expires_at } = life;
         let (mut answers, mut made): (_, Vec<&NewReservation>) = (Vec::new(), Vec::new());
         let mut under_way: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
         for work in works {
@@ -145,7 +153,7 @@ impl<'a> Purses<'a> {
                 });
                 let before = match same {
                     Some(made) => Some(Asked { call: made.call(), id: made.id, expires_at }),
-                    None => self.asked_before(tx, new.organization_id, request_id, now).await?,
+                    None => self.asked_before(tx, new.organization_id, request_id, shared_now).await?,
                 };
                 if let Some(before) = before {
                     answers.push(before.again(new));
@@ -183,15 +191,15 @@ impl<'a> Purses<'a> {
         tx: &mut Tx,
         organization_id: OrganizationId,
         request_id: &str,
-        now: Time,
+        shared_now: Time,
     ) -> Result<Option<Asked>, db::Error> {
         let Some(asked) = store::reservations::asked(tx, organization_id, request_id).await? else {
             return Ok(None);
         };
-        if asked.expires_at > now {
+        if asked.expires_at > shared_now {
             return Ok(Some(asked));
         }
-        if let Some(ended) = store::reservations::expire(tx, asked.id, now).await? {
+        if let Some(ended) = store::reservations::expire(tx, asked.id, shared_now).await? {
             self.give_back(&ended)?;
         }
         Ok(None)

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{self, Counted, Recording};
-use super::purses::Purses;
+use super::purses::{Life, Purses};
 use super::work::{Answer, Reservation, UsageEvent, Work};
 use super::{assumptions, corrections};
 use crate::access::Trail;
@@ -111,14 +111,12 @@ async fn attempt(
     for reserved in ended.values() {
         purses.give_back(reserved)?;
     }
-    let expires_at = billing
-        .clock_guard
-        .shared_now()
-        .plus_ms(billing.settings.reservation_minutes.saturating_mul(MINUTE_MS));
+    let shared_now = billing.clock_guard.shared_now();
+    let expires_at = shared_now.plus_ms(billing.settings.reservation_minutes.saturating_mul(MINUTE_MS));
     let extended = extend(tx, works, &ended, expires_at).await?;
     let captured = captured(&recorded.counted, &ended);
     purses.charge(tx, &charges, &captured).await?;
-    let reserved = purses.reserve(tx, works, now, expires_at).await?;
+    let reserved = purses.reserve(tx, works, now, Life { shared_now, expires_at }).await?;
     purses.write(tx).await?;
 
     let mut outcomes = recorded.outcomes.into_iter();

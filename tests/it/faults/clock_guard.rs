@@ -61,8 +61,12 @@ fn is_ready(server: &Server) -> bool {
 }
 
 fn reserve(server: &Server, place: &Place) -> Answer {
+    reserve_as(server, place, None)
+}
+
+fn reserve_as(server: &Server, place: &Place, request_id: Option<&str>) -> Answer {
     let question = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 500,
-                          "estimated_prompt_tokens": 1_000});
+                          "estimated_prompt_tokens": 1_000, "request_id": request_id});
     server.ask("/service/v1/authorize", &question).send()
 }
 
@@ -255,6 +259,11 @@ fn reservations_live_by_the_database_s_clock() {
     ahead.wait_until_job("sweep");
     let reserved = || count(&starts[0], "SELECT COUNT(*) FROM reservations");
     assert_eq!(reserved(), 1, "{}", ahead.log());
+    // The same question again finds its reservation, which is over by the wrong clock only.
+    let id = |server: &Server| reserve_as(server, &place, Some("call-1")).json()["reservation"]["id"].clone();
+    let first = id(&right);
+    assert!(first.is_string(), "{first}");
+    assert_eq!((id(&ahead), id(&right), reserved()), (first.clone(), first, 2));
     let reservation = reserve(&ahead, &place).json()["reservation"].clone();
     let ends_at = Time::parse(&text(&reservation, "expires_at")).unwrap();
     let lives_ms = ends_at.unix_ms() - Clock::System.now().unix_ms();
@@ -268,7 +277,7 @@ fn reservations_live_by_the_database_s_clock() {
     assert!(why.contains("the database's") && why.contains("set the wrong one right"), "{why}");
     assert_waits(&ahead, &place);
     std::thread::sleep(Duration::from_secs(8));
-    assert_eq!(reserved(), 2);
+    assert_eq!(reserved(), 3);
     assert!(is_ready(&right));
     let summary = format!("/v1/organizations/{}/billing/summary", place.organization());
     let summary = right.get(&summary).bearer(&ada.access_token).data();
