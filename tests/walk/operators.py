@@ -85,8 +85,7 @@ def metrics(w):
         if name.startswith(("tollkeeper_usage_events_total", "tollkeeper_decisions_total")):
             lines.add(f"{name} {value}")
         elif not line.startswith("# "):
-            lines.add("".join(part + "…" if part.endswith('="') else part for part in name.split('"')[::1])
-                      if "{" not in name else labels(name))
+            lines.add(labels(name) if "{" in name else name)
     for line in sorted(lines):
         w.transcript.line(line)
     w.transcript.line()
