@@ -1,5 +1,7 @@
 """Accounts, sessions, and the pages behind mailed links."""
 
+import json
+
 from walker import PASSWORD
 
 NEW_PASSWORD = "Wrong-Battery-9-Clip"
@@ -36,8 +38,6 @@ def documents(w):
 
 def parts(text):
     """The document's operations and schemas, each for itself."""
-    import json
-
     document = json.loads(text)
     for path, item in sorted(document["paths"].items()):
         for method, operation in sorted(item.items()):

@@ -16,7 +16,7 @@ max_requests_per_min = 100000
 max_concurrent_requests = 1000
 prices = [
   { effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000002", completion_tokens = "0.000006" },
-  { effective_at = "2026-03-20T00:00:00Z", prompt_tokens = "0.000003", completion_tokens = "0.000006" },
+  { effective_at = "2040-03-20T00:00:00Z", prompt_tokens = "0.000003", completion_tokens = "0.000006" },
 ]
 
 [[models]]

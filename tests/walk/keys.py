@@ -2,7 +2,7 @@
 
 from organizations import NOBODY
 
-HOUR = "2026-03-10T13:30:00Z"
+HOUR = "2040-03-10T13:30:00Z"
 
 
 def walk(w):
@@ -17,7 +17,7 @@ def things(w):
     create = lambda body, who="ada": w.post(all_of, body, who)
     for body in [{}, {"name": ""}, {"name": "k", "permissions": []}, {"name": "k", "permissions": ["fly"]},
                  {"name": "k", "permissions": "chat"}, {"name": "k", "expires_at": "tomorrow"},
-                 {"name": "k", "expires_at": "2026-01-01T00:00:00Z"}, {"name": "k", "expires_at": 1},
+                 {"name": "k", "expires_at": "2040-01-01T00:00:00Z"}, {"name": "k", "expires_at": 1},
                  {"name": "k", "restrictions": {"allowed_ips": [], "models": [], "rate_limit": 0, "max_tokens": 0}},
                  {"name": "k", "restrictions": {"allowed_ips": ["here", "10.0.0.0/33"], "models": ["nothing"]}},
                  {"name": "k", "restrictions": {"allowed_ips": ["10.0.0.1"] * 101, "models": ["chat-1"] * 101}},

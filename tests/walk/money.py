@@ -13,15 +13,13 @@ def walk(w):
 
 def reports(w):
     w.chapter("reports of usage")
-    # What was used is written within a second; a key's last use every three.
-    time.sleep(4)
     for path in [f"{w.acme}/billing/usage", f"{w.bot}/usage"]:
         for query in ["", "?group_by=day,model", "?group_by=week,api_key", "?group_by=month,model,api_key",
                       "?group_by=project", "?group_by=hour", "?group_by=day,day", "?group_by=day,week", "?group_by=",
-                      "?group_by[]=model&group_by[]=month", "?start_date=2026-03-01&end_date=2026-03-11",
-                      "?start_date=2026-03-10T12:00:00%2B02:00", "?end_date=2026-03-01", "?start_date=2025-01-01",
-                      "?start_date=2026-03-10&end_date=2026-03-10", "?start_date=2026-03-11&end_date=2026-03-10",
-                      "?start_date=2024-01-01&end_date=2026-01-01", "?start_date=March", "?format=csv",
+                      "?group_by[]=model&group_by[]=month", "?start_date=2040-03-01&end_date=2040-03-11",
+                      "?start_date=2040-03-10T12:00:00%2B02:00", "?end_date=2040-03-01", "?start_date=2039-01-01",
+                      "?start_date=2040-03-10&end_date=2040-03-10", "?start_date=2040-03-11&end_date=2040-03-10",
+                      "?start_date=2038-01-01&end_date=2040-01-01", "?start_date=March", "?format=csv",
                       "?format=csv&group_by=month,model,api_key", "?format=xml"]:
             w.get(path + query, "ada")
         for body in [{"group_by": "month"}, {"group_by": ["month", "model"]}, {"group_by": []}, {"group_by": 1},
@@ -30,6 +28,8 @@ def reports(w):
         for who in ["bob", "cem", "vic", "eve", "whole key", "nobody"]:
             w.get(path, who)
     w.get(f"{w.search}/usage", "ada")
+    # A key's last use is written every three seconds.
+    time.sleep(4)
     w.get(f"{w.bot}/api-keys/{w.ids['whole key']}", "ada", last_use=True)
     w.get(f"{w.bot}/api-keys/{w.ids['chat key']}", "ada")
     w.get(w.bot, "vic")
@@ -60,13 +60,13 @@ def credits(w):
     for more in [["--amount", "0", "--reference", "a"], ["--amount", "1.001", "--reference", "a"],
                  ["--amount", "1", "--reference", "void:a"], ["--amount", "1", "--reference", " "],
                  ["--amount", "99999999999", "--reference", "a"],
-                 ["--amount", "1", "--reference", "a", "--expires-at", "2026-01-01"]]:
+                 ["--amount", "1", "--reference", "a", "--expires-at", "2040-01-01"]]:
         add(acme, *more)
     add("org_01h2xcejqtf2nbrexx3vqjhp41", "--amount", "1", "--reference", "a")
     for _ in range(2):
         add(acme, "--amount", "5", "--reference", "payment 1", "--json")
     add(acme, "--amount", "6", "--reference", "payment 1")
-    add(acme, "--amount", "2.50", "--reference", "gift", "--grant", "--expires-at", "2026-03-20T00:00:00Z")
+    add(acme, "--amount", "2.50", "--reference", "gift", "--grant", "--expires-at", "2040-03-20T00:00:00Z")
     add(poor, "--amount", "0.03", "--reference", "mistake", "--json")
     add(poor, "--amount", "1", "--reference", "payment 1")
     w.command("credit", "list", "--organization", acme, "--all", "--json")

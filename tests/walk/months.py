@@ -110,7 +110,7 @@ def corrections(w):
     w.get(w.one, "ada", headers=[("accept", "text/html")])
     w.command("invoice", "show", w.invoices["acme"])
     w.get(f"{w.acme}/billing/summary", "ada")
-    w.get(f"{w.acme}/billing/usage?start_date=2026-03-01&group_by=month,model", "ada")
+    w.get(f"{w.acme}/billing/usage?start_date=2040-03-01&group_by=month,model", "ada")
     w.get("/v1/billing/pricing", "ada")
 
 

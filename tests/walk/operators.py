@@ -46,12 +46,12 @@ def walk(w):
     for command in [["audit"], ["audit", "--json"], ["audit", "--organization", w.ids["acme"], "--json"],
                     ["clock", "show"], ["clock", "show", "--json"], ["billing", "close"],
                     ["billing", "close", "--skip-wait"], ["billing", "close", "--skip-wait", "--json"],
-                    ["billing", "close", "--as-of", "2030-01-01"], ["invoice", "list", "--organization", w.ids["acme"]],
+                    ["billing", "close", "--as-of", "2050-01-01"], ["invoice", "list", "--organization", w.ids["acme"]],
                     ["invoice", "show", "invoice_01h2xcejqtf2nbrexx3vqjhp41"]]:
         w.command(*command)
     for more in [["--limit", "1000"], ["--limit", "1000", "--json"], ["--actor", "operator", "--json"],
                  ["--action", "fly"], ["--action", "credit.added"], ["--target", w.ids["whole key"]],
-                 ["--organization", w.ids["acme"], "--since", "2026-03-10", "--until", "2026-03-11", "--limit", "1000"]]:
+                 ["--organization", w.ids["acme"], "--since", "2040-03-10", "--until", "2040-03-11", "--limit", "1000"]]:
         w.command("audit-log", *more, sort=True)
     copy = str(w.installation.folder / "copy.db")
     for more in [["--to", copy, "--json"], ["--to", copy], ["--to", copy + ".2"]]:
@@ -85,8 +85,7 @@ def metrics(w):
         if name.startswith(("tollkeeper_usage_events_total", "tollkeeper_decisions_total")):
             lines.add(f"{name} {value}")
         elif not line.startswith("# "):
-            lines.add("".join(part + "…" if part.endswith('="') else part for part in name.split('"')[::1])
-                      if "{" not in name else labels(name))
+            lines.add(labels(name) if "{" in name else name)
     for line in sorted(lines):
         w.transcript.line(line)
     w.transcript.line()
