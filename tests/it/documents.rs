@@ -129,3 +129,50 @@ fn no_text_cites_what_is_not_here() {
     }
     assert!(cited.is_empty(), "{cited:#?}");
 }
+
+/// The words in backticks that name a file or a folder of the repository.
+fn paths(text: &str) -> BTreeSet<&str> {
+    let spans = text.split('`').skip(1).step_by(2);
+    let roots = ["src/", "crates/", "tests/", "docs/", "bench/", "fuzz/", "catalog/", "packaging/", ".ci/"];
+    let is_path =
+        |span: &&str| roots.iter().any(|root| span.starts_with(root)) && !span.contains([' ', '{', '*', '<']);
+    spans.filter(is_path).collect()
+}
+
+#[test]
+fn paths_in_the_guides_exist() {
+    for guide in ["docs/architecture.md", "CONTRIBUTING.md", "README.md"] {
+        let text = std::fs::read_to_string(guide).unwrap();
+        let missing: Vec<_> = paths(&text).into_iter().filter(|path| !Path::new(path).exists()).collect();
+        assert!(missing.is_empty(), "{guide}: {missing:?}");
+    }
+    let architecture = std::fs::read_to_string("docs/architecture.md").unwrap();
+    assert!(architecture.lines().count() <= 150);
+    assert!(paths(&architecture).len() > 40);
+}
+
+/// Our crates and what they use of each other, a line each.
+fn crates() -> Vec<String> {
+    let arguments = ["metadata", "--no-deps", "--offline", "--locked", "--format-version", "1"];
+    let output = std::process::Command::new(env!("CARGO")).args(arguments).output().unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name = |package: &serde_json::Value| package["name"].as_str().unwrap().to_owned();
+    let ours: BTreeSet<_> = packages.iter().map(name).collect();
+    let line = |package: &serde_json::Value| {
+        let normal = |dependency: &&serde_json::Value| dependency["kind"].is_null();
+        let used = package["dependencies"].as_array().unwrap().iter().filter(normal).map(name);
+        let used: BTreeSet<_> = used.filter(|used| ours.contains(used)).collect();
+        format!("{}: {}", name(package), used.into_iter().collect::<Vec<_>>().join(" ")).trim_end().to_owned()
+    };
+    let mut lines: Vec<_> = packages.iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn crates_stand_in_the_architecture_as_they_are() {
+    let text = std::fs::read_to_string("docs/architecture.md").unwrap();
+    let block = format!("\n```\n{}\n```\n", crates().join("\n"));
+    assert!(text.contains(&block), "docs/architecture.md should say:{block}");
+}
