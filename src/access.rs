@@ -12,10 +12,6 @@ mod organizations;
 mod project_members;
 mod projects;
 
-// Until the handlers of accounts, keys and billing name the gate themselves.
-#[doc(hidden)]
-pub use crate::gate::{Call, InvoiceScope, ReservationScope, ServiceScope, SessionScope, Visitor};
-pub use crate::store::audit_log::Trail;
 pub use caller::{Caller, KeyKind, KeyLimits};
 pub use callers::{CallerScope, PersonScope};
 pub use held::{HeldTx, hold_invitation};

@@ -8,7 +8,6 @@
 pub mod document;
 mod keys;
 mod load;
-mod mail_url;
 mod readers;
 mod shown;
 mod types;
@@ -21,12 +20,13 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
+use crate::mail;
 use crate::money::Nano;
 use crate::rules::credit_limits;
 use crate::rules::mail_bounds::Bounds;
 
+pub use crate::mail::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 pub use keys::{names, variable};
-pub use mail_url::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 pub use types::{DatabaseUrl, Header, LogFormat, Management, PublicUrl};
 pub use warnings::warnings;
 
@@ -76,7 +76,7 @@ pub struct Config {
     /// TLS on the listeners.
     pub tls: Tls,
     /// Mail to users.
-    pub mail: Mail,
+    pub mail: mail::Settings,
     /// The log.
     pub log: Log,
     /// Throttling.
@@ -125,15 +125,6 @@ pub struct Tls {
     pub service_certificate_file: Option<PathBuf>,
     /// Its private key, PEM.
     pub service_key_file: Option<PathBuf>,
-}
-
-/// Table `mail`.
-#[derive(Clone, Debug)]
-pub struct Mail {
-    /// Where mail goes.
-    pub url: MailUrl,
-    /// The sender, an address with or without a name.
-    pub from: String,
 }
 
 /// Table `log`.
@@ -335,7 +326,7 @@ impl Default for Config {
                 hsts_seconds: 0,
             },
             tls: Tls::default(),
-            mail: Mail { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() },
+            mail: mail::Settings { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() },
             log: Log { format: LogFormat::Text, level: "info".to_owned(), access: true },
             limits: Limits::default(),
             retention: Retention::default(),

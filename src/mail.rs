@@ -29,8 +29,19 @@ pub mod posting;
 pub mod smtp;
 pub mod templates;
 mod unlinked;
+mod url;
 
 pub use delivery::Mailer;
+pub use url::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
+
+/// Table `mail`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where mail goes.
+    pub url: MailUrl,
+    /// The sender, an address with or without a name.
+    pub from: String,
+}
 
 /// Writes a queued mail, with a fresh token where it needs one; `None` when there is nobody or nothing to write to.
 pub type WriteMail =

@@ -6,7 +6,8 @@ use crate::ids::{OrganizationId, UserId};
 use crate::store;
 use crate::store::organizations::Maker;
 
-use super::{Caller, HeldTx, KeyKind, Trail};
+use super::{Caller, HeldTx, KeyKind};
+use crate::store::audit_log::Trail;
 
 /// A caller with a valid credential.
 #[derive(Clone, Debug)]

@@ -9,7 +9,8 @@ use crate::store;
 use crate::store::organization_members::Member;
 use crate::tenants::Tenants;
 
-use super::{Caller, HeldTx, KeyKind, Trail};
+use super::{Caller, HeldTx, KeyKind};
+use crate::store::audit_log::Trail;
 
 /// The right to change or remove a member.
 #[derive(Clone, Debug)]

@@ -10,7 +10,8 @@ use crate::store::organizations::{Organization, OrganizationDetail};
 use crate::store::standings;
 use crate::tenants::Tenants;
 
-use super::{Caller, HeldTx, KeyKind, Trail};
+use super::{Caller, HeldTx, KeyKind};
+use crate::store::audit_log::Trail;
 
 /// The right to an action on an organization.
 #[derive(Clone, Debug)]

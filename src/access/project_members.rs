@@ -8,7 +8,8 @@ use crate::rules::membership::Grantor;
 use crate::store::project_members::Member;
 use crate::tenants::Tenants;
 
-use super::{Caller, FoundProject, HeldTx, KeyKind, Place, ProjectScope, Trail};
+use super::{Caller, FoundProject, HeldTx, KeyKind, Place, ProjectScope};
+use crate::store::audit_log::Trail;
 
 /// The right to change or remove a member.
 #[derive(Clone, Debug)]

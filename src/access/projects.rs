@@ -10,7 +10,8 @@ use crate::store;
 use crate::store::standings::{self, Beside, InProject, ProjectAndOrganization};
 use crate::tenants::Tenants;
 
-use super::{Caller, HeldTx, KeyKind, Trail};
+use super::{Caller, HeldTx, KeyKind};
+use crate::store::audit_log::Trail;
 
 /// A path's organization and project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

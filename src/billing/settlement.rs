@@ -1,6 +1,5 @@
 //! The end of an organization's books, when it is deleted.
 
-use crate::access::Trail;
 use crate::billing::Billing;
 use crate::clock::Time;
 use crate::db::Tx;
@@ -11,6 +10,7 @@ use crate::live::books::booking::Booking;
 use crate::money::Nano;
 use crate::rules::settlement;
 use crate::store;
+use crate::store::audit_log::Trail;
 
 /// Makes sure that nothing is owed on either side and no call is under way, and keeps the name for the last invoice. The
 /// months up to this one are closed at once, and what is too little to be paid is written off, so that an organization that

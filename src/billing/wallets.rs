@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use crate::access::Trail;
 use crate::billing::Billing;
 use crate::error::Error;
 use crate::ids::OrganizationId;
@@ -10,6 +9,7 @@ use crate::jobs::billing::Refusal;
 use crate::money::Nano;
 use crate::rules::currencies;
 use crate::store;
+use crate::store::audit_log::Trail;
 use crate::store::audit_log::{Action, Event};
 
 pub use crate::store::wallets::{Overview, Wallet};

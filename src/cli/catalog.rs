@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::access::Trail;
 use crate::catalog::{self, Catalog, CatalogError, Model, PriceBook, SINCE_EVER, VolumeDiscount};
 use crate::clock::{Clock, Time};
 use crate::config::Config;
 use crate::live;
 use crate::live::catalog::Problem;
+use crate::store::audit_log::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -4,13 +4,13 @@ use clap::Subcommand;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::access::Trail;
 use crate::app::App;
 use crate::clock::Time;
 use crate::config::Config;
 use crate::error::Error;
 use crate::rules::clock_trust::Distrust;
 use crate::store;
+use crate::store::audit_log::Trail;
 use crate::store::audit_log::{Action, Event};
 
 #[derive(Debug, Subcommand)]

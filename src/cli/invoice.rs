@@ -3,7 +3,6 @@
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::access::Trail;
 use crate::api::organizations::billing::invoices::Invoice as View;
 use crate::billing::Billing;
 use crate::billing::invoices::{self, Document, Invoice, Page};
@@ -16,6 +15,7 @@ use crate::money::Nano;
 use crate::rules::books::Credit;
 use crate::rules::currencies;
 use crate::rules::invoicing::{Item, Status};
+use crate::store::audit_log::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

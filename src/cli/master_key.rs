@@ -3,9 +3,9 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::access::Trail;
 use crate::config::{Config, variable};
 use crate::keys::seals::{self, Resealed};
+use crate::store::audit_log::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -10,9 +10,9 @@ use lettre::message::Mailbox;
 use tracing_subscriber::EnvFilter;
 
 use super::document::Value;
-use super::mail_url::MailUrl;
 use super::types::{self, DatabaseUrl, Header, LogFormat, Management, PublicUrl};
 use super::values::{expected, from_text, text};
+use crate::mail::MailUrl;
 use crate::money::Decimal;
 use crate::rules::restrictions;
 use crate::secrets::{Secret, files};

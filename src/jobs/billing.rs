@@ -6,10 +6,10 @@ pub mod settling;
 
 use std::fmt;
 
-use crate::access::Trail;
 use crate::billing::Billing;
 use crate::error::{Code, Error};
 use crate::jobs::leases::Lease;
+use crate::store::audit_log::Trail;
 
 /// Closes every month that is due and ends every credit whose time is over, if no other replica is at it. Months wait until the
 /// service has been up for a while, and all of it for a clock that is trusted.

@@ -1,7 +1,7 @@
 //! Scopes of API keys: the right hangs on their project, and on who made the key.
 
 use crate::access::{
-    Caller, FoundProject, Held, HeldTx, KeyKind, KeyLimits, Place, ProjectScope, Roles, Trail, roles,
+    Caller, FoundProject, Held, HeldTx, KeyKind, KeyLimits, Place, ProjectScope, Roles, roles,
 };
 use crate::db::{Db, Tx};
 use crate::error::{Code, Error};
@@ -10,6 +10,7 @@ use crate::roles::{OrganizationRole, ProjectAction};
 use crate::rules::api_keys::Bounds;
 use crate::store::api_keys::standings::WithSecret;
 use crate::store::api_keys::{ApiKey, LiveKey};
+use crate::store::audit_log::Trail;
 
 /// An action on an API key. Each takes the right to manage the project's keys.
 ///

@@ -1,10 +1,10 @@
 //! The master key, under which secrets of API keys and of signing keys are sealed.
 
-use crate::access::Trail;
 use crate::accounts::signing_keys;
 use crate::db::Tx;
 use crate::error::Error;
 use crate::store;
+use crate::store::audit_log::Trail;
 use crate::store::audit_log::{Action, Event};
 
 use super::Keys;

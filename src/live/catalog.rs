@@ -8,7 +8,6 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::access::Trail;
 use crate::catalog::{
     Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Facts, Price, PriceBook, Standing,
 };
@@ -16,6 +15,7 @@ use crate::db::{self, Change, Tx};
 use crate::error::Error;
 use crate::secrets::sha256;
 use crate::store;
+use crate::store::audit_log::Trail;
 use crate::store::audit_log::{Action, Event};
 
 /// Why a catalog isn't in force.

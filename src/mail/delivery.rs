@@ -9,9 +9,8 @@ use tokio::fs::{DirBuilder, OpenOptions};
 use tokio::io::AsyncWriteExt;
 
 use super::smtp::Smtp;
-use super::{DeliveryError, Message, one_line};
+use super::{DeliveryError, MailUrl, Message, Settings, one_line};
 use crate::clock::Time;
-use crate::config;
 use crate::error::Error;
 use crate::random::Random;
 
@@ -42,11 +41,11 @@ impl Mailer {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub fn new(settings: &config::Mail, data_dir: &Path) -> Result<Self, String> {
+    pub fn new(settings: &Settings, data_dir: &Path) -> Result<Self, String> {
         let from = settings.from.clone();
         Ok(match &settings.url {
-            config::MailUrl::File => Self::Folder { dir: data_dir.join("mail"), from },
-            config::MailUrl::Smtp(server) => Self::Smtp { server: Smtp::new(server.clone(), &from)?, from },
+            MailUrl::File => Self::Folder { dir: data_dir.join("mail"), from },
+            MailUrl::Smtp(server) => Self::Smtp { server: Smtp::new(server.clone(), &from)?, from },
         })
     }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::access::Trail;
 use crate::clock::Time;
 use crate::db::Tx;
 use crate::error::{Code, Error, RateLimit};
@@ -16,6 +15,7 @@ use crate::metrics::{MailLimit, Metrics};
 use crate::random::Random;
 use crate::rules::mail_bounds::{Bounds, Counter};
 use crate::store;
+use crate::store::audit_log::Trail;
 use crate::store::mail_counters::{Excess, Sender};
 use crate::store::outbox::{About, Template};
 

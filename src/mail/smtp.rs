@@ -17,9 +17,8 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter,
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::{DeliveryError, one_line};
+use super::{DeliveryError, SmtpServer, SmtpTls, one_line};
 use crate::clock::{MINUTE_MS, Time};
-use crate::config::{SmtpServer, SmtpTls};
 
 /// How long the server may take for one answer; connecting, with all that belongs to it, counts as one.
 const STEP: Duration = Duration::from_secs(10);

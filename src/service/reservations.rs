@@ -7,10 +7,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::ReservationScope;
 use crate::billing::{Billing, reservations};
 use crate::clock::Time;
 use crate::error::Error;
+use crate::gate::ReservationScope;
 use crate::ids::ReservationId;
 use crate::input::Nothing;
 use crate::money::Nano;

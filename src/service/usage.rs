@@ -14,11 +14,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::access::{Call, ServiceScope};
 use crate::app::App;
 use crate::billing::Billing;
 use crate::billing::usage::{self, Event, Outcome};
 use crate::error::{Code, Detail, Error};
+use crate::gate::{Call, ServiceScope};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::{self, Json};
 use crate::input::{self, Body, Description, Fields, Input, Record, fields};

@@ -10,13 +10,13 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tollkeeper::access::Trail;
 use tollkeeper::app::App;
 use tollkeeper::audit;
 use tollkeeper::clock::{Clock, DAY_MS, HOUR_MS};
 use tollkeeper::db::{Db, sql};
 use tollkeeper::jobs::billing::{closing, credits};
 use tollkeeper::jobs::reservations::expire_due;
+use tollkeeper::store::audit_log::Trail;
 
 use crate::support::chance::{Chance, first_seed, number};
 use crate::support::http::Answer;

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
-use tollkeeper::access::{KeyKind, Trail};
+use tollkeeper::access::KeyKind;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Error;
 use tollkeeper::gate::{
@@ -15,6 +15,7 @@ use tollkeeper::ids::{OrganizationId, ProjectId, RequestId};
 use tollkeeper::input::RequestBody;
 use tollkeeper::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::routes;
+use tollkeeper::store::audit_log::Trail;
 
 use crate::support::billed;
 use crate::support::http::Call;

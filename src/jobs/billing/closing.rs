@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::access::Trail;
 use crate::billing::Billing;
 use crate::clock::{Month, Time};
 use crate::db::Tx;
@@ -17,6 +16,7 @@ use crate::rules::books::{self, Source};
 use crate::rules::invoicing::{self, Bill, Debt, Status, Used};
 use crate::store;
 use crate::store::audit_log::Action;
+use crate::store::audit_log::Trail;
 use crate::store::invoices::{Invoice, Issuer};
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;

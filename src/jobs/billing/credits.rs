@@ -1,6 +1,5 @@
 //! Credits: added by an operator, ended by time.
 
-use crate::access::Trail;
 use crate::billing::Billing;
 use crate::clock::Time;
 use crate::error::Error;
@@ -10,6 +9,7 @@ use crate::rules::books::{Credit, Source};
 use crate::rules::currencies;
 use crate::store;
 use crate::store::audit_log::Action;
+use crate::store::audit_log::Trail;
 use crate::store::ledger::{Account, Movement};
 use crate::store::wallets::Wallet;
 

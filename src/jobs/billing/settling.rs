@@ -1,6 +1,5 @@
 //! What an operator does to an invoice: it was paid from outside, or it is taken back.
 
-use crate::access::Trail;
 use crate::billing::Billing;
 use crate::db::{self, Tx};
 use crate::error::Error;
@@ -11,6 +10,7 @@ use crate::rules::currencies;
 use crate::rules::invoicing::Status;
 use crate::store;
 use crate::store::audit_log::Action;
+use crate::store::audit_log::Trail;
 use crate::store::invoices::Invoice;
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;

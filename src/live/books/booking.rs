@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::access::Trail;
 use crate::billing::Billing;
 use crate::clock::{Month, Time};
 use crate::db::{self, Tx};
@@ -16,6 +15,7 @@ use crate::money::Nano;
 use crate::rules::books::{self, Credit, Part, Source};
 use crate::rules::invoicing::Status;
 use crate::store;
+use crate::store::audit_log::Trail;
 use crate::store::audit_log::{Action, Event};
 use crate::store::credits;
 use crate::store::invoices::Invoice;

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use tollkeeper::access::Trail;
 use tollkeeper::clock::{Day, Time};
 use tollkeeper::ids::{InvoiceId, OrganizationId};
 use tollkeeper::jobs::billing::credits::{self, Added, NewCredit};
@@ -11,6 +10,7 @@ use tollkeeper::jobs::billing::{Refusal, closing, settling};
 use tollkeeper::money::Nano;
 use tollkeeper::rules::books::Source;
 use tollkeeper::store;
+use tollkeeper::store::audit_log::Trail;
 use tollkeeper::store::invoices::Invoice;
 
 use crate::support::billed;

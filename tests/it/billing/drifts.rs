@@ -1,10 +1,10 @@
 //! The audit of books that have lived: each kind of drift, planted by hand, is found and named.
 
-use tollkeeper::access::Trail;
 use tollkeeper::audit;
 use tollkeeper::clock::Day;
 use tollkeeper::db::{Db, sql};
 use tollkeeper::jobs::billing::settling;
+use tollkeeper::store::audit_log::Trail;
 
 use super::books::{Books, on_each};
 use crate::audit::unguard;

@@ -2,13 +2,13 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::access::Trail;
 use tollkeeper::app::App;
 use tollkeeper::audit;
 use tollkeeper::jobs::billing::{self as jobs, closing};
 use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
+use tollkeeper::store::audit_log::Trail;
 
 use super::books::on_each;
 use crate::support::billed::{check, fresh_token};

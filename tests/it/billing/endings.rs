@@ -2,12 +2,12 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::access::Trail;
 use tollkeeper::audit;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::jobs::billing::credits;
 use tollkeeper::jobs::reservations::expire_due;
 use tollkeeper::money::Nano;
+use tollkeeper::store::audit_log::Trail;
 
 use super::edges::{Scene, Server, scene};
 use crate::support::books::{assert_books, wallet};

@@ -1,10 +1,10 @@
 //! Random histories of one organization's money: whatever happens in whatever order, the books hold after every step.
 
-use tollkeeper::access::Trail;
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
 use tollkeeper::jobs::billing::credits::NewCredit;
 use tollkeeper::jobs::billing::settling;
 use tollkeeper::money::Nano;
+use tollkeeper::store::audit_log::Trail;
 
 use super::books::{Books, CATALOG};
 use crate::support::billed::check;

@@ -1,7 +1,6 @@
 //! Closing and credits where several are at it, where it was not done for long, and where it can't be done.
 
 use futures_util::future::join_all;
-use tollkeeper::access::Trail;
 use tollkeeper::clock::{MINUTE_MS, Month, Time};
 use tollkeeper::db::sql;
 use tollkeeper::ids::OrganizationId;
@@ -11,6 +10,7 @@ use tollkeeper::metrics::Job;
 use tollkeeper::money::Nano;
 use tollkeeper::store;
 use tollkeeper::store::audit_log::Filter;
+use tollkeeper::store::audit_log::Trail;
 
 use super::books::{Books, on_each};
 use crate::support::billed::check;

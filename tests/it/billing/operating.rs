@@ -3,7 +3,6 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::access::Trail;
 use tollkeeper::app::App;
 use tollkeeper::audit;
 use tollkeeper::clock::{Clock, DAY_MS};
@@ -15,6 +14,7 @@ use tollkeeper::money::Nano;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 use tollkeeper::store;
+use tollkeeper::store::audit_log::Trail;
 
 use super::books::{Books, on_each};
 use crate::support::billed::fresh_token;

@@ -4,7 +4,6 @@
 //! 1 + 4 / 2 = 3, of a list price of 5. Every sum below is done by hand.
 
 use serde_json::{Value, json};
-use tollkeeper::access::Trail;
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, DAY_MS, Time};
 use tollkeeper::db::{Db, sql};
@@ -13,6 +12,7 @@ use tollkeeper::jobs::billing::closing;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 use tollkeeper::store;
+use tollkeeper::store::audit_log::Trail;
 
 use crate::support::billed;
 use crate::support::http::{Answer, Call};

@@ -47,7 +47,7 @@ async fn names(world: &World) -> Vec<String> {
 async fn happen(world: &World, at: Time) {
     let event = Event { action: Action::SessionStarted, target: "somebody".into(), organization_id: None };
     let mut tx = world.app.db.write().await.unwrap();
-    let trail = tollkeeper::access::Trail::system();
+    let trail = tollkeeper::store::audit_log::Trail::system();
     audit_log::record(&mut tx, &trail, &event, at, &world.app.random).await.unwrap();
     tx.commit().await.unwrap();
 }

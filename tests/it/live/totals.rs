@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::access::Trail;
 use tollkeeper::clock::{DAY_MS, Time};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::billing::closing;
+use tollkeeper::store::audit_log::Trail;
 
 use crate::support::billed::fresh_token;
 use crate::support::books::change;

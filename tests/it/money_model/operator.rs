@@ -1,6 +1,5 @@
 //! What the jobs and an operator do.
 
-use tollkeeper::access::Trail;
 use tollkeeper::clock::{DAY_MS, Month, Time};
 use tollkeeper::db::sql;
 use tollkeeper::ids::{InvoiceId, OrganizationId};
@@ -9,6 +8,7 @@ use tollkeeper::jobs::billing::credits::{self, NewCredit};
 use tollkeeper::jobs::billing::{closing, settling};
 use tollkeeper::money::Nano;
 use tollkeeper::store;
+use tollkeeper::store::audit_log::Trail;
 
 use super::history::{History, TIERS};
 use super::lots::{GRANT, Lot, PAYMENT, PURCHASE};

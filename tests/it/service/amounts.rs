@@ -1,11 +1,11 @@
 //! How large amounts may get, and what becomes of what is larger.
 
 use serde_json::{Value, json};
-use tollkeeper::access::Trail;
 use tollkeeper::audit;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::jobs::billing::credits::{self, NewCredit};
 use tollkeeper::money::Nano;
+use tollkeeper::store::audit_log::Trail;
 
 use super::CATALOG;
 use crate::support::books::{assert_books, number, wallet};

@@ -2,10 +2,10 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tollkeeper::access::Trail;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::jobs::billing::credits::{self, NewCredit};
 use tollkeeper::money::Nano;
+use tollkeeper::store::audit_log::Trail;
 
 use super::CATALOG;
 use crate::support::books::{assert_books, number, wallet};

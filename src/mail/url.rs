@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::types::HIDDEN;
+use crate::secrets::HIDDEN;
 use crate::secrets::Secret;
 
 /// Where mail goes.
