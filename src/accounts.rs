@@ -27,19 +27,19 @@ pub mod verification;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::clock::Clock;
 use crate::config;
-use crate::db::Db;
-use crate::ids::{SessionId, UserId};
-use crate::live::feed::Feed;
-use crate::live::limiter::Limiter;
 use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
-use crate::mail::posting::Outbox;
-use crate::metrics::Metrics;
-use crate::random::Random;
 use crate::secrets::password::Hasher;
-use crate::secrets::sealing::Sealer;
+use cluster::feed::Feed;
+use db::Db;
+use kernel::clock::Clock;
+use kernel::ids::{SessionId, UserId};
+use kernel::limiter::Limiter;
+use kernel::random::Random;
+use kernel::secrets::sealing::Sealer;
+use mail::posting::Outbox;
+use metrics::Metrics;
 
 use hooks::Hooks;
 

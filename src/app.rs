@@ -18,30 +18,32 @@ use assembly::Base;
 use crate::accounts::Accounts;
 use crate::billing::Billing;
 use crate::catalog::{Catalogs, CurrentCatalog};
-use crate::clock::{Clock, Time};
 use crate::config::{Config, DatabaseUrl};
-use crate::db::{self, Db, MigrateError};
-use crate::error::{Code, Error};
 use crate::jobs::address_folding;
 use crate::jobs::billing::closing;
-use crate::jobs::leases::Leases;
 use crate::keys::Keys;
 use crate::live;
+use cluster::leases::Leases;
+use db;
+use db::{Db, MigrateError};
+use kernel::clock::{Clock, Time};
+use kernel::error::{Code, Error};
+
 use crate::live::body_budget::BodyBudget;
-use crate::live::clock_guard::ClockGuard;
-use crate::live::feed::Feed;
-use crate::live::limiter::Limiter;
 use crate::live::totals::UsageTotals;
-use crate::mail::Mail;
-use crate::mail::posting::Outbox;
-use crate::metrics::Metrics;
-use crate::random::Random;
-use crate::secrets::Secret;
-use crate::secrets::files;
 use crate::secrets::password::Hasher;
-use crate::secrets::sealing::Sealer;
-use crate::telemetry::Tracer;
 use crate::tenants::Tenants;
+use cluster::clock_guard::ClockGuard;
+use cluster::feed::Feed;
+use kernel::limiter::Limiter;
+use kernel::random::Random;
+use kernel::secrets::Secret;
+use kernel::secrets::files;
+use kernel::secrets::sealing::Sealer;
+use mail::Mail;
+use mail::posting::Outbox;
+use metrics::Metrics;
+use telemetry::Tracer;
 
 /// A handle on the application; cheap to clone.
 #[derive(Clone)]

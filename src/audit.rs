@@ -9,16 +9,16 @@ use serde::Serialize;
 
 use crate::billing::Billing;
 use crate::catalog::PriceBook;
-use crate::clock::{Month, Time};
-use crate::db::Tx;
-use crate::error::Error;
-use crate::ids::OrganizationId;
 use crate::rules::audit::{
     self, CreditRow, Drift, InvoiceRow, ItemRow, LedgerSums, MonthSums, NoteRow, Overdue, Paid, Running,
     Since, Usage, WalletRow, What,
 };
 use crate::rules::invoicing::{self, Bill};
 use crate::store;
+use db::Tx;
+use kernel::clock::{Month, Time};
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
 
 /// Rows that one statement reads.
 const SLICE: i64 = 2_000;
@@ -124,7 +124,7 @@ async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(
     let mut tx = billing.db.snapshot().await?;
     let prices = store::prices::book(&mut tx).await?;
     let since = Since(store::audit::recorded_since(&mut tx).await?);
-    let clock = store::service_clock::get(&mut tx).await?;
+    let clock = cluster::store::service_clock::get(&mut tx).await?;
     let running = clock.map(|clock| Running { since: clock.up_since_at, until: clock.last_seen_at });
     let now = billing.clock.now();
     let (checked, drifts) = (&mut report.checked, Vec::new());

@@ -29,14 +29,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::catalog::CurrentCatalog;
-use crate::clock::Clock;
 use crate::config;
-use crate::db::Db;
 use crate::live::books::Books;
-use crate::live::clock_guard::ClockGuard;
-use crate::live::feed::Feed;
 use crate::live::totals::UsageTotals;
-use crate::random::Random;
+use cluster::clock_guard::ClockGuard;
+use cluster::feed::Feed;
+use db::Db;
+use kernel::clock::Clock;
+use kernel::random::Random;
 
 use metrics::Counters;
 

@@ -21,9 +21,9 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 
-use crate::clock::{Month, Time};
 use crate::config::document;
-use crate::money::{Pico, Ppm};
+use kernel::clock::{Month, Time};
+use kernel::money::{Pico, Ppm};
 
 pub use book::{DiscountVersion, PriceBook, SINCE_EVER};
 pub use catalogs::{Catalogs, Shared};

@@ -24,8 +24,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::app::{App, BootError};
-use crate::clock::{Clock, Day, Time};
 use crate::config::Config;
+use kernel::clock::{Clock, Day, Time};
 
 /// A self-hosted control plane for AI model platforms: accounts, keys, exact usage and money.
 ///

@@ -20,17 +20,17 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-use crate::mail;
-use crate::money::Nano;
 use crate::rules::credit_limits;
-use crate::rules::mail_bounds::Bounds;
+use kernel::money::Nano;
+use mail;
+use mail::bounds::Bounds;
 
-pub use crate::mail::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 pub use keys::{names, variable};
+pub use mail::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 pub use types::{DatabaseUrl, Header, LogFormat, Management, PublicUrl};
 pub use warnings::warnings;
 
-use crate::secrets::Secret;
+use kernel::secrets::Secret;
 
 /// Everything that an operator can set.
 #[derive(Clone, Debug)]

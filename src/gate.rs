@@ -30,11 +30,11 @@ pub use tenants::{Bearer, Org, OrgMember, Person, Project, ProjectMember};
 use bearer::live_session;
 
 use crate::app::App;
-use crate::error::{Code, Error, RateLimit};
-use crate::ids::RequestId;
 use crate::input::RequestBody;
 use crate::rules::restrictions;
-use crate::store::audit_log::Trail;
+use kernel::error::{Code, Error, RateLimit};
+use kernel::ids::RequestId;
+use trail::Trail;
 
 /// One request on its way to a handler.
 #[derive(Debug)]

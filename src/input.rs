@@ -13,15 +13,15 @@ use std::future::Future;
 
 use http::{HeaderMap, header};
 
-pub use crate::patch::Patch;
 pub use fields::{Fields, Record};
+pub use kernel::patch::Patch;
 pub use request_body::{BodyError, LeftOver, Received, RequestBody};
 
 use crate::app::App;
-use crate::error::{Code, Detail, Error};
 use crate::gate::Call;
 use fields::{Entry, ObjectSchema, Origin};
 use json::Json;
+use kernel::error::{Code, Detail, Error};
 use limits::{BodyLimit, MAX_PAIRS};
 
 /// What a handler takes besides the application and its scope.

@@ -8,12 +8,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::billing::invoices::{CreditNote, Document, Invoice};
-use crate::clock::{Month, Time};
-use crate::html::escape;
-use crate::money::{Nano, Pico};
 use crate::rules::currencies;
 use crate::rules::invoicing::{Item, ItemKind, Status};
-use crate::secrets::sha256;
+use kernel::clock::{Month, Time};
+use kernel::html::escape;
+use kernel::money::{Nano, Pico};
+use kernel::secrets::sha256;
 
 const STYLE: &str = include_str!("invoice_page/style.css");
 

@@ -5,8 +5,6 @@ pub mod address_folding;
 pub mod auditing;
 pub mod billing;
 pub mod cleanup;
-pub mod leases;
-pub mod outbox;
 pub mod reservations;
 pub mod retention;
 pub mod sweep;
@@ -14,10 +12,12 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
-use crate::error::Error;
-use crate::live::{catalog, clock_guard};
-use crate::metrics::Job;
+use crate::live::catalog;
+use cluster::clock_guard;
+use kernel::error::Error;
 use kernel::stopwatch::Stopwatch;
+use mail::sending;
+use metrics::Job;
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
@@ -101,7 +101,7 @@ async fn send_mail(app: &App) {
     let mail = &app.mail;
     while !mail.is_stopping() {
         if app.is_ready()
-            && let Err(error) = noted(app, Job::Mail, outbox::send_due(mail)).await
+            && let Err(error) = noted(app, Job::Mail, sending::send_due(mail)).await
         {
             tracing::warn!("mail: {error}");
         }

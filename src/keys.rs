@@ -24,16 +24,16 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::accounts::Accounts;
-use crate::clock::Clock;
 use crate::config;
-use crate::db::Db;
-use crate::live::feed::Feed;
 use crate::live::keyring::Keyring;
 use crate::live::last_uses::LastUses;
-use crate::live::limiter::Limiter;
 use crate::live::rates::Rates;
-use crate::random::Random;
-use crate::secrets::sealing::Sealer;
+use cluster::feed::Feed;
+use db::Db;
+use kernel::clock::Clock;
+use kernel::limiter::Limiter;
+use kernel::random::Random;
+use kernel::secrets::sealing::Sealer;
 
 /// The handle of API keys; cheap to clone.
 #[derive(Clone)]

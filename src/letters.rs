@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, Time};
-use crate::db::Db;
-use crate::error::Error;
-use crate::ids::InvitationId;
-use crate::mail::{Message, WriteMail, templates};
-use crate::random::Random;
-use crate::rules::addresses;
-use crate::secrets::token::MailToken;
+use db::Db;
+use kernel::addresses;
+use kernel::clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, Time};
+use kernel::error::Error;
+use kernel::ids::InvitationId;
+use kernel::random::Random;
+use kernel::secrets::token::MailToken;
+use mail::{Message, WriteMail, templates};
+
 use crate::store;
 use crate::store::email_tokens::Purpose;
 use crate::store::login_guesses::FAILURES_TOLD;
-use crate::store::outbox::{QueuedMail, Template};
 use crate::store::users::User;
+use mail::store::outbox::{QueuedMail, Template};
 
 /// How long the link of a verification works, in milliseconds (docs/contract/accounts.md#mail-tokens).
 const VERIFICATION_MS: i64 = DAY_MS;

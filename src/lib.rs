@@ -14,8 +14,9 @@
 //! 9. [`app`] ties these together; [`config`], [`cli`] and [`log`] are for the operator.
 
 pub use db;
-pub use kernel::{clock, error, html, ids, money, random};
+pub use kernel::{clock, error, html, ids, money, patch, random};
 pub use telemetry;
+pub use {cluster, mail, metrics, trail};
 
 pub mod access;
 pub mod accounts;
@@ -34,11 +35,8 @@ pub mod keys;
 pub mod letters;
 pub mod live;
 pub mod log;
-pub mod mail;
-pub mod metrics;
 pub mod openapi;
 pub mod pages;
-pub mod patch;
 pub mod reply;
 pub mod roles;
 pub mod routes;

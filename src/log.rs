@@ -22,12 +22,12 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::clock::Clock;
 use crate::config;
-use crate::telemetry::CollectorLayer;
 pub use access::Access;
 use buffer::Buffer;
+use kernel::clock::Clock;
 use request::WithRequest;
+use telemetry::CollectorLayer;
 
 static BUFFER: OnceLock<Arc<Buffer>> = OnceLock::new();
 

@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
-use crate::error::{Code, Error};
 use crate::gate::Visitor;
 use crate::input::fields::ObjectSchema;
 use crate::input::{self, Nothing};
 use crate::reply::{self, Rendered};
 use crate::routes::{self, ErrorShape, Listener, Route};
+use kernel::error::{Code, Error};
 
 /// The document as a reply: the one body whose shape is somebody else's standard.
 #[derive(Debug, Serialize)]

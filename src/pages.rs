@@ -15,14 +15,14 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use schemars::SchemaGenerator;
 
-use crate::error::{Code, Error};
-use crate::html::escape;
-use crate::ids::RequestId;
 use crate::input::types::Text;
 use crate::input::{Fields, Record};
 use crate::reply::{self, Body, Reply};
-use crate::secrets::sha256;
-use crate::secrets::token::MailToken;
+use kernel::error::{Code, Error};
+use kernel::html::escape;
+use kernel::ids::RequestId;
+use kernel::secrets::sha256;
+use kernel::secrets::token::MailToken;
 
 const STYLE: &str = include_str!("pages/style.css");
 
@@ -301,7 +301,7 @@ fn is_dead_link(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::RateLimit;
+    use kernel::error::RateLimit;
 
     #[test]
     fn waits_are_told_in_words() {

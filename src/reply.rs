@@ -11,7 +11,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::error::{Code, Detail, Error};
+use kernel::error::{Code, Detail, Error};
 
 pub use body::Body;
 

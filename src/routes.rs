@@ -14,7 +14,6 @@ use serde_json::Value;
 use crate::access::KeyKind;
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
-use crate::error::Error;
 use crate::gate::{
     self, Access, AccessDoc, Bearer, Call, Key, Models, OneModel, OneReservation, Org, OrgInvoice, OrgMember,
     Person, Project, ProjectMember, Proxy, Public, Service, Session,
@@ -24,6 +23,7 @@ use crate::pages;
 use crate::reply::{Body, Reply};
 use crate::roles::{OrganizationAction, ProjectAction};
 use crate::service;
+use kernel::error::Error;
 
 /// Which of the two listeners a route is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

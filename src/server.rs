@@ -25,10 +25,11 @@ pub use entrance::Entrance;
 
 use crate::app::App;
 use crate::jobs;
-use crate::metrics::Traffic;
+
 use crate::routes::Listener;
-use crate::telemetry;
 use connection::Client;
+use metrics::Traffic;
+use telemetry;
 use tls::Certificate;
 use watch::Patience;
 

@@ -16,15 +16,15 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use crate::clock::{Clock, Time};
 use crate::config;
-use crate::db::{Db, Tx};
-use crate::error::Error;
-use crate::ids::{OrganizationId, UserId};
-use crate::mail::posting::Outbox;
-use crate::random::Random;
-use crate::store::Page;
-use crate::store::audit_log::Trail;
+use db::Page;
+use db::{Db, Tx};
+use kernel::clock::{Clock, Time};
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, UserId};
+use kernel::random::Random;
+use mail::posting::Outbox;
+use trail::Trail;
 
 /// A handle on the subject; cheap to clone.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use mail_parser::{MessageParser, MimeHeaders};
 use tokio::runtime::Runtime;
 use tollkeeper::mail::{Mailer, Message, templates};
 use tollkeeper::random::Random;
-use tollkeeper::store::outbox::About;
+use tollkeeper::mail::store::outbox::About;
 
 const HEADERS: [&str; 8] =
     ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"];

@@ -1,13 +1,13 @@
 //! The caller of a management endpoint.
 
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::roles::OrganizationRole;
 use crate::rules::key_bounds::Bounds;
 use crate::rules::restrictions::AllowedIps;
 use crate::store;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 
 use super::projects::{Roles, roles};
 

@@ -1,13 +1,14 @@
 //! Scopes of callers with a valid credential, in no place yet.
 
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::{OrganizationId, UserId};
+use db::Tx;
+use kernel::error::{Code, Error};
+use kernel::ids::{OrganizationId, UserId};
+
 use crate::store;
 use crate::store::organizations::Maker;
 
 use super::{Caller, HeldTx, KeyKind};
-use crate::store::audit_log::Trail;
+use trail::Trail;
 
 /// A caller with a valid credential.
 #[derive(Clone, Debug)]

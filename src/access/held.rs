@@ -2,10 +2,11 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::Error;
-use crate::ids::UserId;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
+
 use crate::store;
 use crate::store::invitations::{Open, Standing};
 

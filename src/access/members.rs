@@ -1,16 +1,17 @@
 //! Scopes of one member of an organization: managed by others, or leaving.
 
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::{OrganizationId, UserId};
 use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::rules::membership::Grantor;
 use crate::store;
+use db::Tx;
+use kernel::error::{Code, Error};
+use kernel::ids::{OrganizationId, UserId};
+
 use crate::store::organization_members::Member;
 use crate::tenants::Tenants;
 
 use super::{Caller, HeldTx, KeyKind};
-use crate::store::audit_log::Trail;
+use trail::Trail;
 
 /// The right to change or remove a member.
 #[derive(Clone, Debug)]

@@ -1,17 +1,18 @@
 //! Scopes of organizations: the table of `roles.rs` decides.
 
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::rules::membership::Grantor;
 use crate::store;
+use db::Tx;
+use kernel::error::{Code, Error};
+use kernel::ids::{OrganizationId, ProjectId, UserId};
+
 use crate::store::organizations::{Organization, OrganizationDetail};
 use crate::store::standings;
 use crate::tenants::Tenants;
 
 use super::{Caller, HeldTx, KeyKind};
-use crate::store::audit_log::Trail;
+use trail::Trail;
 
 /// The right to an action on an organization.
 #[derive(Clone, Debug)]

@@ -1,15 +1,15 @@
 //! Scopes of one member of a project: managed by others, or leaving.
 
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::{ProjectId, UserId};
 use crate::roles::{ProjectAction, ProjectRole};
 use crate::rules::membership::Grantor;
 use crate::store::project_members::Member;
 use crate::tenants::Tenants;
+use db::Tx;
+use kernel::error::{Code, Error};
+use kernel::ids::{ProjectId, UserId};
 
 use super::{Caller, FoundProject, HeldTx, KeyKind, Place, ProjectScope};
-use crate::store::audit_log::Trail;
+use trail::Trail;
 
 /// The right to change or remove a member.
 #[derive(Clone, Debug)]

@@ -1,17 +1,18 @@
 //! Scopes of projects: the tables of `roles.rs` decide.
 
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationRole, ProjectAction, ProjectRole, effective_project_role};
 use crate::rules::key_bounds::Bounds;
 use crate::rules::membership::Grantor;
 use crate::store;
+use db::Tx;
+use kernel::error::{Code, Error};
+use kernel::ids::{OrganizationId, ProjectId, UserId};
+
 use crate::store::standings::{self, Beside, InProject, ProjectAndOrganization};
 use crate::tenants::Tenants;
 
 use super::{Caller, HeldTx, KeyKind};
-use crate::store::audit_log::Trail;
+use trail::Trail;
 
 /// A path's organization and project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

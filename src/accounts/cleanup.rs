@@ -2,11 +2,12 @@
 
 use crate::accounts::Accounts;
 use crate::accounts::guesses::NETWORK_KNOWN_MS;
-use crate::clock::{DAY_MS, Time};
-use crate::db::Tx;
-use crate::error::Error;
 use crate::rules::throttling::FORGET_MS;
 use crate::store;
+use db::Tx;
+use kernel::clock::{DAY_MS, Time};
+use kernel::error::Error;
+
 use crate::store::users::unused;
 
 pub use crate::store::users::unused::Position;

@@ -1,19 +1,20 @@
 //! Guesses at an account's password: each is counted before anything is known of its outcome.
 
 use crate::accounts::Accounts;
-use crate::clock::{DAY_MS, Time};
-use crate::db::Tx;
-use crate::error::{Code, Error, RateLimit};
-use crate::ids::UserId;
-use crate::mail::posting::Draft;
-use crate::rules::networks::Network;
 use crate::rules::throttling::{self, FreeAttempts, Wait};
-use crate::secrets::sha256;
 use crate::store;
-use crate::store::audit_log::Trail;
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::{About, Template};
+use db::Tx;
+use kernel::clock::{DAY_MS, Time};
+use kernel::error::{Code, Error, RateLimit};
+use kernel::ids::UserId;
+use kernel::networks::Network;
+use kernel::secrets::sha256;
+use mail::posting::Draft;
+
 use crate::store::users::User;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::Trail;
 
 /// How long the network of a good login is known, in milliseconds.
 pub const NETWORK_KNOWN_MS: i64 = 30 * DAY_MS;

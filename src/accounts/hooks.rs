@@ -5,11 +5,11 @@
 
 use std::pin::Pin;
 
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::Error;
-use crate::store::audit_log::Trail;
 use crate::store::users::{EmailVerified, User};
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use trail::Trail;
 
 /// The future of a hook.
 pub type Step<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;

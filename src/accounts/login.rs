@@ -4,15 +4,16 @@ use crate::accounts::guesses::Guess;
 use crate::accounts::refusals::{Reason, Refusal};
 use crate::accounts::tokens::{SESSION_MS, sign};
 use crate::accounts::{Accounts, Session};
-use crate::clock::Time;
-use crate::error::{Code, Error};
-use crate::ids::SessionId;
-use crate::rules::addresses;
-use crate::rules::networks::Network;
 use crate::secrets::jwt::TokenKind;
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
+use kernel::addresses;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::SessionId;
+use kernel::networks::Network;
+
 use crate::store::users::{Credentials, User};
+use trail::{Action, Event, Trail};
 
 /// Login credentials.
 #[derive(Clone, Copy)]
@@ -157,7 +158,7 @@ async fn open(
     let started = [(Action::SessionStarted, session_id)].into_iter();
     for (action, id) in started.chain(ended.iter().map(|id| (Action::SessionEnded, *id))) {
         let event = Event { action, target: id.to_string(), organization_id: None };
-        store::audit_log::record(&mut tx, &trail, &event, now, &accounts.random).await?;
+        trail::record(&mut tx, &trail, &event, now, &accounts.random).await?;
     }
     tx.commit().await?;
     if is_told {

@@ -2,19 +2,20 @@
 
 use crate::accounts::guesses::{self, Guess};
 use crate::accounts::{Accounts, Session, passwords};
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::UserId;
-use crate::mail::posting::Draft;
-use crate::rules::networks::Network;
 use crate::rules::password_changes;
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use kernel::networks::Network;
+use mail::posting::Draft;
+
 use crate::store::email_tokens::Purpose;
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::Template;
 use crate::store::users::Credentials;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::Template;
+use trail::{Action, Event, Trail};
 
 /// The old password and the new one, as typed.
 #[derive(Clone, Copy)]
@@ -75,7 +76,7 @@ pub async fn change(
         accounts.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
     }
     let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
-    store::audit_log::record(&mut tx, trail, &event, now, &accounts.random).await?;
+    trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
     Ok(now)
@@ -89,6 +90,6 @@ async fn limit(accounts: &Accounts, tx: &mut Tx, user_id: UserId, now: Time) -> 
     }
     let (target, per_hour) = (user_id.to_string(), limits.password_changes_per_hour);
     let changes = (Action::PasswordChanged, target.as_str());
-    let times = store::audit_log::times(tx, changes, password_changes::counted(now), per_hour).await?;
+    let times = trail::times(tx, changes, password_changes::counted(now), per_hour).await?;
     password_changes::another(&times, per_hour, now).map_err(guesses::too_many)
 }

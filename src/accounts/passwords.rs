@@ -5,20 +5,21 @@
 //! account could be used until then.
 
 use crate::accounts::{Accounts, guesses};
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::{Code, Detail, Error};
-use crate::mail::posting::Draft;
-use crate::rules::networks::Network;
 use crate::rules::password;
 use crate::secrets::password::Place;
-use crate::secrets::token::MailToken;
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Detail, Error};
+use kernel::networks::Network;
+use kernel::secrets::token::MailToken;
+use mail::posting::Draft;
+
 use crate::store::email_tokens::Purpose;
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::{About, Template};
 use crate::store::users::{Credentials, User};
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event, Trail};
 
 /// The detail of a new password that is the old one.
 pub const UNCHANGED: &str = "password_unchanged";
@@ -106,7 +107,7 @@ pub(super) async fn set(
     let draft = Draft { template: Template::PasswordChanged, about };
     accounts.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
     let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };
-    store::audit_log::record(&mut tx, trail, &event, now, &accounts.random).await?;
+    trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
     Ok(NewPassword { email: user.email, belongs_to })

@@ -1,10 +1,11 @@
 //! Accounts as they are shown.
 
 use crate::accounts::Accounts;
-use crate::error::Error;
-use crate::ids::UserId;
-use crate::rules::addresses;
 use crate::store;
+use kernel::addresses;
+use kernel::error::Error;
+use kernel::ids::UserId;
+
 use crate::store::users::User;
 
 /// Returns the account with this id, or none.

@@ -7,17 +7,19 @@ use serde_json::json;
 
 use crate::accounts::Accounts;
 use crate::accounts::guesses::Guess;
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::Error;
-use crate::ids::UserId;
-use crate::live::limiter::{self, Subject};
-use crate::mail::posting::Draft;
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
+use kernel::limiter;
+use kernel::limiter::Subject;
+use mail::posting::Draft;
+
 use crate::store::login_guesses::FAILURES_TOLD;
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::{About, Template};
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event, Trail};
 
 /// Entries in the audit trail a minute for one account, network and reason.
 const ENTRIES_PER_MINUTE: u32 = 1;
@@ -111,7 +113,7 @@ impl Refusal<'_> {
         let target = self.user_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
         let event = Event { action: Action::SessionRefused, target, organization_id: None };
         let detail = json!({"reason": self.reason.as_str(), "email_sha256": email_sha256});
-        Ok(store::audit_log::record_with(tx, trail, &event, &detail, now, &accounts.random).await?)
+        Ok(trail::record_with(tx, trail, &event, &detail, now, &accounts.random).await?)
     }
 }
 

@@ -1,16 +1,17 @@
 //! Registration of a person.
 
 use crate::accounts::Accounts;
-use crate::clock::Time;
-use crate::error::Error;
-use crate::ids::UserId;
-use crate::mail::posting::Draft;
-use crate::rules::networks::Network;
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::Template;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
+use kernel::networks::Network;
+use mail::posting::Draft;
+
 use crate::store::users::NewUser;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::Template;
+use trail::{Action, Event, Trail};
 
 /// A new account. Its values keep to the rules of `rules::naming`, and its password to those of
 /// `rules::password`.
@@ -57,7 +58,7 @@ pub async fn register(accounts: &Accounts, trail: &Trail, new: &New<'_>) -> Resu
     let draft = Draft::plain(Template::VerifyEmail);
     accounts.outbox.post(&mut tx, &Sender::visitor(trail), &draft, new.email, now).await?;
     let event = Event { action: Action::UserRegistered, target: user_id.to_string(), organization_id: None };
-    store::audit_log::record(&mut tx, trail, &event, now, &accounts.random).await?;
+    trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
     Ok((user_id, now))

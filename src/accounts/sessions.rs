@@ -1,11 +1,12 @@
 //! The end of sessions: of one by its person, of many by an operator.
 
 use crate::accounts::{Accounts, Session};
-use crate::db::Tx;
-use crate::error::Error;
-use crate::ids::UserId;
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
+use db::Tx;
+use kernel::error::Error;
+use kernel::ids::UserId;
+
+use trail::{Action, Event, Trail};
 
 /// Ends a session: its refresh token and its access tokens stop working.
 ///
@@ -16,7 +17,7 @@ pub async fn end(accounts: &Accounts, trail: &Trail, session: Session) -> Result
     let now = accounts.clock.now();
     store::sessions::end(&mut tx, session.id, now).await?;
     let event = Event { action: Action::SessionEnded, target: session.id.to_string(), organization_id: None };
-    store::audit_log::record(&mut tx, trail, &event, now, &accounts.random).await?;
+    trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
     Ok(tx.commit().await?)
 }
 
@@ -41,6 +42,6 @@ pub(super) async fn end_all_in(
     let sessions = store::sessions::end_live(tx, user_id, now).await?;
     let target = user_id.map_or_else(|| "all".to_owned(), |id| id.to_string());
     let event = Event { action: Action::SessionsEnded, target, organization_id: None };
-    store::audit_log::record(tx, &Trail::operator(), &event, now, &accounts.random).await?;
+    trail::record(tx, &Trail::operator(), &event, now, &accounts.random).await?;
     Ok(sessions)
 }

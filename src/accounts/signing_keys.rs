@@ -1,11 +1,12 @@
 //! Changes of the keys that sign tokens, by an operator.
 
 use crate::accounts::{Accounts, sessions};
-use crate::db::Tx;
-use crate::error::Error;
 use crate::live::signing_keys::{SigningKeys, associated};
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
+use db::Tx;
+use kernel::error::Error;
+
+use trail::{Action, Event, Trail};
 
 /// The outcome of a revocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,7 +37,7 @@ pub async fn rotate(accounts: &Accounts) -> Result<String, Error> {
     let kid = SigningKeys::rotate(accounts, &mut tx).await?;
     let event = Event { action: Action::SigningKeyRotated, target: kid.clone(), organization_id: None };
     let now = accounts.clock.now();
-    store::audit_log::record(&mut tx, &Trail::operator(), &event, now, &accounts.random).await?;
+    trail::record(&mut tx, &Trail::operator(), &event, now, &accounts.random).await?;
     tx.commit().await?;
     Ok(kid)
 }
@@ -51,7 +52,7 @@ pub async fn revoke(accounts: &Accounts) -> Result<Revoked, Error> {
     let (kid, keys) = SigningKeys::rotate_and_revoke(accounts, &mut tx).await?;
     let event = Event { action: Action::SigningKeysRevoked, target: kid.clone(), organization_id: None };
     let now = accounts.clock.now();
-    store::audit_log::record(&mut tx, &Trail::operator(), &event, now, &accounts.random).await?;
+    trail::record(&mut tx, &Trail::operator(), &event, now, &accounts.random).await?;
     let sessions = sessions::end_all_in(accounts, &mut tx, None).await?;
     tx.commit().await?;
     Ok(Revoked { kid, keys, sessions })

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::accounts::{Accounts, Session};
-use crate::clock::{SECOND_MS, Time};
-use crate::error::{Code, Error};
-use crate::ids::TokenId;
 use crate::secrets::jwt::{Claims, Keyset, TokenKind};
 use crate::store;
+use kernel::clock::{SECOND_MS, Time};
+use kernel::error::{Code, Error};
+use kernel::ids::TokenId;
 
 /// How long a session lives, in milliseconds: as long as its refresh token.
 pub const SESSION_MS: i64 = TokenKind::Refresh.life_ms();

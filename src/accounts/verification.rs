@@ -3,16 +3,17 @@
 use crate::accounts::Accounts;
 use crate::accounts::guesses::Guess;
 use crate::accounts::passwords::{self, NewPassword};
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::UserId;
-use crate::rules::networks::Network;
-use crate::secrets::token::MailToken;
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use kernel::networks::Network;
+use kernel::secrets::token::MailToken;
+
 use crate::store::email_tokens::Purpose;
 use crate::store::users::Credentials;
+use trail::{Action, Event, Trail};
 
 /// A verified address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -132,7 +133,7 @@ async fn record(
     now: Time,
 ) -> Result<(), Error> {
     let event = Event { action: Action::EmailVerified, target: user_id.to_string(), organization_id: None };
-    Ok(store::audit_log::record(tx, trail, &event, now, &accounts.random).await?)
+    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
 }
 
 /// The account that a token would verify, without using it up.

@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::access::CallerScope;
 use crate::billing::{Billing, pricing};
 use crate::catalog::{Kind, Price};
-use crate::error::Error;
 use crate::input::Nothing;
-use crate::money::{Pico, Ppm};
 use crate::reply::{Enveloped, ok};
+use kernel::error::Error;
+use kernel::money::{Pico, Ppm};
 
 /// What models cost.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::catalog::{Kind, Model as CatalogModel};
-use crate::error::Error;
 use crate::gate::{ModelScope, ModelsScope};
 use crate::input::Nothing;
-use crate::money::Pico;
 use crate::reply::{Bare, Rendered, to_json};
+use kernel::error::Error;
+use kernel::money::Pico;
 
 /// The models that the caller may use.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -13,14 +13,14 @@ use serde::Serialize;
 use crate::access::{CallerScope, OrgScope, PersonScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
-use crate::clock::Time;
-use crate::error::Error;
-use crate::ids::{OrganizationId, UserId};
 use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
 use crate::tenants::organizations::Organization as Row;
 use crate::tenants::{self, Tenants};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, UserId};
 
 use bodies::{CreateOrganization, UpdateOrganization};
 

@@ -4,10 +4,10 @@ use crate::input::fields::{At, Field, Fields, Problems, Record};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of};
 use crate::roles::{OrganizationRole, ProjectRole};
-use crate::rules::naming;
-use crate::store::Page;
 use crate::store::api_keys::StatusFilter;
 use crate::tenants::Search;
+use db::Page;
+use kernel::naming;
 
 /// The query parameters of a list whose items have a filter of type `F` called by its name.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! `GET /.well-known/jwks.json`: the public halves of the signing keys (RFC 7517).
 
 use crate::accounts::Accounts;
-use crate::error::Error;
 use crate::gate::Visitor;
 use crate::input::Nothing;
 use crate::reply::Cacheable;
+use kernel::error::Error;
 
 /// The keys that our tokens can be checked with.
 ///

@@ -8,24 +8,26 @@ use crate::accounts::{self, Accounts};
 use crate::billing::metrics::Counters;
 use crate::billing::{self, Billing};
 use crate::catalog::{self, Catalogs, CurrentCatalog};
-use crate::clock::Clock;
 use crate::config::{self, Config, DatabaseUrl};
-use crate::db::{self, Db};
 use crate::keys::{self, Keys};
 use crate::letters::Letters;
 use crate::live::books::Books;
-use crate::live::clock_guard::ClockGuard;
-use crate::live::feed::{CatalogChange, Feed};
-use crate::live::limiter::Limiter;
 use crate::live::totals::UsageTotals;
-use crate::mail::posting::Outbox;
-use crate::mail::{self, Mail, Mailer};
-use crate::metrics::Metrics;
-use crate::random::Random;
-use crate::secrets::files;
 use crate::secrets::password::Hasher;
-use crate::secrets::sealing::Sealer;
 use crate::tenants::{self, Tenants};
+use cluster::clock_guard::ClockGuard;
+use cluster::feed::{CatalogChange, Feed};
+use db;
+use db::Db;
+use kernel::clock::Clock;
+use kernel::limiter::Limiter;
+use kernel::random::Random;
+use kernel::secrets::files;
+use kernel::secrets::sealing::Sealer;
+use mail;
+use mail::posting::Outbox;
+use mail::{Mail, Mailer};
+use metrics::Metrics;
 
 /// What several subjects share.
 pub(super) struct Base {

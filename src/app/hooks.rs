@@ -3,9 +3,9 @@
 use crate::accounts::hooks::Hooks;
 use crate::billing::first_credit;
 use crate::keys::reclaiming::reclaim;
-use crate::money::Nano;
-use crate::random::Random;
 use crate::tenants::{Tenants, invitations};
+use kernel::money::Nano;
+use kernel::random::Random;
 
 /// The steps; `credit_limit` is that of a person's first organization.
 pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Hooks {

@@ -1,10 +1,11 @@
 //! The money of organizations that are created and deleted: billing's steps in the transactions of tenants.
 
 use crate::billing::{Billing, settlement};
-use crate::db::Tx;
-use crate::error::Error;
 use crate::rules::credit_limits::{CreditLimit, Maker};
 use crate::store;
+use db::Tx;
+use kernel::error::Error;
+
 use crate::tenants::{Founding, MoneyHooks};
 
 /// The steps by which an organization gets its wallet and is settled.

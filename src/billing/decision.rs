@@ -11,16 +11,17 @@ use std::sync::Arc;
 use crate::app::App;
 use crate::billing::Billing;
 use crate::catalog::{Kind, Model};
-use crate::clock::Time;
-use crate::error::{Code, Error};
-use crate::ids::OrganizationId;
 use crate::keys::model_callers::{self, ModelCaller};
 use crate::keys::uses::Left;
 use crate::live::books::Reservation;
-use crate::live::limiter::{self, Subject};
-use crate::money::Pico;
 use crate::rules::restrictions::Permission;
-use crate::telemetry;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::OrganizationId;
+use kernel::limiter;
+use kernel::limiter::Subject;
+use kernel::money::Pico;
+use telemetry;
 
 pub use reserving::CONCURRENCY_RETRY_MS;
 

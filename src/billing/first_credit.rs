@@ -1,9 +1,10 @@
 //! Credit for a person's first organization, once their address is verified.
 
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::Error;
-use crate::money::Nano;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::money::Nano;
+
 use crate::store;
 use crate::store::users::EmailVerified;
 

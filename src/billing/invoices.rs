@@ -1,15 +1,16 @@
 //! Invoices as documents: with their lines and their credit notes.
 
 use crate::billing::Billing;
-use crate::db::{self, Tx};
-use crate::error::Error;
-use crate::ids::{InvoiceId, OrganizationId};
 use crate::rules::invoicing::{Item, Status};
 use crate::store;
+use db;
+use db::Tx;
+use kernel::error::Error;
+use kernel::ids::{InvoiceId, OrganizationId};
 
-pub use crate::store::Page;
 pub use crate::store::credit_notes::CreditNote;
 pub use crate::store::invoices::Invoice;
+pub use db::Page;
 
 /// An invoice, whole.
 #[derive(Clone, Debug)]

@@ -5,9 +5,10 @@ mod usage_events;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::billing::Billing;
-use crate::db;
-use crate::metrics::{Durations, Kind, Milliseconds, Queue, Sizes, Text};
 use crate::store;
+use db;
+use metrics::{Durations, Kind, Milliseconds, Queue, Sizes, Text};
+
 use crate::store::audit_state::AuditState;
 
 pub use usage_events::UsageEvents;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::billing::Billing;
 use crate::catalog::{Catalog, Kind, Price, VolumeDiscount};
-use crate::clock::Time;
+use kernel::clock::Time;
 
 /// The prices and volume discounts that hold at an instant.
 #[derive(Clone)]

@@ -1,11 +1,11 @@
 //! Reservations: money set aside for calls that are under way.
 
 use crate::billing::Billing;
-use crate::clock::MINUTE_MS;
-use crate::error::{Code, Error};
-use crate::ids::ReservationId;
 use crate::live::books::{self, Answer, Work};
 use crate::store;
+use kernel::clock::MINUTE_MS;
+use kernel::error::{Code, Error};
+use kernel::ids::ReservationId;
 
 pub use crate::live::books::Reservation;
 

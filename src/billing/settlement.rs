@@ -1,16 +1,17 @@
 //! The end of an organization's books, when it is deleted.
 
 use crate::billing::Billing;
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::Error;
-use crate::ids::OrganizationId;
 use crate::jobs::billing::{closing, settling};
 use crate::live::books::booking::Booking;
-use crate::money::Nano;
 use crate::rules::settlement;
 use crate::store;
-use crate::store::audit_log::Trail;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+
+use trail::Trail;
 
 /// Makes sure that nothing is owed on either side and no call is under way, and keeps the name for the last invoice. The
 /// months up to this one are closed at once, and what is too little to be paid is written off, so that an organization that

@@ -1,12 +1,13 @@
 //! How an organization stands: its wallet, and what it has used so far this month.
 
 use crate::billing::Billing;
-use crate::clock::Month;
-use crate::error::{Code, Error};
-use crate::ids::OrganizationId;
 use crate::jobs::billing::closing;
-use crate::money::Pico;
 use crate::store;
+use kernel::clock::Month;
+use kernel::error::{Code, Error};
+use kernel::ids::OrganizationId;
+use kernel::money::Pico;
+
 use crate::store::wallets::{Account, Wallet};
 
 /// How an organization stands.

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use crate::billing::Billing;
 use crate::catalog::{Catalog, Kind};
-use crate::clock::Time;
-use crate::error::{Code, Error};
-use crate::ids::{ApiKeyId, CallerId, ProjectId, ReservationId, UserId};
 use crate::live::books::{self, Answer, UsageEvent, Work};
-use crate::money::Pico;
 use crate::rules::events::{self, Reason};
 use crate::rules::rating;
-use crate::secrets::sha256;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::{ApiKeyId, CallerId, ProjectId, ReservationId, UserId};
+use kernel::money::Pico;
+use kernel::secrets::sha256;
 
 pub use crate::live::books::Outcome;
 pub use crate::rules::events::Refusal;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::billing::Billing;
 use crate::catalog::Kind;
-use crate::clock::Day;
-use crate::error::{Detail, Error};
-use crate::ids::{OrganizationId, ProjectId};
-use crate::money::Pico;
 use crate::rules::periods::{self, DateBound, Range};
 use crate::rules::usage_groups::Groups;
 use crate::store;
+use kernel::clock::Day;
+use kernel::error::{Detail, Error};
+use kernel::ids::{OrganizationId, ProjectId};
+use kernel::money::Pico;
+
 use crate::store::usage::reports::{self, DayUsage};
 
 pub use crate::store::usage::reports::Group;

@@ -3,14 +3,15 @@
 use serde_json::json;
 
 use crate::billing::Billing;
-use crate::error::Error;
-use crate::ids::OrganizationId;
 use crate::jobs::billing::Refusal;
-use crate::money::Nano;
 use crate::rules::currencies;
 use crate::store;
-use crate::store::audit_log::Trail;
-use crate::store::audit_log::{Action, Event};
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+
+use trail::Trail;
+use trail::{Action, Event};
 
 pub use crate::store::wallets::{Overview, Wallet};
 
@@ -66,7 +67,7 @@ pub async fn set_credit_limit(
         let event =
             Event { action: Action::CreditLimitSet, target: id.to_string(), organization_id: Some(id) };
         let detail = json!({"before": before.to_string(), "after": amount.to_string()});
-        store::audit_log::record_with(&mut tx, trail, &event, &detail, now, &billing.random).await?;
+        trail::record_with(&mut tx, trail, &event, &detail, now, &billing.random).await?;
         tx.commit().await?;
     }
     Ok(LimitSet { overview, before })

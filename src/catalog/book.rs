@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Price, VolumeDiscount};
-use crate::clock::{Month, Time};
+use kernel::clock::{Month, Time};
 
 /// The instant of discounts that name none.
 pub const SINCE_EVER: Time = Time::from_unix_ms(0);

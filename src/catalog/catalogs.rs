@@ -4,9 +4,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::CurrentCatalog;
-use crate::clock::Clock;
-use crate::db::Db;
-use crate::random::Random;
+use db::Db;
+use kernel::clock::Clock;
+use kernel::random::Random;
 
 /// The way of catalogs into the database and from there into use; cheap to clone. For what only looks at models and prices,
 /// [`CurrentCatalog`] is enough.

@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 
 use super::{MAX_PRICE, is_model_id};
-use crate::clock::Time;
 use crate::config::document::{self, Entry, Node, Value};
 use crate::config::values;
-use crate::money::{Decimal, Pico, Ppm};
+use kernel::clock::Time;
+use kernel::money::{Decimal, Pico, Ppm};
 
 /// A table on its way to become a model, a price or a discount.
 pub struct Fields<'a, 'p> {

@@ -1,7 +1,7 @@
 //! The price of a number of tokens: exact, or none.
 
 use super::Price;
-use crate::money::Pico;
+use kernel::money::Pico;
 
 /// The most that one call may cost: 1,000,000 of the currency. A day's row then has room for thousands of the dearest ones.
 pub const MOST_EXPENSIVE: Pico = Pico::from_units(1_000_000_000_000_000_000);

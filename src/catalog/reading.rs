@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::clock::Time;
 use crate::config::document::{Node, Value};
-use crate::money::{Pico, Ppm};
+use kernel::clock::Time;
+use kernel::money::{Pico, Ppm};
 
 use super::fields::{self, Fields};
 use super::{DiscountVersion, Kind, MOST_EXPENSIVE, Model, Price, SINCE_EVER, VolumeDiscount, rate};

@@ -2,7 +2,7 @@
 
 use super::book::{DiscountVersion, PriceBook, SINCE_EVER, price_at};
 use super::{Catalog, CatalogError, Price, VolumeDiscount};
-use crate::clock::{MINUTE_MS, Time};
+use kernel::clock::{MINUTE_MS, Time};
 
 /// How long before its instant a version can still become another, in milliseconds: by then every replica has heard of it.
 pub const FIXED_MS: i64 = MINUTE_MS;

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::audit::{self, Report};
 use crate::config::Config;
-use crate::ids::OrganizationId;
+use kernel::ids::OrganizationId;
 
 #[derive(Debug, Args)]
 pub struct Arguments {

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use crate::clock::Time;
 use crate::config::Config;
-use crate::error::Error;
-use crate::store;
-use crate::store::audit_log::{Action, AuditEntry, Filter};
+use kernel::clock::Time;
+use kernel::error::Error;
+
+use trail::{Action, AuditEntry, Filter};
 
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -68,7 +68,7 @@ async fn list(config: Config, arguments: Arguments) -> Result<Vec<AuditEntry>, S
     };
     let listed = async {
         let mut tx = app.db.read().await?;
-        Ok::<_, Error>(store::audit_log::list(&mut tx, &filter).await?)
+        Ok::<_, Error>(trail::list(&mut tx, &filter).await?)
     };
     listed.await.map_err(|error| error.to_string())
 }

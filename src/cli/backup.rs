@@ -8,8 +8,8 @@ use serde_json::json;
 use super::Failure;
 use crate::app::database;
 use crate::config::{Config, DatabaseUrl};
-use crate::db::{Backup, Db};
-use crate::random::Random;
+use db::{Backup, Db};
+use kernel::random::Random;
 
 #[derive(Debug, Args)]
 pub struct Arguments {

@@ -3,12 +3,12 @@
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::clock::Time;
 use crate::config::Config;
-use crate::ids::{InvoiceId, OrganizationId};
 use crate::jobs::billing::closing::{self, Closed, Outcome};
-use crate::money::Nano;
-use crate::store::audit_log::Trail;
+use kernel::clock::Time;
+use kernel::ids::{InvoiceId, OrganizationId};
+use kernel::money::Nano;
+use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

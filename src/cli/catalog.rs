@@ -6,11 +6,12 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::catalog::{self, Catalog, CatalogError, Model, PriceBook, SINCE_EVER, VolumeDiscount};
-use crate::clock::{Clock, Time};
 use crate::config::Config;
 use crate::live;
+use kernel::clock::{Clock, Time};
+
 use crate::live::catalog::Problem;
-use crate::store::audit_log::Trail;
+use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

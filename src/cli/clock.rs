@@ -5,13 +5,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::app::App;
-use crate::clock::Time;
 use crate::config::Config;
-use crate::error::Error;
-use crate::rules::clock_trust::Distrust;
-use crate::store;
-use crate::store::audit_log::Trail;
-use crate::store::audit_log::{Action, Event};
+use cluster::clock_trust::Distrust;
+use kernel::clock::Time;
+use kernel::error::Error;
+
+use trail::Trail;
+use trail::{Action, Event};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -101,12 +101,12 @@ async fn accept(app: &App, as_json: bool) -> Result<(), String> {
     let (now, before) = (app.clock_guard.shared_now(), app.clock_guard.stored());
     let accepted = async {
         let mut tx = app.db.write().await?;
-        store::service_clock::accept(&mut tx, now).await?;
+        cluster::store::service_clock::accept(&mut tx, now).await?;
         let event =
             Event { action: Action::ClockAccepted, target: "clock".to_owned(), organization_id: None };
         let detail = json!({"last_seen_at": before.map(|before| before.last_seen_at.to_string()), "accepted_at": now.to_string()});
         let (trail, random) = (Trail::operator(), &app.random);
-        store::audit_log::record_with(&mut tx, &trail, &event, &detail, now, random).await?;
+        trail::record_with(&mut tx, &trail, &event, &detail, now, random).await?;
         Ok::<_, Error>(tx.commit().await?)
     };
     accepted.await.map_err(|error| error.to_string())?;

@@ -3,13 +3,13 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::clock::Time;
 use crate::config::Config;
-use crate::ids::{CreditId, OrganizationId};
 use crate::jobs::billing::credits::{self, Added, Listed, NewCredit, TakenBack};
-use crate::money::Nano;
 use crate::rules::books::Credit;
-use crate::store::audit_log::Trail;
+use kernel::clock::Time;
+use kernel::ids::{CreditId, OrganizationId};
+use kernel::money::Nano;
+use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -6,16 +6,16 @@ use serde::Serialize;
 use crate::api::organizations::billing::invoices::Invoice as View;
 use crate::billing::Billing;
 use crate::billing::invoices::{self, Document, Invoice, Page};
-use crate::clock::Time;
 use crate::config::Config;
-use crate::ids::{InvoiceId, OrganizationId};
 use crate::invoice_page::Sheet;
 use crate::jobs::billing::settling::{self, Settled};
-use crate::money::Nano;
 use crate::rules::books::Credit;
 use crate::rules::currencies;
 use crate::rules::invoicing::{Item, Status};
-use crate::store::audit_log::Trail;
+use kernel::clock::Time;
+use kernel::ids::{InvoiceId, OrganizationId};
+use kernel::money::Nano;
+use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

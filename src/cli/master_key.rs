@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::config::{Config, variable};
 use crate::keys::seals::{self, Resealed};
-use crate::store::audit_log::Trail;
+use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::app::{database, make_data_dir};
 use crate::config::Config;
-use crate::db::Db;
+use db::Db;
 
 pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
     super::runtime()?.block_on(async {

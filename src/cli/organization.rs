@@ -5,11 +5,11 @@ use serde::Serialize;
 
 use crate::billing::Billing;
 use crate::billing::wallets::{self, LimitSet, Overview};
-use crate::clock::Time;
 use crate::config::Config;
-use crate::ids::OrganizationId;
-use crate::money::Nano;
-use crate::store::audit_log::Trail;
+use kernel::clock::Time;
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
-use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::{jobs, log, server};
+use crate::jobs;
+use crate::{log, server};
+use kernel::clock::Clock;
 
 /// Files that are open besides connections, roughly: the database's, the log, certificates.
 #[cfg(target_os = "linux")]

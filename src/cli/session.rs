@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::accounts::{profiles, sessions};
 use crate::config::Config;
-use crate::ids::UserId;
+use kernel::ids::UserId;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -12,10 +12,10 @@ use tracing_subscriber::EnvFilter;
 use super::document::Value;
 use super::types::{self, DatabaseUrl, Header, LogFormat, Management, PublicUrl};
 use super::values::{expected, from_text, text};
-use crate::mail::MailUrl;
-use crate::money::Decimal;
 use crate::rules::restrictions;
-use crate::secrets::{Secret, files};
+use kernel::money::Decimal;
+use kernel::secrets::{Secret, files};
+use mail::MailUrl;
 
 pub use super::values::{Read, boolean, currency, decimal, whole};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::secrets::files;
+use kernel::secrets::files;
 
 pub use kernel::secrets::HIDDEN;
 pub use kernel::urls::{PublicUrl, parse_origin};

@@ -4,8 +4,8 @@
 use std::ops::RangeInclusive;
 
 use super::document::Value;
-use crate::money::Decimal;
 use crate::rules::currencies;
+use kernel::money::Decimal;
 
 /// A value, or what would be right.
 pub type Read<T> = Result<T, String>;

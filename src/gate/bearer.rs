@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use crate::access::Caller;
 use crate::app::App;
-use crate::clock::Time;
 use crate::config::Management;
-use crate::error::Error;
-use crate::ids::{SessionId, UserId};
-use crate::live::epochs::Stamp;
-use crate::live::limiter::{self, Subject};
 use crate::secrets::jwt::TokenKind;
 use crate::store::api_keys::LiveKey;
+use cluster::epochs::Stamp;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{SessionId, UserId};
+use kernel::limiter;
+use kernel::limiter::Subject;
 
 use super::misses::missed;
 use super::{Call, rate_limited};

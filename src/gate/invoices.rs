@@ -2,10 +2,11 @@
 
 use crate::access::FoundOrganization;
 use crate::app::App;
-use crate::error::{Code, Error};
-use crate::ids::{InvoiceId, OrganizationId};
 use crate::roles::OrganizationAction;
 use crate::store;
+use kernel::error::{Code, Error};
+use kernel::ids::{InvoiceId, OrganizationId};
+
 use crate::store::invoices::Invoice;
 
 use super::bearer::manager;

@@ -1,9 +1,10 @@
 //! Credentials that nobody has: a network that keeps trying them has to wait.
 
 use crate::app::App;
-use crate::error::{Code, Error};
-use crate::live::limiter::{self, Subject};
-use crate::rules::networks::Network;
+use kernel::error::{Code, Error};
+use kernel::limiter;
+use kernel::limiter::Subject;
+use kernel::networks::Network;
 
 use super::{Call, rate_limited};
 

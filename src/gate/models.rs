@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::catalog::Model;
-use crate::error::{Code, Error};
-use crate::metrics::Asked;
 use crate::rules::restrictions::Permission;
+use kernel::error::{Code, Error};
+use metrics::Asked;
 
 use super::bearer::{Holder, holder};
 use super::{Access, AccessDoc, Call};

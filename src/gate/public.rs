@@ -1,8 +1,9 @@
 //! Access to routes that ask for no credential.
 
 use crate::app::App;
-use crate::error::Error;
-use crate::live::limiter::{self, Subject};
+use kernel::error::Error;
+use kernel::limiter;
+use kernel::limiter::Subject;
 
 use super::{Access, AccessDoc, Call, Trail, rate_limited};
 

@@ -1,8 +1,8 @@
 //! Access to the service listener.
 
 use crate::app::App;
-use crate::error::{Code, Error};
-use crate::ids::ReservationId;
+use kernel::error::{Code, Error};
+use kernel::ids::ReservationId;
 
 use super::misses::missed;
 use super::{Access, AccessDoc, Call};

@@ -2,9 +2,9 @@
 
 use crate::accounts;
 use crate::app::App;
-use crate::error::Error;
-use crate::ids::{SessionId, UserId};
 use crate::secrets::jwt::TokenKind;
+use kernel::error::Error;
+use kernel::ids::{SessionId, UserId};
 
 use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session};
 

@@ -5,10 +5,10 @@ use crate::access::{
     CallerScope, KeyKind, MemberScope, OrgScope, PersonScope, Place, ProjectMemberScope, ProjectScope,
 };
 use crate::app::App;
-use crate::error::{Code, Error};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::keys::access::{Key, KeyScope};
 use crate::roles::{OrganizationAction, ProjectAction};
+use kernel::error::{Code, Error};
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 
 use super::bearer::manager;
 use super::{Access, AccessDoc, Call};

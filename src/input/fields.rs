@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::json::Json;
 use crate::app::App;
-use crate::error::{Detail, Error, MAX_DETAILS};
-pub use crate::patch::Patch;
+use kernel::error::{Detail, Error, MAX_DETAILS};
+pub use kernel::patch::Patch;
 
 /// An object that knows how to read itself field by field.
 ///

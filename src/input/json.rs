@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use crate::error::{Code, Detail, Error};
+use kernel::error::{Code, Detail, Error};
 
 /// The most members of one object.
 pub const MAX_MEMBERS: usize = 256;

@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 
 use super::fields::{At, Field, Problems};
 use super::json::Json;
-use crate::clock::Time;
-use crate::ids::{Id, Kind};
-use crate::money::Ppm;
 use crate::roles::{OrganizationRole, Visibility};
-use crate::rules::naming::{self, Problem};
 use crate::rules::phones;
 use crate::rules::restrictions::{AllowedIps, Permission, Permissions};
+use kernel::clock::Time;
+use kernel::ids::{Id, Kind};
+use kernel::money::Ppm;
+use kernel::naming;
+use kernel::naming::Problem;
 
 /// A string that nothing else is asked of than its length; for what is compared, never stored.
 #[derive(Clone, PartialEq, Eq)]

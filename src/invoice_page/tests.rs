@@ -1,6 +1,6 @@
 use super::*;
-use crate::ids::{CreditNoteId, InvoiceId, OrganizationId};
 use crate::store::invoices::Issuer;
+use kernel::ids::{CreditNoteId, InvoiceId, OrganizationId};
 
 fn invoice(status: Status, amount: i128, due: i128) -> Invoice {
     let at = Time::parse("2026-02-02T00:01:00Z").unwrap();

@@ -1,10 +1,10 @@
 //! Folds the e-mail addresses that an earlier version has folded in another way: once, at the first start after the upgrade.
 
 use crate::accounts::Accounts;
-use crate::db::Tx;
-use crate::error::Error;
-use crate::rules::addresses;
 use crate::store::addresses_to_fold::{self, Owner, Waiting};
+use db::Tx;
+use kernel::addresses;
+use kernel::error::Error;
 
 /// Addresses that one transaction folds.
 const AT_ONCE: i64 = 500;

@@ -8,10 +8,11 @@ use tokio::time::Instant;
 
 use crate::audit::{Report, Walk};
 use crate::billing::Billing;
-use crate::clock::HOUR_MS;
-use crate::error::Error;
-use crate::jobs::leases::Lease;
 use crate::store;
+use cluster::leases::Lease;
+use kernel::clock::HOUR_MS;
+use kernel::error::Error;
+
 use crate::store::audit_state::AuditState;
 
 /// When the first check of all begins after the first start, in milliseconds: who has just installed us has other things to do.

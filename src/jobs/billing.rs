@@ -7,9 +7,9 @@ pub mod settling;
 use std::fmt;
 
 use crate::billing::Billing;
-use crate::error::{Code, Error};
-use crate::jobs::leases::Lease;
-use crate::store::audit_log::Trail;
+use cluster::leases::Lease;
+use kernel::error::{Code, Error};
+use trail::Trail;
 
 /// Closes every month that is due and ends every credit whose time is over, if no other replica is at it. Months wait until the
 /// service has been up for a while, and all of it for a clock that is trusted.
@@ -54,8 +54,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl From<crate::db::Error> for Refusal {
-    fn from(error: crate::db::Error) -> Self {
+impl From<db::Error> for Refusal {
+    fn from(error: db::Error) -> Self {
         Self::Failed(error.into())
     }
 }

@@ -6,9 +6,8 @@
 
 use crate::accounts::cleanup::{Position, remove_unused};
 use crate::app::App;
-use crate::clock::{DAY_MS, Day, Time};
-use crate::error::Error;
-use crate::store;
+use kernel::clock::{DAY_MS, Day, Time};
+use kernel::error::Error;
 
 /// The most rows or files that one turn looks at and removes.
 const SLICE: i64 = 500;
@@ -129,18 +128,18 @@ async fn before(app: &App, days: u32) -> Result<Option<Time>, Error> {
     if days == 0 {
         return Ok(None);
     }
-    let newest = store::audit_log::newest(&mut app.db.read().await?).await?;
+    let newest = trail::newest(&mut app.db.read().await?).await?;
     Ok(newest.map(|newest| newest.min(app.clock.now()).plus_ms(-i64::from(days).saturating_mul(DAY_MS))))
 }
 
 /// How many entries went.
 async fn remove_entries(app: &App, before: Time, most: i64) -> Result<u64, Error> {
-    let oldest = store::audit_log::oldest(&mut app.db.read().await?).await?;
+    let oldest = trail::oldest(&mut app.db.read().await?).await?;
     if oldest.is_none_or(|oldest| oldest >= before) {
         return Ok(0);
     }
     let mut tx = app.db.write().await?;
-    let removed = store::audit_log::remove_before(&mut tx, before, most).await?;
+    let removed = trail::remove_before(&mut tx, before, most).await?;
     tx.commit().await?;
     Ok(removed)
 }

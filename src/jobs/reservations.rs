@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::billing::Billing;
-use crate::clock::Time;
-use crate::db;
-use crate::error::Error;
-use crate::ids::{OrganizationId, ReservationId};
-use crate::money::Nano;
 use crate::store;
+use db;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, ReservationId};
+use kernel::money::Nano;
 
 /// The most that one transaction ends: calls wait for the same wallets.
 const AT_ONCE: i64 = 200;

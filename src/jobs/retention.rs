@@ -4,10 +4,10 @@
 //! middle starts anew.
 
 use crate::billing::Billing;
-use crate::clock::Day;
-use crate::error::Error;
 use crate::rules::events;
 use crate::store::usage::retention::{self, Position};
+use kernel::clock::Day;
+use kernel::error::Error;
 
 /// Events that one turn looks at.
 const SLICE: i64 = 2_000;

@@ -3,10 +3,9 @@
 use crate::accounts;
 use crate::app::App;
 use crate::billing::reservations;
-use crate::error::Error;
-use crate::jobs::outbox;
-use crate::live::feed::KEEP_MS;
-use crate::store;
+use cluster::feed::KEEP_MS;
+use kernel::error::Error;
+use mail::sending;
 
 /// Gives memory and rows back that no rule looks at any more, and takes back what a clock that was ahead has put off.
 pub async fn sweep(app: &App) -> Result<(), Error> {
@@ -18,9 +17,9 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     }
     let mut tx = app.db.write().await?;
     accounts::cleanup::remove_expired(&mut tx, now).await?;
-    store::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;
+    cluster::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;
     tx.commit().await?;
     app.keys.rates.remove_unused().await?;
-    outbox::sweep(&app.mail).await?;
+    sending::sweep(&app.mail).await?;
     reservations::shorten(&app.billing).await
 }

@@ -3,14 +3,14 @@
 use crate::access::{
     Caller, FoundProject, Held, HeldTx, KeyKind, KeyLimits, Place, ProjectScope, Roles, roles,
 };
-use crate::db::{Db, Tx};
-use crate::error::{Code, Error};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationRole, ProjectAction};
 use crate::rules::api_keys::Bounds;
 use crate::store::api_keys::standings::WithSecret;
 use crate::store::api_keys::{ApiKey, LiveKey};
-use crate::store::audit_log::Trail;
+use db::{Db, Tx};
+use kernel::error::{Code, Error};
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use trail::Trail;
 
 /// An action on an API key. Each takes the right to manage the project's keys.
 ///

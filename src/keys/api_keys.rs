@@ -2,20 +2,21 @@
 //! audit log; the functions of `store::api_keys` that write also announce the change to every replica.
 
 use crate::access::ProjectScope;
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::ApiKeyId;
-use crate::patch::Patch;
 use crate::rules::counts::{self, Kind};
-use crate::rules::naming::Name;
 use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::rules::rotation::grace_period_ends;
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
-use crate::store::Page;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::ApiKeyId;
+use kernel::naming::Name;
+use kernel::patch::Patch;
+
 use crate::store::api_keys::{Filter, NewApiKey, NewSecret};
-use crate::store::audit_log::{Action, Event};
+use db::Page;
+use trail::{Action, Event};
 
 pub use crate::store::api_keys::{ApiKey, StatusFilter};
 
@@ -98,7 +99,7 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Creat
         target: id.to_string(),
         organization_id: Some(scope.organization_id()),
     };
-    store::audit_log::record(&mut tx, scope.trail(), &event, now, &keys.random).await?;
+    trail::record(&mut tx, scope.trail(), &event, now, &keys.random).await?;
     tx.commit().await?;
     let Restrictions { allowed_ips, rate_limit, max_tokens, models } = restrictions;
     let api_key = ApiKey {
@@ -267,7 +268,7 @@ async fn record(keys: &Keys, tx: &mut Tx, scope: &KeyScope, action: Action, now:
         target: scope.api_key_id().to_string(),
         organization_id: Some(scope.organization_id()),
     };
-    Ok(store::audit_log::record(tx, scope.trail(), &event, now, &keys.random).await?)
+    Ok(trail::record(tx, scope.trail(), &event, now, &keys.random).await?)
 }
 
 /// The secret, sealed for its next rotation; `None` where the configuration keeps hashes only.

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use crate::access;
-use crate::clock::Time;
-use crate::error::{Code, Error};
-use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::ProjectAction;
 use crate::secrets::jwt::TokenKind;
 use crate::store::api_keys::LiveKey;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use super::Keys;
 

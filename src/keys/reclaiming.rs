@@ -1,13 +1,14 @@
 //! The end of what was made with an account before its owner came.
 
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::Error;
-use crate::random::Random;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::random::Random;
+
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
 use crate::store::organization_members::Membership;
 use crate::store::users::User;
+use trail::{Action, Event, Trail};
 
 /// The most organizations that an account is told to belong to.
 const MAX_TOLD: usize = 50;
@@ -34,7 +35,7 @@ pub async fn reclaim(
             target: id.to_string(),
             organization_id: Some(organization_id),
         };
-        store::audit_log::record(tx, trail, &event, now, random).await?;
+        trail::record(tx, trail, &event, now, random).await?;
     }
     belongings(tx, user).await
 }

@@ -1,11 +1,12 @@
 //! The master key, under which secrets of API keys and of signing keys are sealed.
 
 use crate::accounts::signing_keys;
-use crate::db::Tx;
-use crate::error::Error;
 use crate::store;
-use crate::store::audit_log::Trail;
-use crate::store::audit_log::{Action, Event};
+use db::Tx;
+use kernel::error::Error;
+
+use trail::Trail;
+use trail::{Action, Event};
 
 use super::Keys;
 
@@ -34,7 +35,7 @@ pub async fn renew(keys: &Keys, trail: &Trail) -> Result<Resealed, Error> {
     reseal_api_keys(keys, &mut tx, &mut resealed).await?;
     let event =
         Event { action: Action::MasterKeyRotated, target: "master-key".to_owned(), organization_id: None };
-    store::audit_log::record(&mut tx, trail, &event, keys.clock.now(), &keys.random).await?;
+    trail::record(&mut tx, trail, &event, keys.clock.now(), &keys.random).await?;
     tx.commit().await?;
     Ok(resealed)
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::clock::Time;
-use crate::error::{Code, Error};
-use crate::live::limiter::{self, Allowance, Subject};
 use crate::store::api_keys::LiveKey;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::limiter;
+use kernel::limiter::{Allowance, Subject};
 
 use super::Keys;
 

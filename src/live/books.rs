@@ -28,14 +28,15 @@ use round::Stopped;
 pub use work::{Answer, Outcome, Refused, Reservation, Reserving, UsageEvent, Work};
 
 use crate::billing::Billing;
-use crate::clock::Month;
-use crate::db;
-use crate::error::{Code, Error};
-use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::rules::events::{self as rules, Refusal};
 use crate::store::usage::recording::{self, Payer};
-use crate::telemetry::{self, QueueSpan};
+use db;
+use kernel::clock::Month;
+use kernel::error::{Code, Error};
+use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use kernel::stopwatch::Stopwatch;
+use telemetry;
+use telemetry::QueueSpan;
 
 /// Pieces of work that may wait.
 const CAPACITY: usize = 10_000;

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use crate::catalog::{
     Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Facts, Price, PriceBook, Standing,
 };
-use crate::db::{self, Change, Tx};
-use crate::error::Error;
-use crate::secrets::sha256;
 use crate::store;
-use crate::store::audit_log::Trail;
-use crate::store::audit_log::{Action, Event};
+use db;
+use db::{Change, Tx};
+use kernel::error::Error;
+use kernel::secrets::sha256;
+
+use trail::Trail;
+use trail::{Action, Event};
 
 /// Why a catalog isn't in force.
 #[derive(Debug)]
@@ -111,8 +113,8 @@ pub async fn order(catalogs: &Catalogs, catalog: &Catalog, trail: &Trail) -> Res
     let mut tx = catalogs.db.write().await?;
     let event =
         Event { action: Action::CatalogReloadOrdered, target: "catalog".to_owned(), organization_id: None };
-    store::audit_log::record(&mut tx, trail, &event, now, &catalogs.random).await?;
-    store::changes::record(&mut tx, Change::Catalog, now).await?;
+    trail::record(&mut tx, trail, &event, now, &catalogs.random).await?;
+    cluster::changes::record(&mut tx, Change::Catalog, now).await?;
     tx.commit().await?;
     Ok(warnings)
 }

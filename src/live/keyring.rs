@@ -10,14 +10,15 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use crate::clock::Time;
-use crate::db::Db;
-use crate::error::{Code, Error};
-use crate::live::epochs::Stamp;
-use crate::live::feed::Feed;
 use crate::rules::restrictions::{self, Permission};
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
+use cluster::epochs::Stamp;
+use cluster::feed::Feed;
+use db::Db;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+
 use crate::store::api_keys::LiveKey;
 
 /// How long an unknown key is remembered as unknown, in milliseconds.

@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::clock::Time;
-use crate::db::Db;
-use crate::error::Error;
+use db::Db;
+use kernel::clock::Time;
+use kernel::error::Error;
+
 use crate::store;
 use crate::store::api_keys::{LiveKey, Used};
 

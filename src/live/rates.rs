@@ -22,13 +22,14 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use self::share::{Asked, Checked, Share};
-use crate::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
-use crate::db::{self, Db};
-use crate::error::RateLimit;
-use crate::live::limiter::{Limiter, Shards};
 use crate::rules::rate_pool::{Loan, Pool};
-use crate::rules::rates::Allowance;
 use crate::store;
+use db;
+use db::Db;
+use kernel::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
+use kernel::error::RateLimit;
+use kernel::limiter::{Limiter, Shards};
+use kernel::rates::Allowance;
 
 /// How long a call waits for the database before it is decided without.
 const PATIENCE: Duration = Duration::from_millis(500);

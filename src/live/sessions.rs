@@ -7,12 +7,13 @@
 use quick_cache::sync::Cache;
 
 use crate::accounts::Accounts;
-use crate::clock::Time;
-use crate::error::Error;
-use crate::ids::SessionId;
-use crate::live::epochs::Stamp;
-use crate::live::feed::Feed;
 use crate::store;
+use cluster::epochs::Stamp;
+use cluster::feed::Feed;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::SessionId;
+
 use crate::store::sessions::LiveSession;
 
 /// How many sessions are held at most, at about 120 bytes each; beyond it the ones least used make room.

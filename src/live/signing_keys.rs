@@ -5,15 +5,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 use quick_cache::sync::Cache;
 
 use crate::accounts::Accounts;
-use crate::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};
-use crate::db::Tx;
-use crate::error::Error;
-use crate::live::epochs::Stamp;
 use crate::secrets::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, Term, TokenKind};
-use crate::secrets::sha256;
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
+use cluster::epochs::Stamp;
+use db::Tx;
+use kernel::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};
+use kernel::error::Error;
+use kernel::secrets::sha256;
+
 use crate::store::signing_keys::SigningKeyRow;
+use trail::{Action, Event, Trail};
 
 /// How old the keys in memory may get before they are read again, in milliseconds: so long does a rotated key go on
 /// signing on other replicas.
@@ -81,7 +82,7 @@ impl SigningKeys {
             let target = Self::rotate(accounts, &mut tx).await?;
             let event = Event { action: Action::SigningKeyCreated, target, organization_id: None };
             let now = accounts.clock.now();
-            store::audit_log::record(&mut tx, &Trail::system(), &event, now, &accounts.random).await?;
+            trail::record(&mut tx, &Trail::system(), &event, now, &accounts.random).await?;
         }
         tx.commit().await?;
         self.load(accounts, None).await?;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 
-use crate::clock::Month;
-use crate::db::Db;
-use crate::error::Error;
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
-use crate::live::epochs::{Epochs, Stamp};
 use crate::store::usage::totals::{self, ADDED_AT_ONCE, Added, Part, Totals};
+use cluster::epochs::{Epochs, Stamp};
+use db::Db;
+use kernel::clock::Month;
+use kernel::error::Error;
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 
 /// How many projects and keys are remembered at most, at about 200 bytes each with what the cache knows of those that it let go;
 /// beyond it the ones least used make room.

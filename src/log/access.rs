@@ -5,8 +5,8 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use super::buffer::Buffer;
-use crate::clock::Time;
 use crate::config::LogFormat;
+use kernel::clock::Time;
 
 /// What the access log says of a request.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::clock::Clock;
 use crate::config::LogFormat;
+use kernel::clock::Clock;
 
 /// How long a line may wait.
 const FLUSH_AFTER: Duration = Duration::from_millis(50);

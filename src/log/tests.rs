@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 
 use super::*;
-use crate::clock::Time;
 use crate::config::{Log, LogFormat};
+use kernel::clock::Time;
 
 /// A stderr that a test can read; each write first waits for a ticket when there is a gate.
 #[derive(Clone, Default)]
@@ -168,13 +168,13 @@ fn a_request_has_the_line_that_the_formatter_would_write() {
 fn lines_of_a_request_name_it_once() {
     use futures_util::FutureExt;
 
-    let id = crate::ids::RequestId::from_parts(Time::from_unix_ms(0), 7);
+    let id = kernel::ids::RequestId::from_parts(Time::from_unix_ms(0), 7);
     let work = || {
         let lines = Box::pin(async move {
             tracing::info!(mails = 1, "inside");
             tracing::info!(request_id = "its own", "named");
         });
-        crate::telemetry::InRequest::new(Some(id), None, lines).now_or_never().unwrap();
+        telemetry::InRequest::new(Some(id), None, lines).now_or_never().unwrap();
         tracing::info!("outside");
     };
     let text = logged(LogFormat::Text, "info", work);

@@ -4,9 +4,9 @@
 
 use crate::accounts::{Accounts, passwords};
 use crate::api::auth::reset_password::ResetPassword;
-use crate::error::{Code, Detail, Error};
 use crate::gate::Visitor;
 use crate::input::{Form, Query};
+use kernel::error::{Code, Detail, Error};
 
 use super::{Input, Link, Page, Problem, is_dead_link};
 

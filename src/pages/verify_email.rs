@@ -6,11 +6,11 @@
 
 use crate::accounts::Accounts;
 use crate::accounts::verification::{verify_with_new_password, verify_with_password};
-use crate::error::{Code, Detail, Error};
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Fields, Form, Query, Record};
-use crate::secrets::token::MailToken;
+use kernel::error::{Code, Detail, Error};
+use kernel::secrets::token::MailToken;
 
 use super::{Input, Link, Page, Problem, is_dead_link};
 

@@ -1,10 +1,10 @@
 //! What an API key may be.
 
 use crate::catalog::Catalog;
-use crate::clock::Time;
 pub use crate::rules::key_bounds::Bounds;
-use crate::rules::naming::Problem;
 use crate::rules::projects::unknown_model;
+use kernel::clock::Time;
+use kernel::naming::Problem;
 
 /// A key can't end before it begins (docs/contract/api-keys.md#expiry).
 pub fn check_expiry(expires_at: Time, now: Time) -> Result<(), Problem> {

@@ -150,7 +150,7 @@ fn compare(
 fn shown<const SCALE: u32>(units: Option<i128>) -> String {
     units.map_or_else(
         || "more than 128 bits".to_owned(),
-        |units| crate::money::Decimal::<SCALE>::from_units(units).to_string(),
+        |units| kernel::money::Decimal::<SCALE>::from_units(units).to_string(),
     )
 }
 

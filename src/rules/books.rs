@@ -5,9 +5,9 @@
 
 use std::cmp::Ordering;
 
-use crate::clock::Time;
-use crate::ids::CreditId;
-use crate::money::Nano;
+use kernel::clock::Time;
+use kernel::ids::CreditId;
+use kernel::money::Nano;
 
 /// Where a credit comes from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,7 +1,7 @@
 //! How many of a kind there may be: limits of what one person or tenant can pile up.
 
 use crate::config::Limits;
-use crate::error::{Code, Error};
+use kernel::error::{Code, Error};
 
 /// A kind of row whose number is bounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

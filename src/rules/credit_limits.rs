@@ -1,6 +1,6 @@
 //! Which credit limit an organization gets: credit is given once a person, and to verified people only.
 
-use crate::money::Nano;
+use kernel::money::Nano;
 
 /// How far organizations may go below zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! Currencies and their minor units (ISO 4217): which there are, and how amounts in them are written for people.
 
-use crate::money::{Nano, Pico};
+use kernel::money::{Nano, Pico};
 
 /// The codes in use, by the digits of their minor unit.
 const CODES: [(u32, &str); 4] = [

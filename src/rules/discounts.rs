@@ -5,8 +5,8 @@
 //! next threshold. So a price that changes inside the month is discounted for exactly the tokens that were above.
 
 use crate::catalog::{Kind, VolumeDiscount};
-use crate::clock::Day;
-use crate::money::{Nano, Pico};
+use kernel::clock::Day;
+use kernel::money::{Nano, Pico};
 
 /// The kinds of tokens that are counted apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -92,7 +92,7 @@ pub fn credited(discount: Pico, charged: Nano) -> Nano {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::money::Ppm;
+    use kernel::money::Ppm;
     use proptest::prelude::*;
 
     fn tiers(tiers: &[(i64, i128)]) -> Vec<VolumeDiscount> {

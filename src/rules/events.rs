@@ -1,8 +1,8 @@
 //! Which usage events count, and why the others don't (docs/contract/service.md#usage-events).
 
 use crate::catalog::{Kind, Model};
-use crate::clock::{DAY_MS, MINUTE_MS, Time};
-use crate::ids::{ApiKeyId, CallerId, ProjectId, UserId};
+use kernel::clock::{DAY_MS, MINUTE_MS, Time};
+use kernel::ids::{ApiKeyId, CallerId, ProjectId, UserId};
 
 /// How far ahead of our clock an event may be, in milliseconds.
 const FUTURE_MS: i64 = 5 * MINUTE_MS;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use crate::catalog::{Kind, Price, PriceBook};
-use crate::clock::{DAY_MS, Day, Month, Time};
-use crate::money::{Nano, Pico};
 use crate::rules::discounts::{self, TokenKind, Tokens};
+use kernel::clock::{DAY_MS, Day, Month, Time};
+use kernel::money::{Nano, Pico};
 
 /// How long a month stays open after its end for usage that comes late, in milliseconds
 /// (docs/contract/billing.md#closes).

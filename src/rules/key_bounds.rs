@@ -1,8 +1,8 @@
 //! How far the API keys reach that another API key hands out.
 
-use crate::clock::Time;
-use crate::error::{Code, Error};
 use crate::rules::restrictions::AllowedIps;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
 
 /// The restrictions of a key that another key must keep to when it is made, changed or rotated by this one: where the key may
 /// be used from, how often, and how long.

@@ -3,8 +3,8 @@
 //! The gate has found out whether a caller manages members at all. What is left depends on whose role it is and what it
 //! becomes: one table says which roles a role gives out, and the functions below read it.
 
-use crate::error::{Code, Error};
 use crate::roles::OrganizationRole;
+use kernel::error::{Code, Error};
 
 const YES: bool = true;
 const NO: bool = false;

@@ -7,7 +7,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 use zxcvbn::zxcvbn;
 
-use super::naming::Problem;
+use kernel::naming::Problem;
 
 const SHORTEST: usize = 8;
 const LONGEST: usize = 128;

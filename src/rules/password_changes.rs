@@ -1,7 +1,7 @@
 //! How often an account's password may be changed: a pure rule over the times of the last changes.
 
-use crate::clock::{HOUR_MS, MINUTE_MS, Time};
 use crate::rules::throttling::Wait;
+use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
 /// How far a time may lie ahead of the clock, in milliseconds: clocks of replicas differ.
 const AHEAD_MS: i64 = MINUTE_MS;

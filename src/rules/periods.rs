@@ -1,7 +1,7 @@
 //! The range of a usage query, in whole UTC days (docs/contract/usage.md#range).
 
-use crate::clock::{Day, Time};
-use crate::error::Detail;
+use kernel::clock::{Day, Time};
+use kernel::error::Detail;
 
 /// The most days that one query may span: a leap year.
 pub const MAX_DAYS: i64 = 366;

@@ -5,9 +5,9 @@
 //! ones, so organization owners and admins count as owners. A project may be left without an owner of its own: the
 //! organization's owners still act as such.
 
-use crate::error::{Code, Error};
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
 use crate::rules::membership::{Grantor, Remover, key_makes_owner};
+use kernel::error::{Code, Error};
 
 const YES: bool = true;
 const NO: bool = false;

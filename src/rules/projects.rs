@@ -1,7 +1,7 @@
 //! What a project's settings may be.
 
 use crate::catalog::Catalog;
-use crate::rules::naming::Problem;
+use kernel::naming::Problem;
 
 /// The default model must be in the catalog, and the default token limit within what it takes
 /// (docs/contract/projects.md#settings).

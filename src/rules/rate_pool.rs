@@ -12,8 +12,8 @@
 //! raises the sum but [`Pool::catch_up`], after an outage. So all replicas together let through what one would, and at most two seconds of the rate more: less
 //! than one lease, which is five.
 
-use super::rates::{Meter, REQUEST, capacity};
-use crate::clock::{MINUTE_MS, SECOND_MS};
+use kernel::clock::{MINUTE_MS, SECOND_MS};
+use kernel::rates::{Meter, REQUEST, capacity};
 
 /// How long a replica may use what it has borrowed, in milliseconds.
 pub const HOLD_MS: i64 = 5 * SECOND_MS;

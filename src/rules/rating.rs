@@ -1,7 +1,7 @@
 //! What a number of tokens costs: exact, or not at all.
 
 use crate::catalog::Price;
-use crate::money::Pico;
+use kernel::money::Pico;
 
 pub use crate::catalog::rate;
 
@@ -39,7 +39,7 @@ pub fn correct(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Time;
+    use kernel::clock::Time;
     use proptest::prelude::*;
 
     fn price(prompt: i128, completion: i128) -> Price {

@@ -1,7 +1,7 @@
 //! What a call may cost at most, which is what is set aside for it.
 
 use crate::catalog::{Kind, Model, Price};
-use crate::money::Pico;
+use kernel::money::Pico;
 
 /// The size of a call, as far as it says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ pub fn largest_price(model: &Model, price: &Price, size: Size) -> Pico {
 mod tests {
     use super::*;
     use crate::catalog::Catalog;
-    use crate::clock::Time;
+    use kernel::clock::Time;
 
     /// svc-1 takes 4,096 tokens, svc-embedding-1 8,192.
     #[test]

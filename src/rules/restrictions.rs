@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Serialize, Serializer};
 
-use crate::error::Detail;
+use kernel::error::Detail;
 
 /// The most entries of one `allowed_ips` list.
 pub const MAX_ALLOWED_IPS: usize = 100;

@@ -1,7 +1,7 @@
 //! The rotation of an API key: how long the secret before stays good.
 
-use crate::clock::{HOUR_MS, Time};
-use crate::error::{Code, Error};
+use kernel::clock::{HOUR_MS, Time};
+use kernel::error::{Code, Error};
 
 /// The longest grace period that can be configured, in hours: 30 days.
 pub const LONGEST_GRACE_HOURS: i64 = 30 * 24;

@@ -1,7 +1,7 @@
 //! When an organization is even with us, so that it may go (docs/contract/organizations.md#settlement).
 
-use crate::error::{Code, Error};
-use crate::money::Nano;
+use kernel::error::{Code, Error};
+use kernel::money::Nano;
 
 /// Whether an organization whose wallet stands at this, with so many open invoices, may be deleted.
 ///

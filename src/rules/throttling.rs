@@ -5,7 +5,7 @@
 //! good: an attacker who keeps guessing makes the owner wait a quarter of an hour at most, and not at all on a network from which
 //! the owner has logged in lately.
 
-use crate::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
+use kernel::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
 
 /// After this long without an attempt everything is forgotten, in milliseconds.
 pub const FORGET_MS: i64 = DAY_MS;

@@ -1,6 +1,6 @@
 //! How a report puts usage together: `group_by` (docs/contract/usage.md#groups).
 
-use crate::clock::Day;
+use kernel::clock::Day;
 
 /// How long the time is that one row stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

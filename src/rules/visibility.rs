@@ -1,7 +1,7 @@
 //! Which projects may be public.
 
-use crate::error::{Code, Error};
 use crate::roles::Visibility;
+use kernel::error::{Code, Error};
 
 /// A public project needs an organization that allows them.
 ///

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use crate::random::Random;
-use crate::secrets::{SECRET_BYTES, base62, sha256};
+use kernel::random::Random;
+use kernel::secrets::{SECRET_BYTES, base62, sha256};
 
 /// Base62 characters of 32 bits.
 const CHECKSUM_CHARS: usize = 6;

@@ -15,10 +15,10 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
-use crate::ids::{SessionId, UserId};
-use crate::random::Random;
-use crate::secrets::sha256;
+use kernel::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
+use kernel::ids::{SessionId, UserId};
+use kernel::random::Random;
+use kernel::secrets::sha256;
 
 /// Longer texts are refused before anything in them is read.
 pub const MAX_TOKEN_BYTES: usize = 2_048;

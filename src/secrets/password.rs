@@ -20,10 +20,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::error::{Code, Error};
-use crate::random::Random;
-use crate::rules::networks::Network;
-use crate::secrets::Secret;
+use kernel::error::{Code, Error};
+use kernel::networks::Network;
+use kernel::random::Random;
+use kernel::secrets::Secret;
 
 const MEMORY_KIB: u32 = 19_456;
 const PASSES: u32 = 2;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 
-use crate::ids::{OrganizationId, RequestId};
 use crate::log;
-use crate::metrics::Measured;
-use crate::telemetry::{Ending, Trace};
+use kernel::ids::{OrganizationId, RequestId};
 use kernel::stopwatch::Stopwatch;
+use metrics::Measured;
+use telemetry::{Ending, Trace};
 
 /// What is known of a request before it is answered. The path itself stays out of the log: links carry tokens.
 pub struct AccessLine<'a> {

@@ -22,9 +22,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::Entrance;
 use super::protocol::{self, Framing};
 use super::watch::{Finding, Patience, Quiet, Watch, Watched};
-use crate::error::{Code, Error};
 use crate::input::{LeftOver, RequestBody};
 use crate::reply::Body;
+use kernel::error::{Code, Error};
 
 /// The most bytes of a request's head; the most lines are hyper's own 100, which take no memory of the heap.
 const HEAD_BYTES: usize = 32 * 1024;

@@ -16,16 +16,16 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::access_line::AccessLine;
 use crate::app::App;
-use crate::error::{Code, Error};
 use crate::gate::{Call, Credential, client_address};
-use crate::ids::{OrganizationId, RequestId};
 use crate::input::RequestBody;
-use crate::metrics::Measured;
 use crate::pages;
 use crate::reply::{self, Body};
 use crate::routes::{self, ErrorShape, Listener, Outcome, Route};
-use crate::telemetry::{InRequest, Trace, Tracer};
+use kernel::error::{Code, Error};
+use kernel::ids::{OrganizationId, RequestId};
 use kernel::stopwatch::Stopwatch;
+use metrics::Measured;
+use telemetry::{InRequest, Trace, Tracer};
 
 /// What stands behind one listener: every request that gets in leaves with exactly one answer.
 #[derive(Clone)]
@@ -361,9 +361,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::clock::Clock;
     use crate::config::Config;
     use crate::server::testing::{Folder, Lines};
+    use kernel::clock::Clock;
 
     async fn answer(app: &App, route: &Route) -> (StatusCode, String, Value) {
         let call = Call {

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use http::{HeaderValue, Request, Version, header};
 
 use super::watch::Head;
-use crate::error::{Code, Error};
+use kernel::error::{Code, Error};
 
 /// Whether it is sure where the request ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use crate::random::Random;
+use kernel::random::Random;
 
 /// Where the log of a test goes.
 #[derive(Clone, Default)]

@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::connection::Client;
 use crate::config;
-use crate::error::{Code, Error};
+use kernel::error::{Code, Error};
 
 /// How often the files are looked at without a signal: whoever renews certificates need not know of us.
 const LOOK_EVERY: Duration = Duration::from_secs(60);

@@ -10,10 +10,10 @@ pub use question::Authorize;
 use super::decision::Decision;
 use crate::app::App;
 use crate::billing::decision::{Question, decide};
-use crate::error::Error;
 use crate::gate::ServiceScope;
-use crate::metrics::Asked;
 use crate::reply::Bare;
+use kernel::error::Error;
+use metrics::Asked;
 
 /// Decides.
 pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bare<Decision>, Error> {

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::reservations::Reservation;
 use crate::billing::decision::{CONCURRENCY_RETRY_MS, Granted, Refused};
-use crate::error::{Code, Error};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, one_of, string};
 use crate::keys::model_callers::ModelCaller;
 use crate::keys::uses::Left;
 use crate::rules::restrictions::Permission;
+use kernel::error::{Code, Error};
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 
 /// What a call does.
 pub(super) struct Operation(pub(super) Permission);

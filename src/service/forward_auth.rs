@@ -15,10 +15,10 @@ use question::{ForwardAuth, Mode};
 use super::decision::Decision;
 use crate::app::App;
 use crate::billing::decision::{Question, decide};
-use crate::error::Error;
 use crate::gate::ProxyScope;
-use crate::metrics::Asked;
 use crate::reply::{self, Bare, Body, Reply};
+use kernel::error::Error;
+use metrics::Asked;
 
 /// Decides.
 pub async fn forward_auth(app: App, _: ProxyScope, asked: ForwardAuth) -> Result<Verdict, Error> {

@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::billing::health;
-use crate::db;
-use crate::error::{Code, Detail, Error};
 use crate::gate::Visitor;
 use crate::input::Nothing;
 use crate::reply::Bare;
+use db;
+use kernel::error::{Code, Detail, Error};
 
 /// How long the database may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -5,14 +5,13 @@ use std::time::Duration;
 use crate::app::App;
 use crate::billing;
 use crate::billing::metrics::{LastAudit, last_audit};
-use crate::db;
-use crate::error::Error;
 use crate::gate::ServiceScope;
 use crate::input::Nothing;
 use crate::log;
-use crate::metrics::{Kind, Milliseconds, Process, Queue, Text};
 use crate::reply::PlainText;
-use crate::store;
+use db;
+use kernel::error::Error;
+use metrics::{Kind, Milliseconds, Process, Queue, Text};
 
 /// How long the database may take for its part. Without it the rest is told: an outage is when metrics are needed.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -50,8 +49,8 @@ struct Stored {
 
 async fn stored(app: &App) -> Result<Stored, db::Error> {
     let mut tx = app.db.read().await?;
-    let newest = store::changes::newest(&mut tx).await?;
-    let (mails, oldest) = store::outbox::waiting(&mut tx).await?;
+    let newest = cluster::changes::newest(&mut tx).await?;
+    let (mails, oldest) = mail::store::outbox::waiting(&mut tx).await?;
     let now = app.clock.now();
     let oldest_mail_age_ms = oldest.map_or(0, |oldest| (now.unix_ms() - oldest.unix_ms()).max(0));
     drop(tx);
@@ -89,7 +88,7 @@ fn build(app: &App, text: &mut Text) {
 fn queues(app: &App, text: &mut Text) {
     use std::sync::atomic::Ordering::Relaxed;
     let (hashes, most_hashes) = app.accounts.hasher.load();
-    let refused = app.metrics.errors.of(crate::error::Code::PasswordQueueFull);
+    let refused = app.metrics.errors.of(kernel::error::Code::PasswordQueueFull);
     let (uses, most_uses) = app.keys.last_uses.load();
     let (body_bytes, max_body_bytes) = app.body_budget.load();
     let mut queues: Vec<Queue> = billing::metrics::queues(&app.billing).to_vec();

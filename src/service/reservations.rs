@@ -8,13 +8,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::billing::{Billing, reservations};
-use crate::clock::Time;
-use crate::error::Error;
 use crate::gate::ReservationScope;
-use crate::ids::ReservationId;
 use crate::input::Nothing;
-use crate::money::Nano;
 use crate::reply::Bare;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::ReservationId;
+use kernel::money::Nano;
 
 /// Money set aside for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]

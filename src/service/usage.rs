@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::billing::Billing;
 use crate::billing::usage::{self, Event, Outcome};
-use crate::error::{Code, Detail, Error};
 use crate::gate::{Call, ServiceScope};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::{self, Json};
 use crate::input::{self, Body, Description, Fields, Input, Record, fields};
 use crate::reply::Bare;
 use crate::rules::events::{self, Reason};
+use kernel::error::{Code, Detail, Error};
 
 use event::Reported;
 

@@ -1,8 +1,9 @@
 //! E-mail addresses whose folded form is that of an earlier version.
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{InvitationId, UserId};
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{InvitationId, UserId};
 
 /// The row that an address belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

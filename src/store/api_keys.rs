@@ -7,13 +7,15 @@ pub mod standings;
 use std::sync::LazyLock;
 
 use crate::access::HeldTx;
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::rules::api_keys::Bounds;
 use crate::rules::restrictions::{AllowedIps, Permissions};
-use crate::store::changes::{self, Change};
-use crate::store::{Page, contains_pattern};
+use cluster::changes;
+use cluster::changes::Change;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use db::{Page, contains_pattern};
+use kernel::clock::Time;
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 
 pub use live::{LastUse, LiveKey, Used, by_secret_hash, note_uses};
 pub use secrets::{NewSecret, insert_secret, replace_secret, sealed_after, set_sealed};

@@ -1,14 +1,15 @@
 //! What the audit reads: the books of one organization, in slices, so that no statement takes long. Meant for a
 //! snapshot, where all of them see the same moment.
 
-use crate::clock::{Month, Time};
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::money::{Nano, Pico};
 use crate::rules::audit::{
     CreditRow, CreditUseRow, DailyKey, DailyRow, EventRow, InvoiceRow, ItemRow, MovementRow, NoteRow,
     Overdue, UsageSums, WalletRow,
 };
 use crate::store::usage::days::whole_and_rest;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::{Month, Time};
+use kernel::money::{Nano, Pico};
 
 /// The organization that comes after this one by id, of all that have anything in the books, a deleted one too.
 pub const NEXT: &str = "SELECT MIN(id) AS id FROM (
@@ -95,7 +96,7 @@ pub async fn movements(
 }
 
 /// The part of a row that both daily rows and events have; the day is read by whom it is for.
-fn daily_key(row: &Row, day: crate::clock::Day) -> Result<DailyKey, db::Error> {
+fn daily_key(row: &Row, day: kernel::clock::Day) -> Result<DailyKey, db::Error> {
     Ok(DailyKey {
         project_id: row.get("project_id")?,
         day,

@@ -1,7 +1,8 @@
 //! When the servers check the books next, and what the last check found.
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
 
 /// The row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,12 +2,13 @@
 
 use std::sync::LazyLock;
 
-use crate::clock::{Month, Time};
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{CreditNoteId, InvoiceId, OrganizationId};
-use crate::money::Nano;
 use crate::rules::invoicing::Item;
 use crate::store::wallets::nano;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::{Month, Time};
+use kernel::ids::{CreditNoteId, InvoiceId, OrganizationId};
+use kernel::money::Nano;
 
 /// A row of `credit_notes`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,12 +2,13 @@
 
 use std::sync::LazyLock;
 
-use crate::clock::{Month, Time};
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{CreditId, OrganizationId};
-use crate::money::Nano;
 use crate::rules::books::{Credit, Source};
 use crate::store::wallets::nano;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::{Month, Time};
+use kernel::ids::{CreditId, OrganizationId};
+use kernel::money::Nano;
 
 impl FromRow for Credit {
     fn from_row(row: &Row) -> Result<Self, db::Error> {

@@ -1,8 +1,9 @@
 //! Single-use tokens that travel by mail; only their SHA-256 is stored.
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::UserId;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::UserId;
 
 /// What a token is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

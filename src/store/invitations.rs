@@ -1,12 +1,13 @@
 //! Invitations into organizations. One is open until it has ended; whether its time is over is asked of the clock.
 
 use crate::access::HeldTx;
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{InvitationId, OrganizationId, UserId};
-use crate::mail::templates::InvitationLetter;
 use crate::roles::OrganizationRole;
 use crate::store::organization_members::Member;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{InvitationId, OrganizationId, UserId};
+use mail::templates::InvitationLetter;
 
 /// What an invitation writes.
 pub struct NewInvitation<'a> {

@@ -2,13 +2,14 @@
 
 use std::sync::LazyLock;
 
-use crate::clock::{Month, Time};
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{InvoiceId, OrganizationId};
-use crate::money::{Nano, Pico};
 use crate::rules::invoicing::{Item, ItemKind, Status};
-use crate::store::Page;
 use crate::store::wallets::nano;
+use db;
+use db::Page;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::{Month, Time};
+use kernel::ids::{InvoiceId, OrganizationId};
+use kernel::money::{Nano, Pico};
 
 /// A row of `invoices`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,11 +1,12 @@
 //! The ledger: double entry, append-only. Every movement has an idempotency key, and its entries sum to zero.
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{LedgerTransactionId, OrganizationId};
-use crate::money::Nano;
 use crate::rules::books::Source;
 use crate::store::wallets::nano;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{LedgerTransactionId, OrganizationId};
+use kernel::money::Nano;
 
 /// Why money moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

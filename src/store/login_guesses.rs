@@ -2,10 +2,11 @@
 //!
 //! Accounts go by the SHA-256 of the folded address, so that addresses without an account count like those with one.
 
-use crate::clock::{DAY_MS, MINUTE_MS, Time};
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::rules::networks::Network;
 use crate::rules::throttling::{Attempts, LoginAttempts};
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::{DAY_MS, MINUTE_MS, Time};
+use kernel::networks::Network;
 
 impl FromRow for Attempts {
     fn from_row(row: &Row) -> Result<Self, db::Error> {

@@ -1,9 +1,10 @@
 //! Networks from which an account has logged in lately.
 
-use crate::clock::Time;
-use crate::db::{self, Tx, sql};
-use crate::ids::UserId;
-use crate::rules::networks::Network;
+use db;
+use db::{Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::UserId;
+use kernel::networks::Network;
 
 /// Notes a good login from this network.
 pub async fn note(tx: &mut Tx, user_id: UserId, network: Network, now: Time) -> Result<(), db::Error> {

@@ -4,13 +4,15 @@ use std::fmt::Debug;
 use std::sync::LazyLock;
 
 use crate::access::HeldTx;
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, Value, sql};
-use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationRole, ProjectRole};
-use crate::store::changes::{self, Change};
 use crate::store::users::Audience;
-use crate::store::{Page, contains_pattern};
+use cluster::changes;
+use cluster::changes::Change;
+use db;
+use db::{FromRow, Row, Tx, Value, sql};
+use db::{Page, contains_pattern};
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 /// The id of what people are members of.
 pub trait Group: Copy + Into<Value> + Send + Sync {

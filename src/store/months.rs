@@ -1,13 +1,14 @@
 //! What is billed in a month, and whose months are still open.
 
 use crate::catalog::Kind;
-use crate::clock::{Day, Month};
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::OrganizationId;
-use crate::money::{Nano, Pico};
 use crate::rules::invoicing::Used;
 use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
 use crate::store::wallets::nano;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::{Day, Month};
+use kernel::ids::OrganizationId;
+use kernel::money::{Nano, Pico};
 
 /// Posted amounts are summed in two parts, so that a sum past 64 bits stays exact on both databases.
 const NANO_PER_WHOLE: i128 = 1_000_000_000;

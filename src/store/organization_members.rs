@@ -1,11 +1,12 @@
 //! Members of organizations: who belongs to which, and with what role.
 
 use crate::access::HeldTx;
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{OrganizationId, UserId};
 use crate::roles::OrganizationRole;
 use crate::store::members;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, UserId};
 
 pub use crate::store::members::{audience, insert, list, set_role};
 

@@ -1,12 +1,14 @@
 //! Organizations: the tenants.
 
 use crate::access::HeldTx;
-use crate::clock::Time;
-use crate::db::{self, FromRow, Lock, Row, Tx, sql};
-use crate::ids::{OrganizationId, UserId};
 use crate::roles::OrganizationRole;
-use crate::store::changes::{self, Change};
-use crate::store::{Page, contains_pattern};
+use cluster::changes;
+use cluster::changes::Change;
+use db;
+use db::{FromRow, Lock, Row, Tx, sql};
+use db::{Page, contains_pattern};
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, UserId};
 
 /// A row of `organizations`.
 #[derive(Clone, PartialEq, Eq, Debug)]

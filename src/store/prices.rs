@@ -1,10 +1,12 @@
 //! Versions of prices and discounts, and which catalog is in force.
 
 use crate::catalog::{DiscountVersion, NewVersions, Price, PriceBook, VolumeDiscount};
-use crate::clock::{Month, Time};
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::money::{Pico, Ppm};
-use crate::store::changes::{self, Change};
+use cluster::changes;
+use cluster::changes::Change;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::{Month, Time};
+use kernel::money::{Pico, Ppm};
 
 /// A row of `price_versions`; without a price it takes the version back.
 struct PriceRow {

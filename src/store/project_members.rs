@@ -1,10 +1,10 @@
 //! Members of projects: who belongs to which, and with what role.
 
 use crate::access::HeldTx;
-use crate::clock::Time;
-use crate::db;
-use crate::ids::{ProjectId, UserId};
 use crate::store::members;
+use db;
+use kernel::clock::Time;
+use kernel::ids::{ProjectId, UserId};
 
 pub use crate::store::members::{add, audience, insert, list, set_role};
 

@@ -5,12 +5,14 @@ pub mod listing;
 use std::sync::LazyLock;
 
 use crate::access::HeldTx;
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{OrganizationId, ProjectId, UserId};
-use crate::money::Ppm;
 use crate::roles::Visibility;
-use crate::store::changes::{self, Change};
+use cluster::changes;
+use cluster::changes::Change;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, ProjectId, UserId};
+use kernel::money::Ppm;
 
 /// A row of `projects`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,9 +1,10 @@
 //! Rates that replicas share.
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
 use crate::rules::rate_pool::Pool;
-use crate::rules::rates::Meter;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::rates::Meter;
 
 impl FromRow for Pool {
     fn from_row(row: &Row) -> Result<Self, db::Error> {

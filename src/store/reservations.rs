@@ -3,12 +3,13 @@
 
 use std::sync::LazyLock;
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{CallerId, OrganizationId, ProjectId, ReservationId};
-use crate::money::Nano;
 use crate::store::sized::{Sizes, values};
 use crate::store::wallets::nano;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{CallerId, OrganizationId, ProjectId, ReservationId};
+use kernel::money::Nano;
 
 /// A reservation to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,9 +1,11 @@
 //! Login sessions: a token is as good as its session.
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{SessionId, UserId};
-use crate::store::changes::{self, Change};
+use cluster::changes;
+use cluster::changes::Change;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{SessionId, UserId};
 
 /// A session that has not ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

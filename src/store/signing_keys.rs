@@ -1,8 +1,10 @@
 //! The keys that sign tokens; the private halves sealed under the master key.
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::store::changes::{self, Change};
+use cluster::changes;
+use cluster::changes::Change;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
 
 /// A row of `signing_keys`.
 #[derive(Clone, PartialEq, Eq)]

@@ -3,12 +3,13 @@
 
 use std::sync::LazyLock;
 
-use crate::db::{self, FromRow, Row, Statement, Tx, sql};
-use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationRole, ProjectRole};
 use crate::store::organizations::OrganizationDetail;
 use crate::store::project_members::Member;
 use crate::store::projects::{self, ProjectDetail};
+use db;
+use db::{FromRow, Row, Statement, Tx, sql};
+use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 /// An organization, and somebody's role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,11 +4,13 @@ pub mod unused;
 
 use std::sync::LazyLock;
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Lock, Row, Tx, sql};
-use crate::ids::UserId;
-use crate::rules::networks::Network;
-use crate::store::changes::{self, Change};
+use cluster::changes;
+use cluster::changes::Change;
+use db;
+use db::{FromRow, Lock, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::UserId;
+use kernel::networks::Network;
 
 /// A row of `users`, without the password's hash: only who checks a password reads that.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,10 +2,11 @@
 
 use std::sync::LazyLock;
 
-use crate::clock::{Month, Time};
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::OrganizationId;
-use crate::money::Nano;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::{Month, Time};
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
 
 /// What an organization has.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,22 +2,23 @@
 //! prove that the address is theirs.
 
 use crate::access::{self, HeldOrganization, OrgScope};
-use crate::clock::{DAY_MS, Time};
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::{InvitationId, UserId};
-use crate::mail::posting::Draft;
-use crate::mail::templates::InvitationLetter;
 use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, Kind};
 use crate::rules::membership::{self, Acceptance};
-use crate::rules::naming::Name;
-use crate::secrets::token::MailToken;
 use crate::store;
-use crate::store::audit_log::{Action, Event, Trail};
+use db::Tx;
+use kernel::clock::{DAY_MS, Time};
+use kernel::error::{Code, Error};
+use kernel::ids::{InvitationId, UserId};
+use kernel::naming::Name;
+use kernel::secrets::token::MailToken;
+use mail::posting::Draft;
+use mail::templates::InvitationLetter;
+
 use crate::store::invitations::{NewInvitation, Open, Standing};
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::{About, Template};
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event, Trail};
 
 use super::Tenants;
 
@@ -88,7 +89,7 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Cre
         target: id.to_string(),
         organization_id: Some(organization_id),
     };
-    store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     tx.commit().await?;
     tenants.outbox.notify_one();
     Ok(Created { id, role, expires_at })
@@ -202,7 +203,7 @@ async fn accept(
             target: invitation.id.to_string(),
             organization_id: Some(organization_id),
         };
-        store::audit_log::record(&mut held, trail, &event, now, &tenants.random).await?;
+        trail::record(&mut held, trail, &event, now, &tenants.random).await?;
     }
     Ok(Some(outcome))
 }

@@ -1,12 +1,13 @@
 //! Members of an organization.
 
 use crate::access::{HeldMember, MemberScope, OrgScope};
-use crate::error::Error;
 use crate::roles::OrganizationRole;
 use crate::rules::membership::{self, Remover};
 use crate::store;
-use crate::store::audit_log::{Action, Event};
+use kernel::error::Error;
+
 use crate::store::organization_members::Filter;
+use trail::{Action, Event};
 
 use super::{Listed, Search, Tenants};
 
@@ -49,7 +50,7 @@ pub async fn update(
                 store::invitations::end_sent(&mut held, organization_id, member_id, beyond, now).await?;
             }
             let event = event(scope, Action::MemberRoleChanged);
-            store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+            trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
             store::organization_members::set_role(&mut held, organization_id, member_id, role, now).await?;
             (member.role, member.updated_at) = (role, now);
         }
@@ -73,7 +74,7 @@ pub async fn delete(tenants: &Tenants, scope: &MemberScope) -> Result<Remover<Or
     membership::remove(remover, member.role, has_other_owner)?;
     store::invitations::end_with_member(&mut held, organization_id, &member, now).await?;
     let event = event(scope, Action::MemberRemoved);
-    store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     store::organization_members::remove(&mut held, organization_id, member_id, now).await?;
     tx.commit().await?;
     Ok(remover)

@@ -1,19 +1,20 @@
 //! Organizations.
 
 use crate::access::{CallerScope, HeldOrganization, OrgScope, PersonScope};
-use crate::error::{Code, Error};
-use crate::ids::OrganizationId;
-use crate::mail::posting::Draft;
-use crate::patch::Patch;
 use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, Kind};
-use crate::rules::naming::Name;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
-use crate::store::mail_counters::Sender;
+use kernel::error::{Code, Error};
+use kernel::ids::OrganizationId;
+use kernel::naming::Name;
+use kernel::patch::Patch;
+use mail::posting::Draft;
+
 use crate::store::organizations::{Changes, Filter, NewOrganization};
-use crate::store::outbox::{About, Template};
 use crate::store::users::Audience;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event};
 
 use super::{Closing, Founding, Listed, Search, Tenants};
 
@@ -75,7 +76,7 @@ pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<
     store::organization_members::insert(&mut held, id, user_id, OrganizationRole::Owner, now).await?;
     let event =
         Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
-    store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     tx.commit().await?;
     Ok(Created { organization, email: maker.email, username: maker.username })
 }
@@ -143,7 +144,7 @@ pub async fn update(tenants: &Tenants, scope: &OrgScope, update: Update) -> Resu
         store::organizations::update(&mut held, &Changes { row: &row, name_folded }).await?;
         let event =
             Event { action: Action::OrganizationChanged, target: id.to_string(), organization_id: Some(id) };
-        store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+        trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     }
     tx.commit().await?;
     Ok(row)
@@ -168,7 +169,7 @@ pub async fn delete(tenants: &Tenants, scope: &OrgScope) -> Result<(), Error> {
     tenants.outbox.post_all(&mut held, &sender, &draft, others, now).await?;
     let event =
         Event { action: Action::OrganizationDeleted, target: id.to_string(), organization_id: Some(id) };
-    store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     store::organizations::remove(&mut held, id, now).await?;
     tx.commit().await?;
     tenants.outbox.notify_one();

@@ -1,20 +1,21 @@
 //! Members of a project.
 
 use crate::access::{HeldTx, ProjectMemberScope, ProjectScope};
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::{Code, Error};
-use crate::ids::UserId;
-use crate::mail::posting::Draft;
 use crate::roles::ProjectRole;
 use crate::rules::membership::Remover;
 use crate::rules::project_membership;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::{About, Template};
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use mail::posting::Draft;
+
 use crate::store::project_members::Filter;
 use crate::store::users::User;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event};
 
 use super::projects::about;
 use super::{Listed, Search, Tenants};
@@ -153,7 +154,7 @@ async fn record(
     now: Time,
 ) -> Result<(), Error> {
     let event = Event { action, target, organization_id: Some(scope.organization_id()) };
-    Ok(store::audit_log::record(tx, scope.trail(), &event, now, &tenants.random).await?)
+    Ok(trail::record(tx, scope.trail(), &event, now, &tenants.random).await?)
 }
 
 /// The target of an entry of the audit trail: a membership has no id of its own, and a user alone would not say where.

@@ -1,23 +1,24 @@
 //! Projects of an organization.
 
 use crate::access::{Held, HeldOrganization, OrgScope, ProjectScope};
-use crate::error::{Code, Error};
-use crate::ids::ProjectId;
-use crate::mail::posting::Draft;
-use crate::money::Ppm;
-use crate::patch::Patch;
 use crate::roles::{ProjectRole, Visibility, effective_project_role};
 use crate::rules::counts::{self, Kind};
-use crate::rules::naming::Name;
 use crate::rules::visibility::check_visibility;
 use crate::store;
-use crate::store::audit_log::{Action, Event};
-use crate::store::mail_counters::Sender;
-use crate::store::outbox::{About, Template};
+use kernel::error::{Code, Error};
+use kernel::ids::ProjectId;
+use kernel::money::Ppm;
+use kernel::naming::Name;
+use kernel::patch::Patch;
+use mail::posting::Draft;
+
 use crate::store::projects::Changes;
 use crate::store::projects::listing::{self, Filter};
 use crate::store::standings::ProjectAndOrganization;
 use crate::store::users::Audience;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event};
 
 use super::{Listed, Search, Tenants};
 
@@ -77,7 +78,7 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Pro
         target: row.id.to_string(),
         organization_id: Some(row.organization_id),
     };
-    store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     tx.commit().await?;
     Ok(row)
 }
@@ -189,7 +190,7 @@ pub async fn update(
         store::projects::update(&mut held, &changes).await?;
         let (action, target) = (Action::ProjectChanged, id.to_string());
         let event = Event { action, target, organization_id: Some(organization_id) };
-        store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+        trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     }
     tx.commit().await?;
     Ok(row)
@@ -211,7 +212,7 @@ pub async fn delete(tenants: &Tenants, scope: &ProjectScope) -> Result<(), Error
     tenants.outbox.post_all(&mut held, &sender, &draft, others, now).await?;
     let (action, target) = (Action::ProjectDeleted, id.to_string());
     let event = Event { action, target, organization_id: Some(organization_id) };
-    store::audit_log::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     store::projects::remove(&mut held, organization_id, id, now).await?;
     tx.commit().await?;
     tenants.outbox.notify_one();

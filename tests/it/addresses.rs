@@ -1,7 +1,8 @@
 //! What happens to a call whose client's address the trusted proxies don't tell readably.
 
 use serde_json::json;
-use tollkeeper::store::audit_log::{self, Filter};
+use tollkeeper::trail;
+use tollkeeper::trail::Filter;
 
 use crate::support::process::Start;
 use crate::support::world::{Folder, PASSWORD, on_each_database_with};
@@ -70,7 +71,7 @@ fn clients_of_unknown_address_share_one_limit_and_leave_no_address() {
 
         let started = Filter { action: "session.started".into(), limit: 100, ..Filter::default() };
         let mut tx = world.app.db.read().await.unwrap();
-        let entries = audit_log::list(&mut tx, &started).await.unwrap();
+        let entries = trail::list(&mut tx, &started).await.unwrap();
         let mut addresses: Vec<_> = entries.iter().map(|entry| entry.address.as_deref()).collect();
         addresses.sort_unstable();
         let mut expected = vec![None; UNREADABLE.len()];

@@ -185,7 +185,10 @@ fn only_verified_people_invite_by_token_or_key() {
         let body = json!({"email": "guest@example.com"});
         let refused = world.post(&path, &body).bearer(&bob.access_token).refused().await;
         assert_eq!(refused, (403, "insufficient_role".into()));
-        assert_eq!(store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap(), 0);
+        assert_eq!(
+            tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap(),
+            0
+        );
         verify(&world, &ada).await;
         for (number, caller) in [&ada.access_token, &key].into_iter().enumerate() {
             let body = json!({"email": format!("guest{number}@example.com")});

@@ -16,7 +16,7 @@ use tollkeeper::clock::{Clock, DAY_MS, HOUR_MS};
 use tollkeeper::db::{Db, sql};
 use tollkeeper::jobs::billing::{closing, credits};
 use tollkeeper::jobs::reservations::expire_due;
-use tollkeeper::store::audit_log::Trail;
+use tollkeeper::trail::Trail;
 
 use crate::support::chance::{Chance, first_seed, number};
 use crate::support::http::Answer;

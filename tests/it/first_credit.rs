@@ -62,7 +62,7 @@ enum Way {
 async fn verify(world: &World, name: &str, way: Way) {
     let address = format!("{name}@example.com");
     if matches!(way, Way::Reset) {
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         world.clock.advance_ms(1);
         world.post("/v1/auth/forgot-password", &json!({ "email": address })).data().await;
     }

@@ -15,7 +15,7 @@ use tollkeeper::ids::{OrganizationId, ProjectId, RequestId};
 use tollkeeper::input::RequestBody;
 use tollkeeper::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::routes;
-use tollkeeper::store::audit_log::Trail;
+use tollkeeper::trail::Trail;
 
 use crate::support::billed;
 use crate::support::http::Call;

@@ -171,7 +171,7 @@ fn a_reset_ends_every_wait() {
         guess_until_waiting(&world, "ada", networks(3)).await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, waits());
         // The mail that tells of the guesses leaves first.
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         world.clock.advance_ms(1);
         let ask = json!({"email": "ada@example.com"});
         world.post("/v1/auth/forgot-password", &ask).from(HOME).data().await;

@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 use tollkeeper::ids::UserId;
-use tollkeeper::jobs::{self, outbox::send_due};
+use tollkeeper::jobs;
 use tollkeeper::mail::posting::Draft;
+use tollkeeper::mail::sending::send_due;
 use tollkeeper::routes::Listener;
 use tollkeeper::store;
-use tollkeeper::store::mail_counters::Sender;
-use tollkeeper::store::outbox::Template;
+
+use tollkeeper::mail::store::mail_counters::Sender;
+use tollkeeper::mail::store::outbox::Template;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::support::http::Call;
@@ -95,7 +97,7 @@ async fn write_to(world: &World, name: &str) {
 }
 
 async fn waiting(app: &App) -> i64 {
-    store::outbox::count(&mut app.db.read().await.unwrap()).await.unwrap()
+    tollkeeper::mail::store::outbox::count(&mut app.db.read().await.unwrap()).await.unwrap()
 }
 
 fn failed(world: &World) -> u64 {
@@ -406,12 +408,14 @@ fn two_who_take_mails_do_not_wait_for_each_other_in_a_circle() {
                 for round in 0..100 {
                     let mut tx = app.db.write().await.unwrap();
                     let most = (first + round * 3) % 8 + 1;
-                    let mails = store::outbox::claim(&mut tx, most, now, now.plus_ms(MINUTE_MS)).await;
+                    let mails =
+                        tollkeeper::mail::store::outbox::claim(&mut tx, most, now, now.plus_ms(MINUTE_MS))
+                            .await;
                     let mails = mails.unwrap_or_else(|error| panic!("{backend}, round {round}: {error}"));
                     tx.commit().await.unwrap();
                     for mail in mails {
                         let mut tx = app.db.write().await.unwrap();
-                        store::outbox::retry_at(&mut tx, mail.id, now).await.unwrap();
+                        tollkeeper::mail::store::outbox::retry_at(&mut tx, mail.id, now).await.unwrap();
                         tx.commit().await.unwrap();
                     }
                 }

@@ -9,9 +9,9 @@ use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::sweep::sweep;
 use tollkeeper::secrets::jwt::TokenKind;
-use tollkeeper::store;
-use tollkeeper::store::mail_counters::{Sender, admit};
-use tollkeeper::store::outbox::Template;
+
+use tollkeeper::mail::store::mail_counters::{Sender, admit};
+use tollkeeper::mail::store::outbox::Template;
 
 use crate::support::books::number;
 use crate::support::http::{Answer, Call};
@@ -324,7 +324,10 @@ fn links_that_people_wait_for_leave_first() {
         let words = async |most| {
             let mut tx = world.app.db.write().await.unwrap();
             let now = world.clock.now();
-            let mails = store::outbox::claim(&mut tx, most, now, now.plus_ms(2 * MINUTE_MS)).await.unwrap();
+            let mails =
+                tollkeeper::mail::store::outbox::claim(&mut tx, most, now, now.plus_ms(2 * MINUTE_MS))
+                    .await
+                    .unwrap();
             tx.commit().await.unwrap();
             let mut words: Vec<_> = mails.iter().map(|mail| mail.template.as_str()).collect();
             words.sort_unstable();

@@ -3,9 +3,9 @@
 use http::Method;
 use serde_json::json;
 use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
+use tollkeeper::cluster::leases::LEASE_MS;
 use tollkeeper::db::sql;
 use tollkeeper::jobs::auditing;
-use tollkeeper::jobs::leases::LEASE_MS;
 use tollkeeper::metrics::Job;
 
 use crate::support::http::{Answer, Call};
@@ -66,7 +66,7 @@ fn metrics_need_the_service_token_and_count_mails() {
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
         assert_eq!(value(&world, "tollkeeper_mails_waiting").await, 2);
         assert_eq!(value(&world, "tollkeeper_mails_sent_total").await, 0);
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         assert_eq!(value(&world, "tollkeeper_mails_waiting").await, 0);
         assert_eq!(value(&world, "tollkeeper_mails_sent_total").await, 2);
     });
@@ -88,7 +88,7 @@ fn the_feed_and_what_is_held_are_measured() {
         world.catch_up().await;
         assert_eq!((of("changes_position").await, of("changes_lag").await), (1, 0));
         assert_eq!((of("changes_applied_total").await, of("changes_gaps_total").await), (1, 0));
-        world.clock.advance_ms(tollkeeper::live::feed::TRUST_MS);
+        world.clock.advance_ms(tollkeeper::cluster::feed::TRUST_MS);
         assert_eq!(of("memory_trusted").await, 0);
     });
 }

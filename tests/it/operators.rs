@@ -5,7 +5,8 @@ use tollkeeper::clock::{DAY_MS, HOUR_MS};
 use tollkeeper::db::sql;
 use tollkeeper::live::signing_keys::SigningKeys;
 use tollkeeper::secrets::jwt::TokenKind;
-use tollkeeper::store::audit_log::{self, Filter};
+use tollkeeper::trail;
+use tollkeeper::trail::Filter;
 
 use crate::support::world::{PASSWORD, World, on_each_database};
 
@@ -129,7 +130,7 @@ fn every_change_leaves_an_entry() {
 
         let all = Filter { limit: 100, ..Filter::default() };
         let mut tx = world.app.db.read().await.unwrap();
-        let entries = audit_log::list(&mut tx, &all).await.unwrap();
+        let entries = trail::list(&mut tx, &all).await.unwrap();
         let mut actions: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
         actions.sort_unstable();
         let expected = [
@@ -167,7 +168,7 @@ fn every_change_leaves_an_entry() {
 
         let count = async |filter: Filter| {
             let mut tx = world.app.db.read().await.unwrap();
-            audit_log::list(&mut tx, &filter).await.unwrap().len()
+            trail::list(&mut tx, &filter).await.unwrap().len()
         };
         assert_eq!(count(Filter { limit: 3, ..Filter::default() }).await, 3);
         assert_eq!(count(Filter { organization_id: organization.into(), ..all.clone() }).await, 3);

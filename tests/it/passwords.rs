@@ -46,7 +46,7 @@ fn text(data: &Value, name: &str) -> String {
 
 /// The mails to somebody with this subject, once what is due has left.
 async fn mails(world: &World, name: &str, subject: &str) -> Vec<String> {
-    tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+    tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
     let mut files: Vec<_> = folder.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     files.sort();

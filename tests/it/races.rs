@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tollkeeper::db::sql;
-use tollkeeper::store;
 
 use crate::support::http::{Answer, Call};
 use crate::support::twin::Twin;
@@ -68,7 +67,7 @@ async fn login(twin: &Twin, email: &str, password: &str) -> Answer {
 }
 
 async fn mails_waiting(world: &World) -> i64 {
-    store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap()
+    tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap()
 }
 
 #[test]

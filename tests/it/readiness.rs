@@ -2,8 +2,8 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::cluster::feed::TRUST_MS;
 use tollkeeper::db::{newest_schema, sql};
-use tollkeeper::live::feed::TRUST_MS;
 
 use crate::support::http::{Answer, Call};
 use crate::support::world::{World, on_each_database, on_each_database_with};

@@ -17,6 +17,7 @@ mod error;
 mod migrate;
 mod page;
 mod postgres;
+pub mod sized;
 mod sqlite;
 mod statement;
 mod value;

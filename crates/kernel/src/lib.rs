@@ -12,6 +12,7 @@ pub mod limiter;
 pub mod money;
 pub mod naming;
 pub mod networks;
+pub mod patch;
 pub mod random;
 pub mod rates;
 pub mod secrets;

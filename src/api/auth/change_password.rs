@@ -6,13 +6,13 @@ use serde::Serialize;
 use crate::accounts::Accounts;
 use crate::accounts::password_changes::{self, Change};
 use crate::accounts::passwords::UNCHANGED;
-use crate::clock::Time;
-use crate::error::Error;
 use crate::gate::SessionScope;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
 use crate::rules::password;
+use kernel::clock::Time;
+use kernel::error::Error;
 
 use super::check_repeated;
 

@@ -6,12 +6,12 @@ use serde::Serialize;
 use crate::accounts::Accounts;
 use crate::accounts::login::{self, log_in};
 use crate::accounts::tokens::ACCESS_TOKEN_S;
-use crate::error::Error;
 use crate::gate::Visitor;
-use crate::ids::UserId;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
+use kernel::error::Error;
+use kernel::ids::UserId;
 
 use super::BEARER;
 

@@ -1,10 +1,10 @@
 //! POST /v1/auth/logout
 
 use crate::accounts::{Accounts, sessions};
-use crate::error::Error;
 use crate::gate::SessionScope;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, ok};
+use kernel::error::Error;
 
 use super::Message;
 

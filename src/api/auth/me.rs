@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::accounts::{Accounts, profiles};
-use crate::clock::Time;
-use crate::error::{Code, Error};
 use crate::gate::SessionScope;
-use crate::ids::UserId;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
 
 /// The caller's account.
 #[derive(Debug, Serialize, JsonSchema)]

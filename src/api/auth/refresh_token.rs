@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use crate::accounts::Accounts;
 use crate::accounts::tokens::{self, ACCESS_TOKEN_S};
-use crate::error::Error;
 use crate::gate::SessionScope;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};
+use kernel::error::Error;
 
 use super::BEARER;
 

@@ -5,14 +5,14 @@ use serde::Serialize;
 
 use crate::accounts::Accounts;
 use crate::accounts::registration::{self, New};
-use crate::clock::Time;
-use crate::error::Error;
 use crate::gate::Visitor;
-use crate::ids::UserId;
 use crate::input::types::{Email, FullName, Phone, Text, Username};
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, ok};
 use crate::rules::password::{self, About};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
 
 /// The values of a new account.
 #[derive(Debug)]

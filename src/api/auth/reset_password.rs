@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::accounts::{Accounts, passwords};
-use crate::error::Error;
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, private};
+use kernel::error::Error;
 
 use super::check_repeated;
 

@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::accounts::{Accounts, verification};
-use crate::clock::Time;
-use crate::error::Error;
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, ok};
+use kernel::clock::Time;
+use kernel::error::Error;
 
 /// The token of the mail.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use crate::access::OrgScope;
 use crate::api::organizations::usage_reports::{Cells, OrganizationQuery, Report};
 use crate::billing::Billing;
 use crate::billing::usage_reports::{self, Group, Row};
-use crate::clock::Day;
-use crate::error::Error;
-use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::QueryOrBody;
+use kernel::clock::Day;
+use kernel::error::Error;
+use kernel::ids::{ApiKeyId, ProjectId, UserId};
 
 pub use summary::summary;
 

@@ -4,15 +4,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::OrgScope;
-use crate::clock::Time;
-use crate::error::Error;
-use crate::ids::InvitationId;
 use crate::input::types::{DescriptionText, Email};
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
 use crate::tenants::invitations::New;
 use crate::tenants::{self, Tenants};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::InvitationId;
 
 /// Whom to invite, as what.
 #[derive(Debug)]

@@ -7,14 +7,14 @@ use serde::Serialize;
 use crate::access::{MemberScope, OrgScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
-use crate::clock::Time;
-use crate::error::Error;
-use crate::ids::UserId;
 use crate::input::{Body, Fields, Nothing, Query, Record};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
 use crate::rules::membership::Remover;
 use crate::tenants::{self, Tenants};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
 
 /// One page of members.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -11,19 +11,19 @@ use crate::access::{OrgScope, ProjectScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
-use crate::clock::Time;
-use crate::error::{Detail, Error};
-use crate::ids::{OrganizationId, ProjectId};
 use crate::input::types::{DescriptionText, Integer, Name, Temperature, Text};
 use crate::input::{Body, Fields, Nothing, Patch, Query, Record};
 use crate::live::totals::Subject;
-use crate::money::Ppm;
 use crate::reply::{Enveloped, ok};
 use crate::roles::{ProjectRole, Visibility};
-use crate::rules::naming::Problem;
 use crate::rules::projects::check_settings;
 use crate::tenants::Tenants;
 use crate::tenants::projects::{self as operations, New, Project as Row, SettingsPatch, Update};
+use kernel::clock::Time;
+use kernel::error::{Detail, Error};
+use kernel::ids::{OrganizationId, ProjectId};
+use kernel::money::Ppm;
+use kernel::naming::Problem;
 
 /// A new project.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{items, one_of, string};
 use crate::input::{Fields, Record};
-use crate::money::Pico;
 use crate::reply::private;
 use crate::rules::periods::DateBound;
 use crate::rules::usage_groups::{self, Groups, Subject};
+use kernel::money::Pico;
 
 use csv::usage_file;
 

@@ -3,15 +3,15 @@
 use super::Question;
 use crate::billing::Billing;
 use crate::catalog::Model;
-use crate::clock::Time;
-use crate::error::{Code, Error};
-use crate::ids::{CallerId, ReservationId};
 use crate::keys::model_callers::ModelCaller;
 use crate::live::books::{self, Answer, Refused, Reserving, Work};
-use crate::money::{Nano, Pico};
 use crate::rules::events::MOST_EXPENSIVE;
 use crate::rules::reserving::{self, Size};
 use crate::store::reservations::NewReservation;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::{CallerId, ReservationId};
+use kernel::money::{Nano, Pico};
 
 /// How long to wait before a model may take another call, in milliseconds; nobody knows when one ends.
 pub const CONCURRENCY_RETRY_MS: i64 = 1_000;

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::metrics::{Kind, Text};
 use crate::rules::events::Reason;
+use metrics::{Kind, Text};
 
 /// How many usage events were accepted, were there already, or were refused for which reason.
 #[derive(Debug, Default)]

@@ -6,20 +6,21 @@
 use std::collections::BTreeSet;
 
 use crate::billing::Billing;
-use crate::clock::{Month, Time};
-use crate::db::Tx;
-use crate::error::Error;
-use crate::ids::{InvoiceId, OrganizationId};
-use crate::jobs::leases::Lease;
-use crate::money::Nano;
 use crate::rules::books::{self, Source};
 use crate::rules::invoicing::{self, Bill, Debt, Status, Used};
 use crate::store;
-use crate::store::audit_log::Action;
-use crate::store::audit_log::Trail;
+use cluster::leases::Lease;
+use db::Tx;
+use kernel::clock::{Month, Time};
+use kernel::error::Error;
+use kernel::ids::{InvoiceId, OrganizationId};
+use kernel::money::Nano;
+
 use crate::store::invoices::{Invoice, Issuer};
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
+use trail::Action;
+use trail::Trail;
 
 use super::{Refusal, credits, stops_everything};
 use crate::live::books::booking::{Booking, Refund};

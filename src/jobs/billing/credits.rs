@@ -1,17 +1,18 @@
 //! Credits: added by an operator, ended by time.
 
 use crate::billing::Billing;
-use crate::clock::Time;
-use crate::error::Error;
-use crate::ids::{CreditId, OrganizationId};
-use crate::money::Nano;
 use crate::rules::books::{Credit, Source};
 use crate::rules::currencies;
 use crate::store;
-use crate::store::audit_log::Action;
-use crate::store::audit_log::Trail;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{CreditId, OrganizationId};
+use kernel::money::Nano;
+
 use crate::store::ledger::{Account, Movement};
 use crate::store::wallets::Wallet;
+use trail::Action;
+use trail::Trail;
 
 use super::{Refusal, settling, stops_everything};
 use crate::live::books::booking::{Booking, Deposit};

@@ -1,19 +1,21 @@
 //! What an operator does to an invoice: it was paid from outside, or it is taken back.
 
 use crate::billing::Billing;
-use crate::db::{self, Tx};
-use crate::error::Error;
-use crate::ids::InvoiceId;
-use crate::money::Nano;
 use crate::rules::books::{Credit, Source};
 use crate::rules::currencies;
 use crate::rules::invoicing::Status;
 use crate::store;
-use crate::store::audit_log::Action;
-use crate::store::audit_log::Trail;
+use db;
+use db::Tx;
+use kernel::error::Error;
+use kernel::ids::InvoiceId;
+use kernel::money::Nano;
+
 use crate::store::invoices::Invoice;
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
+use trail::Action;
+use trail::Trail;
 
 use super::{Refusal, credits};
 use crate::live::books::booking::{Booking, Deposit, Refund};

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::work::UsageEvent;
 use crate::billing::Billing;
-use crate::clock::Month;
-use crate::db::{self, Tx};
-use crate::ids::OrganizationId;
 use crate::store;
+use db;
+use db::Tx;
+use kernel::clock::Month;
+use kernel::ids::OrganizationId;
 
 /// Of those whose usage is reported. A remembered month costs no query; the lock shows if it still holds.
 pub(super) async fn open_months(

@@ -7,20 +7,22 @@
 use std::collections::BTreeMap;
 
 use crate::billing::Billing;
-use crate::clock::{Month, Time};
-use crate::db::{self, Tx};
-use crate::error::Error;
-use crate::ids::{CreditId, InvoiceId, LedgerTransactionId, OrganizationId};
-use crate::money::Nano;
 use crate::rules::books::{self, Credit, Part, Source};
 use crate::rules::invoicing::Status;
 use crate::store;
-use crate::store::audit_log::Trail;
-use crate::store::audit_log::{Action, Event};
+use db;
+use db::Tx;
+use kernel::clock::{Month, Time};
+use kernel::error::Error;
+use kernel::ids::{CreditId, InvoiceId, LedgerTransactionId, OrganizationId};
+use kernel::money::Nano;
+
 use crate::store::credits;
 use crate::store::invoices::Invoice;
 use crate::store::ledger::{self, Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
+use trail::Trail;
+use trail::{Action, Event};
 
 /// Money that comes into a wallet.
 #[derive(Clone, Debug)]
@@ -399,7 +401,7 @@ impl Booking<'_> {
         organization_id: OrganizationId,
     ) -> Result<(), db::Error> {
         let event = Event { action, target: target.to_owned(), organization_id: Some(organization_id) };
-        store::audit_log::record(tx, self.trail, &event, self.now, &self.billing.random).await
+        trail::record(tx, self.trail, &event, self.now, &self.billing.random).await
     }
 }
 

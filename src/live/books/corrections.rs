@@ -6,9 +6,11 @@ use super::events::{self as recorded, Counted, Verdict};
 use super::work::UsageEvent;
 use crate::billing::Billing;
 use crate::catalog::Price;
-use crate::clock::Time;
-use crate::db::{self, Tx};
 use crate::live;
+use db;
+use db::Tx;
+use kernel::clock::Time;
+
 use crate::rules::events::{self, Refusal};
 use crate::rules::rating::{self, Rated};
 use crate::store::usage::recording::{self, Corrected, NewEvent, RatedEvent, StoredEvent, Telling};
@@ -80,7 +82,7 @@ fn give_back(
     original: &StoredEvent,
     corrected: Corrected,
     price: Option<&Price>,
-) -> Result<crate::money::Pico, Refusal> {
+) -> Result<kernel::money::Pico, Refusal> {
     if original.is_correction {
         return Err(events::corrects_a_correction(corrects));
     }
@@ -92,7 +94,7 @@ fn give_back(
     let left = Rated {
         prompt_tokens: original.prompt_tokens + corrected.prompt_tokens,
         completion_tokens: original.completion_tokens + corrected.completion_tokens,
-        amount: crate::money::Pico::from_units(original.amount.units() + corrected.amount.units()),
+        amount: kernel::money::Pico::from_units(original.amount.units() + corrected.amount.units()),
     };
     if left.prompt_tokens + event.prompt_tokens < 0 || left.completion_tokens + event.completion_tokens < 0 {
         return Err(events::correction_too_large(left.prompt_tokens, left.completion_tokens));

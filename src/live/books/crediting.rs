@@ -4,19 +4,21 @@ use std::collections::BTreeSet;
 
 use super::booking::{Booking, Refund};
 use super::round::Credited;
-use crate::clock::Month;
-use crate::db::{self, Tx};
-use crate::ids::CreditNoteId;
-use crate::money::Nano;
 use crate::rules::books::Source;
 use crate::rules::invoicing::{self, Bill, Status, Used};
 use crate::store;
-use crate::store::audit_log::Action;
+use db;
+use db::Tx;
+use kernel::clock::Month;
+use kernel::ids::CreditNoteId;
+use kernel::money::Nano;
+
 use crate::store::credit_notes::CreditNote;
 use crate::store::invoices::Invoice;
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::months::CreditedUsage;
 use crate::store::wallets::Wallet;
+use trail::Action;
 
 /// Takes back usage that was billed in a closed month: makes a credit note on that month's invoice, which lowers what is due of it, and
 /// gives back what was paid. A correction of a void invoice posts nothing, for that was given back as a whole.

@@ -6,11 +6,12 @@ use std::ops::Deref;
 use super::corrections;
 use super::work::{Outcome, UsageEvent};
 use crate::billing::Billing;
-use crate::clock::{Month, Time};
-use crate::db::{self, Tx};
-use crate::ids::{OrganizationId, ReservationId};
 use crate::rules::events::Refusal;
 use crate::store::usage::recording::{self, NewEvent, RatedEvent, Telling};
+use db;
+use db::Tx;
+use kernel::clock::{Month, Time};
+use kernel::ids::{OrganizationId, ReservationId};
 
 /// What became of each event, in their order, and those that count from now on.
 pub(super) struct Recorded<'a> {

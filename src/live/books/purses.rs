@@ -9,16 +9,18 @@ use super::events::Counted;
 use super::round::Charges;
 use super::work::{Refused, Reservation, Reserving, Work};
 use crate::billing::Billing;
-use crate::clock::{Month, Time};
-use crate::db::{self, Tx};
-use crate::ids::OrganizationId;
-use crate::money::Nano;
 use crate::rules::books::{self, Source};
 use crate::store;
-use crate::store::audit_log::Trail;
+use db;
+use db::Tx;
+use kernel::clock::{Month, Time};
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+
 use crate::store::ledger::{Account, Movement};
 use crate::store::reservations::{Asked, NewReservation, Reserved};
 use crate::store::wallets::Wallet;
+use trail::Trail;
 
 /// How long reservations live, by the time that replicas share.
 #[derive(Clone, Copy, Debug)]

@@ -9,16 +9,17 @@ use super::work::{Answer, Reservation, UsageEvent, Work};
 use super::{assumptions, corrections};
 use crate::billing::Billing;
 use crate::catalog::Kind;
-use crate::clock::{MINUTE_MS, Month, Time};
-use crate::db::{self, Tx};
-use crate::ids::{OrganizationId, ReservationId};
-use crate::money::{Nano, Pico};
 use crate::rules::invoicing::Used;
-use crate::store::audit_log::Trail;
 use crate::store::reservations::{self, Reserved};
 use crate::store::usage::days::{self, DailyKey, DailySums};
 use crate::store::usage::recording::Telling;
 use crate::store::usage::totals::LAST;
+use db;
+use db::Tx;
+use kernel::clock::{MINUTE_MS, Month, Time};
+use kernel::ids::{OrganizationId, ReservationId};
+use kernel::money::{Nano, Pico};
+use trail::Trail;
 
 /// The first month that there is.
 const FIRST: Month = Month::from_unix_months(i64::MIN);

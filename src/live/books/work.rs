@@ -1,11 +1,11 @@
 //! What the books are asked for, and what they answer.
 
-use crate::clock::Time;
-use crate::ids::ReservationId;
-use crate::money::Nano;
 use crate::rules::events::Refusal;
 use crate::store::reservations::NewReservation;
 use crate::store::usage::recording::RatedEvent;
+use kernel::clock::Time;
+use kernel::ids::ReservationId;
+use kernel::money::Nano;
 
 /// A piece of work: done as a whole or not at all.
 #[derive(Debug)]

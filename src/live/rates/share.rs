@@ -1,8 +1,8 @@
 //! What one replica holds of a shared rate, as pure code.
 
-use crate::error::RateLimit;
 use crate::rules::rate_pool::{HOLD_MS, Loan, Pool, Report, most_of};
-use crate::rules::rates::{Allowance, Meter, REQUEST, STEP_BACK_MS};
+use kernel::error::RateLimit;
+use kernel::rates::{Allowance, Meter, REQUEST, STEP_BACK_MS};
 
 /// A lease is renewed when only this part of it is left. A smaller one isn't before it is used up: there are few calls, and
 /// there may be no more.

@@ -2,13 +2,13 @@
 //!
 //! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#accept-an-invitation).
 
-use crate::error::{Code, Error};
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Fields, Form, Query, Record};
 use crate::pages::{Input, Link, Page, is_dead_link};
 use crate::tenants::Tenants;
 use crate::tenants::invitations::{Followed, follow};
+use kernel::error::{Code, Error};
 
 const TITLE: &str = "Accept the invitation";
 const ACTION: &str = "accept";

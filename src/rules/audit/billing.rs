@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::{CreditRow, Drift, InvoiceRow, ItemRow, LedgerSums, What, compare, shown};
-use crate::clock::{Month, Time};
-use crate::money::{Nano, Pico};
 use crate::rules::invoicing::{Bill, Item};
+use kernel::clock::{Month, Time};
+use kernel::money::{Nano, Pico};
 
 /// A part of a credit that paid for a month.
 #[derive(Clone, PartialEq, Eq, Debug)]

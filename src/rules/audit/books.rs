@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Drift, What, compare, shown};
-use crate::clock::{MINUTE_MS, Time};
-use crate::money::Nano;
+use kernel::clock::{MINUTE_MS, Time};
+use kernel::money::Nano;
 
 /// A wallet as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]

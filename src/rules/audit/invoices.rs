@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::usage::shown_month;
 use super::{CreditRow, Drift, LedgerSums, What, compare, shown};
-use crate::clock::{Month, Time};
-use crate::money::{Nano, Pico};
+use kernel::clock::{Month, Time};
+use kernel::money::{Nano, Pico};
 
 /// An invoice as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,8 +1,8 @@
 //! Things whose time is over, while the service runs.
 
 use super::{Drift, What, compare};
-use crate::clock::{DAY_MS, MINUTE_MS, Month, Time};
 use crate::rules::invoicing::GRACE_MS;
+use kernel::clock::{DAY_MS, MINUTE_MS, Month, Time};
 
 /// The service ends reservations and credits within this time.
 const SOON_MS: i64 = 10 * MINUTE_MS;

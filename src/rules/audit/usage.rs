@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::{Drift, What, compare, shown};
 use crate::catalog::PriceBook;
-use crate::clock::{Day, Month, Time};
-use crate::money::{Nano, Pico};
+use kernel::clock::{Day, Month, Time};
+use kernel::money::{Nano, Pico};
 
 /// What events are added up by. A day may be billed in several months, so a key may have several rows.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::catalog::{DiscountVersion, VolumeDiscount};
-use crate::money::Ppm;
+use kernel::money::Ppm;
 
 const MONTH: Month = Month::from_unix_months(672); // 2026-01
 

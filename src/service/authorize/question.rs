@@ -6,7 +6,6 @@ use serde::Deserialize;
 
 use crate::app::App;
 use crate::billing::decision::kind_of;
-use crate::error::Error;
 use crate::gate::Call;
 use crate::input::fields::{Field, accepted};
 use crate::input::json::Json;
@@ -14,6 +13,7 @@ use crate::input::types::{Integer, Text};
 use crate::input::{self, Body, Description, Fields, Input, Record};
 use crate::rules::restrictions::Permission;
 use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
+use kernel::error::Error;
 
 type Tokens = Integer<0, 1_000_000_000>;
 

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::billing::decision::kind_of;
-use crate::error::Error;
 use crate::gate::Call;
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
@@ -15,6 +14,7 @@ use crate::input::types::{Integer, Text, one_of};
 use crate::input::{Description, Fields, Input, Query, Record};
 use crate::rules::restrictions::{Permission, forwarded_address};
 use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
+use kernel::error::Error;
 
 /// What is asked. It holds a credential, so it can't be printed.
 #[allow(missing_debug_implementations, reason = "see above")]

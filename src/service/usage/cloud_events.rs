@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::event::{self, EventText, ReportedUsage};
 use crate::app::App;
 use crate::billing::usage::Event;
-use crate::clock::Time;
-use crate::error::Error;
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::string;
 use crate::input::{Fields, Record, fields};
+use kernel::clock::Time;
+use kernel::error::Error;
 
 /// A batch.
 pub(super) const BATCH: &str = "application/cloudevents-batch+json";

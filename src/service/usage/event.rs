@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::billing::usage::{Caller, Event, Usage};
 use crate::catalog::Kind;
-use crate::error::{Detail, Error};
-use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::fields::{At, Entry, Field, Origin, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, one_of};
 use crate::input::{Fields, Record, fields};
+use kernel::error::{Detail, Error};
+use kernel::ids::{ApiKeyId, ProjectId, UserId};
 
 /// Tokens of an event, or as many taken back.
 pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
@@ -168,7 +168,7 @@ pub(super) fn members(event: Json) -> Result<(Option<String>, Vec<Entry>), Error
 mod tests {
     use super::*;
     use crate::input::fields::read_without_app;
-    use crate::secrets::sha256;
+    use kernel::secrets::sha256;
 
     fn hash(rest: &str) -> String {
         let body = format!(

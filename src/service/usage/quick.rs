@@ -6,9 +6,9 @@ use super::MAX_EVENTS;
 use super::event::{EventText, Tokens};
 use crate::billing::usage::{Caller, Event, Usage};
 use crate::catalog::Kind;
-use crate::clock::Time;
-use crate::ids::{ApiKeyId, ProjectId, ReservationId, UserId};
 use crate::input::types::Integer;
+use kernel::clock::Time;
+use kernel::ids::{ApiKeyId, ProjectId, ReservationId, UserId};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

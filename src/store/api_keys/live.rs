@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::store::sized::{Sizes, values};
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 
 use super::{allowed_ips, permissions, string_list};
 

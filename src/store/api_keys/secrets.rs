@@ -2,10 +2,12 @@
 //! up by its SHA-256; the sealed copy is for `previous_key` of the next rotation.
 
 use crate::access::HeldTx;
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{ApiKeyId, UserId};
-use crate::store::changes::{self, Change};
+use cluster::changes;
+use cluster::changes::Change;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{ApiKeyId, UserId};
 
 /// A secret to be stored.
 #[derive(Clone, Copy)]

@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use crate::db::{self, FromRow, Row, Statement};
-use crate::ids::ApiKeyId;
 use crate::store::standings::{self, Beside};
+use db;
+use db::{FromRow, Row, Statement};
+use kernel::ids::ApiKeyId;
 
 use super::{ApiKey, COLUMNS};
 

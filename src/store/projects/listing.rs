@@ -5,12 +5,13 @@
 
 use std::sync::LazyLock;
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Statement, Tx, sql};
-use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole, Visibility};
-use crate::store::window::Window;
-use crate::store::{Page, contains_pattern};
+use db;
+use db::window::Window;
+use db::{FromRow, Row, Statement, Tx, sql};
+use db::{Page, contains_pattern};
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use super::visibility;
 

@@ -4,13 +4,14 @@ use std::sync::LazyLock;
 
 use super::recording::RatedEvent;
 use crate::catalog::Kind;
-use crate::clock::{Day, Month};
-use crate::db::{self, FromRow, Row, Statement, Tx, sql};
-use crate::ids::{CallerId, OrganizationId, ProjectId};
-use crate::money::{Nano, Pico};
 use crate::rules::invoicing::Used;
 use crate::store::sized::{Sizes, values};
 use crate::store::wallets::nano;
+use db;
+use db::{FromRow, Row, Statement, Tx, sql};
+use kernel::clock::{Day, Month};
+use kernel::ids::{CallerId, OrganizationId, ProjectId};
+use kernel::money::{Nano, Pico};
 
 /// Amounts are held and summed in two parts, so that they stay exact past 64 bits of pico: a whole one is so many of them.
 pub(in crate::store) const PICO_PER_WHOLE: i128 = 1_000_000_000_000;

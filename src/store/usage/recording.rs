@@ -6,11 +6,12 @@ use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use crate::catalog::Kind;
-use crate::clock::{Month, Time};
-use crate::db::{self, FromRow, Row, Statement, Tx, Value, sql};
-use crate::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId, UserId};
-use crate::money::Pico;
 use crate::store::sized::{Sizes, values};
+use db;
+use db::{FromRow, Row, Statement, Tx, Value, sql};
+use kernel::clock::{Month, Time};
+use kernel::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId, UserId};
+use kernel::money::Pico;
 
 /// The payer of an event, found by the key, or the project and the person, that it names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

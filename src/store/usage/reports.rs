@@ -1,13 +1,14 @@
 //! Reading usage back: everything is made from daily rows, nothing looks at events.
 
 use crate::catalog::Kind;
-use crate::clock::Day;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{OrganizationId, ProjectId};
-use crate::money::Pico;
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::Groups;
 use crate::store::usage::days::whole_and_rest;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Day;
+use kernel::ids::{OrganizationId, ProjectId};
+use kernel::money::Pico;
 
 /// The usage of one day, kind and group.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,8 +1,9 @@
 //! Old events go, slice by slice along their primary key, so that no index is needed for it and no lock is held for long. Daily
 //! rows stay.
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
 
 /// Where a walk over all events has come to: the primary key of an event, which may be gone.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

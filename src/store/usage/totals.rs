@@ -7,9 +7,10 @@
 
 use std::sync::LazyLock;
 
-use crate::clock::Month;
-use crate::db::{self, FromRow, Row, Statement, Tx, sql};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId};
+use db;
+use db::{FromRow, Row, Statement, Tx, sql};
+use kernel::clock::Month;
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 
 /// Daily rows that are added up while others wait for it: a year of one key with one model and more. Beyond that the sum is made
 /// where it keeps nobody waiting, which costs more than to make so small a one.

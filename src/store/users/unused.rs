@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
 
 /// What makes an account of the table `users` an unused one, besides its age. Whatever refers to an account and doesn't go with it
 /// has to be asked for here.

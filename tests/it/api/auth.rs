@@ -203,7 +203,7 @@ fn an_address_that_registers_too_often_waits() {
 
 /// A mail's text to this address, newest last.
 async fn mails(world: &World, address: &str) -> Vec<String> {
-    tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+    tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
     let mut files: Vec<_> = folder.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -282,7 +282,7 @@ fn a_reset_token_lives_an_hour_and_a_new_one_voids_it() {
 fn forgot_password_tells_nothing_of_who_has_an_account() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         let mut answers = Vec::new();
         for email in ["ada@example.com", "bob@example.com"] {
             let before = world.app.db.statement_count();

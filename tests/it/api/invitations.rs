@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::clock::DAY_MS;
 use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};
-use tollkeeper::store::audit_log;
+use tollkeeper::trail;
 
 use crate::support::http::{Answer, Call};
 use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database};
@@ -162,9 +162,9 @@ fn who_has_an_account_is_in_after_the_next_login() {
         assert_eq!(after_login(&world, "guest").await, "Acme=member");
         assert_page(&follow(&world, &token).await, 400, "This link no longer works");
         let filter =
-            audit_log::Filter { action: "invitation.accepted".into(), limit: 9, ..Default::default() };
+            trail::Filter { action: "invitation.accepted".into(), limit: 9, ..Default::default() };
         let mut tx = world.app.db.read().await.unwrap();
-        let entries = audit_log::list(&mut tx, &filter).await.unwrap();
+        let entries = trail::list(&mut tx, &filter).await.unwrap();
         assert_eq!(entries.len(), 1);
         assert_eq!(entries[0].actor, guest.id.to_string());
         assert_eq!(entries[0].organization_id.unwrap().to_string(), place.organization);
@@ -304,7 +304,7 @@ fn it_ends_with_the_right_to_send_it() {
             tokens.push((name, high, low));
         }
         let before = mails(&world).len();
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         assert_eq!(mails(&world).len() - before, 1, "what has ended isn't mailed");
         for (name, high, low) in tokens {
             for (kind, token) in [("high", high), ("low", low)] {
@@ -371,7 +371,7 @@ fn bad_invitations_are_refused() {
             let answer = invite(&world, &ada, &place, &body).send().await;
             assert_eq!((answer.status, answer.details()), (400, vec![detail.to_owned()]), "{body}");
         }
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         assert!(mails(&world).is_empty());
     });
 }
@@ -427,7 +427,7 @@ fn of_32_invitations_one_is_sent() {
         let answers = join_all(calls).await;
         let count = |code: &str| answers.iter().filter(|answer| answer.text.contains(code)).count();
         assert_eq!((count("\"pending\""), count("\"already_invited\"")), (1, 31));
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         assert_eq!(mails(&world).len(), 1);
     });
 }
@@ -477,9 +477,9 @@ fn an_invitation_leaves_an_entry() {
         let made =
             invite(&world, &ada, &place, &json!({"email": GUEST, "message": "secret words"})).data().await;
         let filter =
-            audit_log::Filter { action: "invitation.created".into(), limit: 9, ..Default::default() };
+            trail::Filter { action: "invitation.created".into(), limit: 9, ..Default::default() };
         let mut tx = world.app.db.read().await.unwrap();
-        let entries = audit_log::list(&mut tx, &filter).await.unwrap();
+        let entries = trail::list(&mut tx, &filter).await.unwrap();
         assert_eq!(entries.len(), 1);
         assert_eq!(entries[0].target, made["invitation_id"]);
         assert_eq!(entries[0].actor, ada.id.to_string());

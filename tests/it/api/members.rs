@@ -7,7 +7,8 @@ use tollkeeper::db::{Tx, sql};
 use tollkeeper::ids::{OrganizationId, UserId};
 use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};
 use tollkeeper::roles::ProjectRole;
-use tollkeeper::store::{audit_log, organization_members, organizations};
+use tollkeeper::store::{organization_members, organizations};
+use tollkeeper::trail;
 
 use crate::support::http::Call;
 use crate::support::world::{Place, START, Somebody, World, on_each_database};
@@ -350,9 +351,9 @@ fn each_change_leaves_an_entry() {
         change(&world, &ada, &place, &bob, "admin").data().await;
         change(&world, &bob, &place, &ada, "member").refused().await;
         remove(&world, &bob, &place, &bob).data().await;
-        let filter = audit_log::Filter { target: bob.id.to_string(), limit: 9, ..Default::default() };
+        let filter = trail::Filter { target: bob.id.to_string(), limit: 9, ..Default::default() };
         let mut tx = world.app.db.read().await.unwrap();
-        let entries = audit_log::list(&mut tx, &filter).await.unwrap();
+        let entries = trail::list(&mut tx, &filter).await.unwrap();
         let found: Vec<_> =
             entries.iter().map(|entry| (entry.action.as_str(), entry.actor.clone())).collect();
         let due = [

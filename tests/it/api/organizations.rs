@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
-use tollkeeper::store::audit_log;
+use tollkeeper::trail;
 
 use crate::support::http::Call;
 use crate::support::world::{Place, START, Somebody, World, id, on_each_database, on_each_database_with};
@@ -426,7 +426,7 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
         // The name is free again.
         world.organization(&ada, "Acme").await;
 
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
         let mails: Vec<_> =
             mails.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
@@ -439,9 +439,9 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
         );
 
         let filter =
-            audit_log::Filter { action: "organization.deleted".into(), limit: 9, ..Default::default() };
+            trail::Filter { action: "organization.deleted".into(), limit: 9, ..Default::default() };
         let mut tx = world.app.db.read().await.unwrap();
-        let entries = audit_log::list(&mut tx, &filter).await.unwrap();
+        let entries = trail::list(&mut tx, &filter).await.unwrap();
         assert_eq!((entries.len(), &entries[0].target), (1, &place.organization));
         let text = "SELECT kind, subject FROM changes WHERE kind = 'organization'";
         let change: (String, String) = tollkeeper::db::sql(text).one(&mut tx).await.unwrap();

@@ -7,7 +7,8 @@ use tollkeeper::db::sql;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::roles::ProjectRole::{self, Admin, Developer, Owner, Viewer};
 use tollkeeper::roles::{OrganizationRole, effective_project_role};
-use tollkeeper::store::{self, audit_log};
+use tollkeeper::store;
+use tollkeeper::trail;
 
 use crate::support::http::Call;
 use crate::support::world::{Place, START, Somebody, World, on_each_database};
@@ -95,7 +96,7 @@ fn somebody_is_added_told_and_listed() {
         let detail = world.get(&place.project_path()).bearer(&bob.access_token).data().await;
         assert_eq!(detail["members_count"], 2);
 
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         let mails: Vec<_> = std::fs::read_dir(world.data_dir.join("mail"))
             .unwrap()
             .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
@@ -174,7 +175,8 @@ fn bad_additions_are_refused() {
             assert_eq!(answer.details(), details, "{body}");
         }
         assert_eq!(listed(&world, &ada, &place, "").await, listed(&world, &bob, &place, "").await);
-        let mails = tollkeeper::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
+        let mails =
+            tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
         assert_eq!(mails, 0);
     });
 }
@@ -240,8 +242,8 @@ fn a_newcomer_gets_the_organization_s_default_role() {
         assert_eq!(roles_of(&world, &place, &bob).await, (Some("viewer".into()), Some("admin".into())));
         let organization = world.get(&place.organization_path()).bearer(&bob.access_token).data().await;
         assert_eq!(organization["members_count"], 3);
-        let filter = audit_log::Filter { limit: 99, actor: ada.id.to_string(), ..Default::default() };
-        let entries = audit_log::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
+        let filter = trail::Filter { limit: 99, actor: ada.id.to_string(), ..Default::default() };
+        let entries = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
         let entries: Vec<_> =
             entries.into_iter().map(|entry| format!("{} {}", entry.action, entry.target)).collect();
         for due in [
@@ -256,9 +258,11 @@ fn a_newcomer_gets_the_organization_s_default_role() {
         let body = json!({"user_id": joe.id.to_string(), "role": "admin"});
         world.post(&members(&place), &body).bearer(&key).data().await;
         remove(&world, &ada, &place, &ada).data().await;
-        let before = tollkeeper::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
+        let before =
+            tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
         add(&world, &ada, &place, &ada, "viewer").data().await;
-        let after = tollkeeper::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
+        let after =
+            tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
         assert_eq!((before, after), (2, 2), "nobody is told what they did");
     });
 }
@@ -358,13 +362,13 @@ fn a_role_is_changed() {
         }
         let page = world.get(&members(&place)).bearer(&bob.access_token).data().await;
         assert_eq!(page["members"][1]["joined_at"], START, "{page}");
-        let filter = audit_log::Filter {
+        let filter = trail::Filter {
             target: format!("{}/{}", place.project, bob.id),
             limit: 9,
             ..Default::default()
         };
         remove(&world, &ada, &place, &bob).data().await;
-        let entries = audit_log::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
+        let entries = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
         let actions: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
         assert_eq!(actions, ["project_member.removed", "project_member.role_changed"]);
     });
@@ -556,7 +560,8 @@ fn of_32_additions_one_adds() {
             assert_eq!((with(200), with(409)), (1, 31));
             assert!(answers.iter().all(|answer| answer.status == 200 || answer.code() == "already_member"));
         }
-        let mails = tollkeeper::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
+        let mails =
+            tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
         assert_eq!(mails, 2);
         let detail = world.get(&place.project_path()).bearer(&ada.access_token).data().await;
         assert_eq!(detail["members_count"], 3);

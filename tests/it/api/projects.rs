@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
-use tollkeeper::store::audit_log;
+use tollkeeper::trail;
 
 use crate::support::http::{Answer, Call};
 use crate::support::world::{Place, START, Somebody, World, id, on_each_database};
@@ -395,7 +395,7 @@ fn members_are_told_but_not_whoever_did_it() {
         let bystander = world.somebody("bystander").await;
         world.join_organization(&place, &bystander, OrganizationRole::Admin).await;
         delete(&world, &owner, &place).data().await;
-        tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         let mut told = Vec::new();
         for file in std::fs::read_dir(world.data_dir.join("mail")).unwrap() {
             let mail = std::fs::read_to_string(file.unwrap().path()).unwrap();
@@ -524,8 +524,8 @@ fn each_change_leaves_an_entry() {
         put(&world, &ada, &place, &json!({"name": null})).refused().await;
         world.clock.advance_ms(1);
         delete(&world, &ada, &place).data().await;
-        let filter = audit_log::Filter { target: place.project.clone(), limit: 9, ..Default::default() };
-        let entries = audit_log::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
+        let filter = trail::Filter { target: place.project.clone(), limit: 9, ..Default::default() };
+        let entries = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
         let actions: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
         assert_eq!(actions, ["project.deleted", "project.changed", "project.created"]);
         assert!(entries.iter().all(|entry| entry.actor == ada.id.to_string()

@@ -10,8 +10,9 @@ use tollkeeper::jobs::billing::{Refusal, closing, settling};
 use tollkeeper::money::Nano;
 use tollkeeper::rules::books::Source;
 use tollkeeper::store;
-use tollkeeper::store::audit_log::Trail;
+
 use tollkeeper::store::invoices::Invoice;
+use tollkeeper::trail::Trail;
 
 use crate::support::billed;
 use crate::support::world::{Place, Somebody, World, on_each_database_with};

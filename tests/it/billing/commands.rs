@@ -6,6 +6,7 @@ use tollkeeper::db::{Db, Settings, sql};
 use tollkeeper::ids::{LedgerTransactionId, OrganizationId};
 use tollkeeper::money::Nano;
 use tollkeeper::store;
+
 use tollkeeper::store::ledger::{Account, Movement, Transfer};
 
 use crate::support::process::{Ended, Start, Wire, on_each_database_url};

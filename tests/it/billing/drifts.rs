@@ -4,7 +4,7 @@ use tollkeeper::audit;
 use tollkeeper::clock::Day;
 use tollkeeper::db::{Db, sql};
 use tollkeeper::jobs::billing::settling;
-use tollkeeper::store::audit_log::Trail;
+use tollkeeper::trail::Trail;
 
 use super::books::{Books, on_each};
 use crate::audit::unguard;

@@ -8,7 +8,7 @@ use tollkeeper::jobs::billing::{self as jobs, closing};
 use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
-use tollkeeper::store::audit_log::Trail;
+use tollkeeper::trail::Trail;
 
 use super::books::on_each;
 use crate::support::billed::{check, fresh_token};

@@ -7,7 +7,7 @@ use tollkeeper::ids::OrganizationId;
 use tollkeeper::jobs::billing::credits;
 use tollkeeper::jobs::reservations::expire_due;
 use tollkeeper::money::Nano;
-use tollkeeper::store::audit_log::Trail;
+use tollkeeper::trail::Trail;
 
 use super::edges::{Scene, Server, scene};
 use crate::support::books::{assert_books, wallet};

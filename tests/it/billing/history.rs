@@ -4,7 +4,7 @@ use tollkeeper::clock::{DAY_MS, HOUR_MS};
 use tollkeeper::jobs::billing::credits::NewCredit;
 use tollkeeper::jobs::billing::settling;
 use tollkeeper::money::Nano;
-use tollkeeper::store::audit_log::Trail;
+use tollkeeper::trail::Trail;
 
 use super::books::{Books, CATALOG};
 use crate::support::billed::check;

@@ -2,15 +2,16 @@
 
 use futures_util::future::join_all;
 use tollkeeper::clock::{MINUTE_MS, Month, Time};
+use tollkeeper::cluster::leases::LEASE_MS;
 use tollkeeper::db::sql;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::jobs::billing::{self as jobs, closing, credits, settling};
-use tollkeeper::jobs::leases::LEASE_MS;
 use tollkeeper::metrics::Job;
 use tollkeeper::money::Nano;
 use tollkeeper::store;
-use tollkeeper::store::audit_log::Filter;
-use tollkeeper::store::audit_log::Trail;
+
+use tollkeeper::trail::Filter;
+use tollkeeper::trail::Trail;
 
 use super::books::{Books, on_each};
 use crate::support::billed::check;
@@ -27,7 +28,7 @@ async fn trail(books: &Books<'_>) -> Vec<String> {
     let mut tx = books.world.app.db.read().await.unwrap();
     let filter =
         Filter { organization_id: books.place.organization.clone(), limit: 1_000, ..Filter::default() };
-    let mut entries = store::audit_log::list(&mut tx, &filter).await.unwrap();
+    let mut entries = tollkeeper::trail::list(&mut tx, &filter).await.unwrap();
     entries.reverse();
     let money = entries
         .iter()

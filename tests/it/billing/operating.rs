@@ -14,7 +14,8 @@ use tollkeeper::money::Nano;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 use tollkeeper::store;
-use tollkeeper::store::audit_log::Trail;
+
+use tollkeeper::trail::Trail;
 
 use super::books::{Books, on_each};
 use crate::support::billed::fresh_token;
@@ -199,7 +200,7 @@ async fn distrustful(books: &Books<'_>) -> App {
     let app = App::new(books.world.app.config.clone(), Clock::System).unwrap();
     let later = app.clock.now().plus_ms(DAY_MS);
     let mut tx = app.db.write().await.unwrap();
-    store::service_clock::note(&mut tx, later, later).await.unwrap();
+    tollkeeper::cluster::store::service_clock::note(&mut tx, later, later).await.unwrap();
     tx.commit().await.unwrap();
     app.boot().await.unwrap();
     assert!(!app.clock_guard.is_trusted());
@@ -234,7 +235,7 @@ fn no_organization_goes_while_the_clock_is_not_trusted() {
         assert_eq!((answer.status, answer.code().as_str()), (503, "clock_not_trusted"), "{}", answer.text);
         assert_eq!(books.world.get(&path).bearer(&token).send().await.status, 200);
         let mut tx = app.db.write().await.unwrap();
-        store::service_clock::accept(&mut tx, app.clock.now()).await.unwrap();
+        tollkeeper::cluster::store::service_clock::accept(&mut tx, app.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         app.clock_guard.look().await.unwrap();
         let answer = delete().await;

@@ -12,7 +12,8 @@ use tollkeeper::jobs::billing::closing;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 use tollkeeper::store;
-use tollkeeper::store::audit_log::Trail;
+
+use tollkeeper::trail::Trail;
 
 use crate::support::billed;
 use crate::support::http::{Answer, Call};

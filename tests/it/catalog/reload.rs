@@ -4,9 +4,9 @@ use futures_util::FutureExt;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, Time};
+use tollkeeper::cluster::changes;
 use tollkeeper::db::Change;
 use tollkeeper::live::catalog::reload;
-use tollkeeper::store::changes;
 
 use super::{File, catalog};
 use crate::support::http::Call;

@@ -6,7 +6,7 @@ use serde_json::json;
 use tollkeeper::app::App;
 use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
 use tollkeeper::db::sql;
-use tollkeeper::jobs::outbox::send_due;
+use tollkeeper::mail::sending::send_due;
 
 use crate::support::chance::number;
 use crate::support::process::on_each_database_url;

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, MINUTE_MS};
-use tollkeeper::store::audit_log::{self, Filter};
+use tollkeeper::trail;
+use tollkeeper::trail::Filter;
 
 use super::{ALSO_HOME, ATTACKER, HOME, WRONG, login, networks, ok, outcome, text, waits, wrong};
 use crate::support::twin::Twin;
@@ -15,7 +16,7 @@ const NOBODY_SHA256: &str = "e788ea2014693dcdb86767aceb3860a432fc626c6477a6c5301
 /// The entries of refused logins, sorted: actor, target, address, reason and hash of the address.
 async fn refusals(world: &World) -> Vec<[String; 5]> {
     let filter = Filter { action: "session.refused".into(), limit: 1_000, ..Filter::default() };
-    let entries = audit_log::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
+    let entries = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
     let entries = entries.iter().map(|entry| serde_json::to_value(entry).unwrap());
     let of = |entry: Value| {
         let detail = &entry["detail"];
@@ -30,7 +31,7 @@ async fn refusals(world: &World) -> Vec<[String; 5]> {
 
 /// The mails to this address whose subject holds these words.
 async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
-    tollkeeper::jobs::outbox::send_due(&world.app.mail).await.unwrap();
+    tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
     let mut files: Vec<_> = folder.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -4,8 +4,9 @@ use serde_json::json;
 use tollkeeper::clock::{DAY_MS, MINUTE_MS, Time};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::cleanup::{Removed, Turn, Walk, turn_of};
-use tollkeeper::store::audit_log::{self, Action, Event};
 use tollkeeper::store::users::unused;
+use tollkeeper::trail;
+use tollkeeper::trail::{Action, Event};
 
 use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_with};
 
@@ -47,8 +48,8 @@ async fn names(world: &World) -> Vec<String> {
 async fn happen(world: &World, at: Time) {
     let event = Event { action: Action::SessionStarted, target: "somebody".into(), organization_id: None };
     let mut tx = world.app.db.write().await.unwrap();
-    let trail = tollkeeper::store::audit_log::Trail::system();
-    audit_log::record(&mut tx, &trail, &event, at, &world.app.random).await.unwrap();
+    let trail = tollkeeper::trail::Trail::system();
+    trail::record(&mut tx, &trail, &event, at, &world.app.random).await.unwrap();
     tx.commit().await.unwrap();
 }
 
@@ -224,7 +225,7 @@ fn old_entries_of_the_trail_go_and_young_ones_can_not() {
         assert!(refused.contains("append-only"), "{refused}");
         drop(tx);
         let mut tx = world.app.db.write().await.unwrap();
-        assert_eq!(audit_log::remove_before(&mut tx, young, 100).await.unwrap(), 6);
+        assert_eq!(trail::remove_before(&mut tx, young, 100).await.unwrap(), 6);
         tx.commit().await.unwrap();
     });
 }

@@ -2,10 +2,10 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::cluster::changes;
 use tollkeeper::db::Change;
 use tollkeeper::ids::{OrganizationId, ProjectId};
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
-use tollkeeper::store::changes;
 
 use crate::support::world::{World, on_each_database};
 

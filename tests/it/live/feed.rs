@@ -11,8 +11,9 @@ use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::{Change, sql};
 use tollkeeper::ids::{ApiKeyId, ProjectId};
 use tollkeeper::jobs;
-use tollkeeper::live::feed::TRUST_MS;
-use tollkeeper::store::changes;
+
+use tollkeeper::cluster::changes;
+use tollkeeper::cluster::feed::TRUST_MS;
 
 use crate::support::http::Call;
 use crate::support::postgres::Cluster;
@@ -51,7 +52,7 @@ impl Lines {
     fn take(&self) -> Vec<String> {
         let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let of_ours = lines.filter(|line| line["target"] == "tollkeeper::live::feed");
+        let of_ours = lines.filter(|line| line["target"] == "tollkeeper::cluster::feed");
         of_ours
             .map(|line| {
                 let message =

@@ -1,7 +1,7 @@
 //! Keys in memory: what may be held has a bound that no flood moves.
 
 use serde_json::json;
-use tollkeeper::live::feed::TRUST_MS;
+use tollkeeper::cluster::feed::TRUST_MS;
 use tollkeeper::live::keyring::CAPACITY_UNKNOWN;
 use tollkeeper::secrets::api_key::ApiKeySecret;
 

@@ -2,10 +2,11 @@
 
 use serde_json::json;
 use tollkeeper::clock::{DAY_MS, SECOND_MS};
+use tollkeeper::cluster::changes;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::rules::networks::Network;
 use tollkeeper::secrets::jwt::TokenKind;
-use tollkeeper::store::{changes, sessions, users};
+use tollkeeper::store::{sessions, users};
 
 use crate::support::twin::{Twin, settle};
 use crate::support::world::{PASSWORD, Somebody, World, on_each_database};

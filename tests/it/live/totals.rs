@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, Time};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::billing::closing;
-use tollkeeper::store::audit_log::Trail;
+use tollkeeper::trail::Trail;
 
 use crate::support::billed::fresh_token;
 use crate::support::books::change;

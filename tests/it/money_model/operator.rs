@@ -4,11 +4,13 @@ use tollkeeper::clock::{DAY_MS, Month, Time};
 use tollkeeper::db::sql;
 use tollkeeper::ids::{InvoiceId, OrganizationId};
 use tollkeeper::jobs;
+use tollkeeper::store;
+
 use tollkeeper::jobs::billing::credits::{self, NewCredit};
 use tollkeeper::jobs::billing::{closing, settling};
 use tollkeeper::money::Nano;
-use tollkeeper::store;
-use tollkeeper::store::audit_log::Trail;
+
+use tollkeeper::trail::Trail;
 
 use super::history::{History, TIERS};
 use super::lots::{GRANT, Lot, PAYMENT, PURCHASE};

@@ -139,13 +139,10 @@ async fn assert_driven_out(world: &World, replica: &Twin, stranger: &Hijacked) {
     let line = "- Bait <b>& Co: owner, 1 other member";
     assert!(told[0].lines().any(|found| found == line), "{}", told[0]);
     assert!(told[0].contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", told[0]);
-    let filter = tollkeeper::store::audit_log::Filter {
-        action: "api_key.deleted".into(),
-        limit: 9,
-        ..Default::default()
-    };
+    let filter =
+        tollkeeper::trail::Filter { action: "api_key.deleted".into(), limit: 9, ..Default::default() };
     let mut tx = world.app.db.read().await.unwrap();
-    let entries = tollkeeper::store::audit_log::list(&mut tx, &filter).await.unwrap();
+    let entries = tollkeeper::trail::list(&mut tx, &filter).await.unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].organization_id.unwrap().to_string(), stranger.place.organization);
 }

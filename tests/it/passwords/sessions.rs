@@ -2,7 +2,8 @@
 
 use serde_json::json;
 use tollkeeper::db::sql;
-use tollkeeper::store::audit_log::{self, Filter};
+use tollkeeper::trail;
+use tollkeeper::trail::Filter;
 
 use super::{access_token, login};
 use crate::support::twin::{Twin, settle};
@@ -47,7 +48,7 @@ fn one_login_too_many_ends_the_oldest_session() {
         let refresh = world.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token);
         assert_eq!(refresh.refused().await, (401, "invalid_refresh_token".into()));
         let ended = Filter { action: "session.ended".into(), limit: 9, ..Filter::default() };
-        let entries = audit_log::list(&mut world.app.db.read().await.unwrap(), &ended).await.unwrap();
+        let entries = trail::list(&mut world.app.db.read().await.unwrap(), &ended).await.unwrap();
         let entries: Vec<_> = entries.iter().map(|entry| (&entry.actor, &entry.target)).collect();
         assert_eq!(entries, [(&ada.id.to_string(), &ada.session_id.to_string())]);
         // A session that has ended by itself is in nobody's way.
@@ -55,7 +56,7 @@ fn one_login_too_many_ends_the_oldest_session() {
         world.catch_up().await;
         let fresh = access_token(&world, "ada", PASSWORD).await;
         assert_eq!(statuses(&[fresh]).await, [200]);
-        let entries = audit_log::list(&mut world.app.db.read().await.unwrap(), &ended).await.unwrap();
+        let entries = trail::list(&mut world.app.db.read().await.unwrap(), &ended).await.unwrap();
         assert_eq!(entries.len(), 1);
     });
 }

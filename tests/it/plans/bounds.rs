@@ -1,7 +1,8 @@
 //! What is counted before something is made, and the outbox: by an index, however much there is.
 
 use tollkeeper::db::sql;
-use tollkeeper::store::{invitations, organizations, outbox};
+use tollkeeper::mail::store::outbox;
+use tollkeeper::store::{invitations, organizations};
 
 use super::plan;
 use crate::support::world::on_each_database;

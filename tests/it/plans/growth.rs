@@ -1,8 +1,9 @@
 //! What a login asks of sessions, and what the daily clean-up asks: by an index, however much has gathered.
 
 use tollkeeper::db::sql;
+use tollkeeper::store::sessions;
 use tollkeeper::store::users::unused;
-use tollkeeper::store::{audit_log, sessions};
+use tollkeeper::trail;
 
 use super::plan;
 use crate::support::world::on_each_database;
@@ -56,10 +57,10 @@ fn what_has_gathered_is_found_by_its_index() {
             (sessions::END_OLDEST, &[&me, "s1", "1", "50", "1000"], "sessions_live", true),
             (&unused::SLICE, &["9", "0", "u", "500"], "users_unverified", false),
             (&unused::REMOVE, &["9", "0", "u", "8", "u"], "users_unverified", false),
-            (audit_log::REMOVE_BEFORE, &["9", "500"], "audit_log_happened_at", false),
-            (audit_log::OLDEST, &[], "audit_log_happened_at", false),
+            (trail::REMOVE_BEFORE, &["9", "500"], "audit_log_happened_at", false),
+            (trail::OLDEST, &[], "audit_log_happened_at", false),
             (
-                audit_log::TIMES,
+                trail::TIMES,
                 &["u7", "a1", "user.password_changed", "1", "9", "5"],
                 "audit_log_target_id",
                 false,

@@ -5,7 +5,7 @@ use tollkeeper::audit;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::jobs::billing::credits::{self, NewCredit};
 use tollkeeper::money::Nano;
-use tollkeeper::store::audit_log::Trail;
+use tollkeeper::trail::Trail;
 
 use super::CATALOG;
 use crate::support::books::{assert_books, number, wallet};

@@ -8,6 +8,7 @@ use tollkeeper::ids::{RequestId, UserId};
 use tollkeeper::input::RequestBody;
 use tollkeeper::secrets::token::MailToken;
 use tollkeeper::store;
+
 use tollkeeper::store::email_tokens::Purpose;
 
 use crate::support::twin::Twin;

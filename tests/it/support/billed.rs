@@ -9,6 +9,7 @@ use tollkeeper::rules::books;
 use tollkeeper::rules::invoicing::{Item, ItemKind, Status};
 use tollkeeper::secrets::jwt::TokenKind;
 use tollkeeper::store;
+
 use tollkeeper::store::invoices::{Invoice, Issuer};
 use tollkeeper::store::ledger::{Account, Movement, Transfer};
 

@@ -304,7 +304,7 @@ impl World {
 
     /// The token in the newest mail to this address, once what is in the outbox has left.
     pub async fn mailed_token(&self, address: &str) -> String {
-        tollkeeper::jobs::outbox::send_due(&self.app.mail).await.unwrap();
+        tollkeeper::mail::sending::send_due(&self.app.mail).await.unwrap();
         mailed_token(&self.data_dir, address)
     }
 }

@@ -9,18 +9,18 @@ use crate::access::OrgScope;
 use crate::app::App;
 use crate::billing::Billing;
 use crate::billing::invoices::{self, Document, Page};
-use crate::clock::Time;
-use crate::error::Error;
 use crate::gate::{Call, InvoiceScope};
-use crate::ids::{CreditNoteId, InvoiceId};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, one_of};
 use crate::input::{Description, Fields, Input, Query, Record};
 use crate::invoice_page::{POLICY, Sheet};
-use crate::money::{Nano, Pico};
 use crate::reply::{Body, Enveloped, Reply, private};
 use crate::rules::invoicing::{Item, Status};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{CreditNoteId, InvoiceId};
+use kernel::money::{Nano, Pico};
 
 /// A status, as a query parameter.
 struct StatusWord(Status);

@@ -5,11 +5,11 @@ use serde::Serialize;
 
 use crate::access::OrgScope;
 use crate::billing::{Billing, summary};
-use crate::clock::Time;
-use crate::error::Error;
 use crate::input::Nothing;
-use crate::money::{Nano, Pico};
 use crate::reply::{Enveloped, private};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::money::{Nano, Pico};
 
 /// How an organization stands.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -12,9 +12,6 @@ use crate::api::auth::Message;
 use crate::api::organizations::PersonBrief;
 use crate::api::paging::ListQuery;
 use crate::billing::Billing;
-use crate::clock::Time;
-use crate::error::Error;
-use crate::ids::ApiKeyId;
 use crate::input::{Body, Nothing, Query};
 use crate::keys::Keys;
 use crate::keys::access::KeyScope;
@@ -22,6 +19,9 @@ use crate::keys::api_keys::{self, ApiKey as ApiKeyRow, Created, Listed, StatusFi
 use crate::live::totals::Subject;
 use crate::reply::{Enveloped, ok, private};
 use crate::rules::restrictions::{AllowedIps, Permissions};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::ApiKeyId;
 
 pub use bodies::{CreateApiKey, UpdateApiKey};
 pub use rotate::rotate;

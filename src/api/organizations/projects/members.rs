@@ -7,9 +7,6 @@ use serde::Serialize;
 use crate::access::{ProjectMemberScope, ProjectScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
-use crate::clock::Time;
-use crate::error::Error;
-use crate::ids::UserId;
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::string;
@@ -19,6 +16,9 @@ use crate::roles::ProjectRole;
 use crate::rules::membership::Remover;
 use crate::tenants::project_members::New;
 use crate::tenants::{self, Tenants};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
 
 /// Somebody for the project.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use crate::access::ProjectScope;
 use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report};
 use crate::app::App;
 use crate::billing::usage_reports::{self, Row};
-use crate::clock::Day;
-use crate::error::Error;
-use crate::ids::{ApiKeyId, ProjectId, UserId};
 use crate::input::QueryOrBody;
 use crate::tenants;
+use kernel::clock::Day;
+use kernel::error::Error;
+use kernel::ids::{ApiKeyId, ProjectId, UserId};
 
 /// Usage of a project, by key and person.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -5,10 +5,10 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::billing::usage_reports::Row;
-use crate::error::Error;
 use crate::reply::{Body, Enveloped, Reply};
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::{Groups, Subject};
+use kernel::error::Error;
 
 /// A report, in the format that was asked for.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! What is sent about API keys: a new one, or a merge patch of one.
 
-use crate::clock::Time;
 use crate::input::types::{DescriptionText, Integer, ModelIds, Name};
 use crate::input::{Fields, Patch, Record};
 use crate::keys::api_keys::{Change, New, Restrictions};
 use crate::rules::api_keys::{check_expiry, unknown_models};
 use crate::rules::restrictions::{AllowedIps, Permissions};
+use kernel::clock::Time;
 
 /// A new API key.
 #[derive(Debug)]

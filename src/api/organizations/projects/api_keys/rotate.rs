@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::clock::Time;
-use crate::error::Error;
-use crate::ids::ApiKeyId;
 use crate::input::Nothing;
 use crate::keys::Keys;
 use crate::keys::access::KeyScope;
 use crate::keys::api_keys::{self, Rotated};
 use crate::reply::{Enveloped, private};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::ApiKeyId;
 
 /// The new secret of a key, and how long the one before it stays good.
 #[derive(Serialize, JsonSchema)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::clock::{HOUR_MS, MINUTE_MS, Time};
+use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
 /// How far two clocks may lie apart, in milliseconds.
 pub const FAR_MS: i64 = 10 * MINUTE_MS;
@@ -192,7 +192,7 @@ pub fn check_up(last_seen_at: Time, up_since_at: Time, now: Time) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{DAY_MS, SECOND_MS};
+    use kernel::clock::{DAY_MS, SECOND_MS};
 
     const NOON: Time = Time::from_unix_ms(20_000 * DAY_MS + 12 * HOUR_MS);
 

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
-use crate::db::Db;
-use crate::error::{Code, Error};
-use crate::rules::clock_trust::{self, Distrust, GAP_MS, Mark, Wait, Witnesses};
+use crate::clock_trust;
+use crate::clock_trust::{Distrust, GAP_MS, Mark, Wait, Witnesses};
 use crate::store;
 use crate::store::service_clock::ServiceClock;
+use db::Db;
+use kernel::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
+use kernel::error::{Code, Error};
 
 /// How often it is looked.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -179,7 +180,7 @@ impl ClockGuard {
         let last_seen_at = match stored {
             Some(stored) => Some(stored.last_seen_at),
             // Before the first note, the newest entry of the trail says as much.
-            None => store::audit_log::newest(&mut tx).await?,
+            None => trail::newest(&mut tx).await?,
         };
         Ok(Asked {
             database: database.filter(|_| took_ms <= MOST_ROUND_TRIP_MS).map(mark),

@@ -4,14 +4,15 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::MailId;
-use crate::random::Random;
-use crate::rules::mail_bounds::Counter;
+use crate::bounds::Counter;
 use crate::store::mail_counters::Admitted;
-use crate::store::sized::Sizes;
-use crate::telemetry;
+use db;
+use db::sized::Sizes;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::MailId;
+use kernel::random::Random;
+use telemetry;
 
 /// What a mail says. Tokens are made when it leaves: none is stored here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::clock::{Clock, HOUR_MS, SECOND_MS, Time};
-use crate::db::{Change, Db, Tx};
-use crate::error::{Code, Error};
-use crate::live::epochs::Epochs;
-use crate::store;
+use crate::epochs::Epochs;
+use db::{Change, Db, Tx};
+use kernel::clock::{Clock, HOUR_MS, SECOND_MS, Time};
+use kernel::error::{Code, Error};
 
 /// After so long without a reading of the feed, memory is not trusted, in milliseconds.
 pub const TRUST_MS: i64 = 5 * SECOND_MS;
@@ -145,7 +144,7 @@ impl Feed {
 
     async fn read_on(&self, follower: &mut Follower) -> Result<(), Error> {
         let mut tx = self.db.read().await?;
-        let newest = store::changes::newest(&mut tx).await?;
+        let newest = crate::changes::newest(&mut tx).await?;
         let Some(position) = follower.position else {
             self.start_at(follower, newest);
             return Ok(());
@@ -180,7 +179,7 @@ impl Feed {
         newest: i64,
     ) -> Result<bool, Error> {
         while position < newest {
-            let page = store::changes::after(tx, position, AT_ONCE).await?;
+            let page = crate::changes::after(tx, position, AT_ONCE).await?;
             if page.is_empty() {
                 return Ok(false);
             }

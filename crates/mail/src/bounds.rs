@@ -3,7 +3,7 @@
 //! An hour begins with the first mail that is counted in it. Password resets and verifications are counted by recipient
 //! apart from all other mails, so that a flood of other mails can't keep them from arriving.
 
-use crate::clock::{HOUR_MS, MINUTE_MS, Time};
+use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
 /// How long a count goes on, in milliseconds.
 pub const WINDOW_MS: i64 = HOUR_MS;

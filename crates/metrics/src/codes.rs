@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::text::{Kind, Text};
-use crate::error::Code;
+use kernel::error::Code;
 
 /// How often each code was met.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use crate::secrets::HIDDEN;
-use crate::secrets::Secret;
+use kernel::secrets::HIDDEN;
+use kernel::secrets::Secret;
 
 /// Where mail goes.
 #[derive(Clone, PartialEq, Eq, Debug)]

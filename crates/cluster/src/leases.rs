@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::clock::SECOND_MS;
-use crate::db::Db;
-use crate::error::Error;
-use crate::live::clock_guard::ClockGuard;
-use crate::metrics::{Job, Jobs};
-use crate::random::Random;
+use crate::clock_guard::ClockGuard;
 use crate::store;
+use db::Db;
+use kernel::clock::SECOND_MS;
+use kernel::error::Error;
+use kernel::random::Random;
+use metrics::{Job, Jobs};
 
 /// How long a lease holds unless it is renewed, in milliseconds; a replica that dies with it is followed by another after that.
 pub const LEASE_MS: i64 = 15 * SECOND_MS;

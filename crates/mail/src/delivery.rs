@@ -10,9 +10,9 @@ use tokio::io::AsyncWriteExt;
 
 use super::smtp::Smtp;
 use super::{DeliveryError, MailUrl, Message, Settings, one_line};
-use crate::clock::Time;
-use crate::error::Error;
-use crate::random::Random;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::random::Random;
 
 /// Lines of a mail may have this many characters (RFC 5322, section 2.1.1).
 const LONGEST_LINE: usize = 998;

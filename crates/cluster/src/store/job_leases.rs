@@ -1,7 +1,8 @@
 //! Who does a job that one replica at a time is enough for.
 
-use crate::clock::Time;
-use crate::db::{self, Tx, sql};
+use db;
+use db::{Tx, sql};
+use kernel::clock::Time;
 
 /// Returns `true` if another holder's lease still holds.
 pub async fn is_anothers(

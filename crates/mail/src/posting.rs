@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::clock::Time;
-use crate::db::Tx;
-use crate::error::{Code, Error, RateLimit};
-use crate::ids::UserId;
-use crate::metrics::{MailLimit, Metrics};
-use crate::random::Random;
-use crate::rules::mail_bounds::{Bounds, Counter};
+use crate::bounds::{Bounds, Counter};
 use crate::store;
-use crate::store::audit_log::Trail;
 use crate::store::mail_counters::{Excess, Sender};
 use crate::store::outbox::{About, Template};
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error, RateLimit};
+use kernel::ids::UserId;
+use kernel::random::Random;
+use metrics::{MailLimit, Metrics};
+use trail::Trail;
 
 impl Sender {
     /// A caller without a credential.

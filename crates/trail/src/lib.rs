@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{AuditId, OrganizationId, RequestId, UserId};
-use crate::random::Random;
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{AuditId, OrganizationId, RequestId, UserId};
+use kernel::random::Random;
 
 /// The actor, address and request of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,15 +10,15 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use crate::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
-use crate::db::Tx;
-use crate::error::Error;
-use crate::ids::RequestId;
-use crate::mail::{DeliveryError, Mail};
-use crate::rules::mail_bounds::WINDOW_MS;
+use crate::bounds::WINDOW_MS;
 use crate::store;
 use crate::store::outbox::QueuedMail;
-use crate::telemetry::InRequest;
+use crate::{DeliveryError, Mail};
+use db::Tx;
+use kernel::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
+use kernel::error::Error;
+use kernel::ids::RequestId;
+use telemetry::InRequest;
 
 /// How long a replica may take for one mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::text::{Kind, Seconds, Text};
-use crate::clock::Time;
+use kernel::clock::Time;
 use kernel::stopwatch::Stopwatch;
 
 /// What goes on without a request.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::Code;
+use kernel::error::Code;
 
 use super::text::{Kind, Text};
 

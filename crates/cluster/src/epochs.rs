@@ -10,8 +10,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::db::Change;
-use crate::ids::{ApiKeyId, Id, Kind, OrganizationId, ProjectId, SessionId, UserId};
+use db::Change;
+use kernel::ids::{ApiKeyId, Id, Kind, OrganizationId, ProjectId, SessionId, UserId};
 
 /// Places for what there are many of and what changes often: of a million keys, 61 share one.
 const MANY: usize = 1 << 14;
@@ -139,7 +139,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Time;
+    use kernel::clock::Time;
 
     const NOW: Time = Time::from_unix_ms(0);
 

@@ -3,10 +3,11 @@
 //! A change is recorded in the transaction that makes it, by its last statements: from there to its commit it holds the
 //! one row that gives out positions. So positions have no gaps, become visible in their order, and a reader misses none.
 
-use crate::clock::Time;
-pub use crate::db::Change;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
+use db;
+pub use db::Change;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 
 /// Stands for every session in the place of an id.
 const ALL: &str = "all";

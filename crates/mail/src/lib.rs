@@ -16,17 +16,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
 
-use crate::clock::{Clock, Time};
-use crate::db::Db;
-use crate::error::Error;
-use crate::metrics::Metrics;
-use crate::random::Random;
 use crate::store::outbox::QueuedMail;
+use db::Db;
+use kernel::clock::{Clock, Time};
+use kernel::error::Error;
+use kernel::random::Random;
+use metrics::Metrics;
 use posting::Outbox;
 
+pub mod bounds;
 mod delivery;
 pub mod posting;
+pub mod sending;
 pub mod smtp;
+pub mod store;
 pub mod templates;
 mod unlinked;
 mod url;

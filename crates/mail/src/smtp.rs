@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::{DeliveryError, SmtpServer, SmtpTls, one_line};
-use crate::clock::{MINUTE_MS, Time};
+use kernel::clock::{MINUTE_MS, Time};
 
 /// How long the server may take for one answer; connecting, with all that belongs to it, counts as one.
 const STEP: Duration = Duration::from_secs(10);

@@ -1,7 +1,8 @@
 //! The time by which the service is known to have run.
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
+use db;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
 
 /// The row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,9 +5,9 @@
 
 use super::unlinked::{shortened, unlinked};
 use super::{Message, one_line};
-use crate::clock::Time;
-use crate::html::escape;
 use crate::store::outbox::About;
+use kernel::clock::Time;
+use kernel::html::escape;
 
 /// Asks the owner of an address to confirm it.
 pub fn verify_email(to: &str, public_url: &str, token: &str, username: &str) -> Message {

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use crate::clock::Time;
-use crate::db::{self, FromRow, Row, Tx, sql};
-use crate::ids::UserId;
-use crate::rules::addresses;
-use crate::rules::mail_bounds::{self, AHEAD_MS, Bounds, Counter, WINDOW_MS};
-use crate::secrets::sha256;
+use crate::bounds;
+use crate::bounds::{AHEAD_MS, Bounds, Counter, WINDOW_MS};
 use crate::store::outbox::Template;
-use crate::store::sized::{Sizes, values};
+use db;
+use db::sized::{Sizes, values};
+use db::{FromRow, Row, Tx, sql};
+use kernel::addresses;
+use kernel::clock::Time;
+use kernel::ids::UserId;
+use kernel::secrets::sha256;
 
 /// The cause of mails: a person and a client address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,13 +126,13 @@ impl Counts {
 
     fn fitting(&self, subject: Subject, added: usize, bounds: &Bounds) -> usize {
         let added = i64::try_from(added).unwrap_or(i64::MAX);
-        let fits = mail_bounds::fitting(self.of(subject).0, added, bounds.of(subject.0));
+        let fits = bounds::fitting(self.of(subject).0, added, bounds.of(subject.0));
         usize::try_from(fits).unwrap_or(0)
     }
 
     fn excess(&self, subject: Subject, mails: usize, bounds: &Bounds, now: Time) -> Excess {
         let (counter, (_, since)) = (subject.0, self.of(subject));
-        let retry_after_ms = mail_bounds::retry_after_ms(since, now);
+        let retry_after_ms = bounds::retry_after_ms(since, now);
         Excess { counter, limit: bounds.of(counter), mails, retry_after_ms }
     }
 }

@@ -1,0 +1,4 @@
+//! SQL.
+
+pub mod job_leases;
+pub mod service_clock;

@@ -1,0 +1,4 @@
+//! SQL.
+
+pub mod mail_counters;
+pub mod outbox;
