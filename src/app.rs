@@ -24,7 +24,6 @@ use crate::jobs::billing::closing;
 use crate::keys::Keys;
 use crate::live;
 use cluster::leases::Leases;
-use db;
 use db::{Db, MigrateError};
 use kernel::clock::{Clock, Time};
 use kernel::error::{Code, Error};

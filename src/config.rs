@@ -22,7 +22,6 @@ use ipnet::IpNet;
 
 use crate::rules::credit_limits;
 use kernel::money::Nano;
-use mail;
 use mail::bounds::Bounds;
 
 pub use keys::{names, variable};

@@ -29,7 +29,6 @@ use crate::jobs;
 use crate::routes::Listener;
 use connection::Client;
 use metrics::Traffic;
-use telemetry;
 use tls::Certificate;
 use watch::Patience;
 

@@ -21,7 +21,6 @@ use kernel::ids::OrganizationId;
 use kernel::limiter;
 use kernel::limiter::Subject;
 use kernel::money::Pico;
-use telemetry;
 
 pub use reserving::CONCURRENCY_RETRY_MS;
 

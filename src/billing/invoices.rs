@@ -3,7 +3,6 @@
 use crate::billing::Billing;
 use crate::rules::invoicing::{Item, Status};
 use crate::store;
-use db;
 use db::Tx;
 use kernel::error::Error;
 use kernel::ids::{InvoiceId, OrganizationId};

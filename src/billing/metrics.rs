@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::billing::Billing;
 use crate::store;
-use db;
 use metrics::{Durations, Kind, Milliseconds, Queue, Sizes, Text};
 
 use crate::store::audit_state::AuditState;

@@ -123,7 +123,7 @@ pub fn log_format(value: &Value) -> Read<LogFormat> {
 /// silence everything else: here a bare word must be a level.
 pub fn log_level(value: &Value) -> Read<String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-    let what = "off, error, warn, info, debug or trace, or a list such as \"info,tollkeeper::live=debug\"";
+    let what = "off, error, warn, info, debug or trace, or a list such as \"info,cluster=debug\"";
     from_text(value, what, |t| {
         let known = |part: &str| {
             let level = part.rsplit_once('=').map_or(part, |(_, level)| level).trim();

@@ -293,7 +293,7 @@ fn file_errors_name_file_line_key_and_what_is_right() {
         (
             "log.level = \"inof\"",
             "FILE:1: `log.level`: expected off, error, warn, info, debug or trace, or a list such as \
-             \"info,tollkeeper::live=debug\", found \"inof\"",
+             \"info,cluster=debug\", found \"inof\"",
         ),
         (
             "api_keys.management = \"all\"",

@@ -1,7 +1,6 @@
 //! Settings that work, but that an operator may not want in a server that others can reach.
 
 use super::{Config, DatabaseUrl, MailUrl, variable};
-use db;
 
 /// One sentence for each such setting: its key, what follows from it, and what to set.
 pub fn warnings(config: &Config) -> Vec<String> {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::billing::Billing;
 use crate::store;
-use db;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, ReservationId};

@@ -30,12 +30,10 @@ pub use work::{Answer, Outcome, Refused, Reservation, Reserving, UsageEvent, Wor
 use crate::billing::Billing;
 use crate::rules::events::{self as rules, Refusal};
 use crate::store::usage::recording::{self, Payer};
-use db;
 use kernel::clock::Month;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use kernel::stopwatch::Stopwatch;
-use telemetry;
 use telemetry::QueueSpan;
 
 /// Pieces of work that may wait.

@@ -12,7 +12,6 @@ use crate::catalog::{
     Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Facts, Price, PriceBook, Standing,
 };
 use crate::store;
-use db;
 use db::{Change, Tx};
 use kernel::error::Error;
 use kernel::secrets::sha256;

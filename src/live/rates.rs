@@ -24,7 +24,6 @@ use tokio::sync::Mutex;
 use self::share::{Asked, Checked, Share};
 use crate::rules::rate_pool::{Loan, Pool};
 use crate::store;
-use db;
 use db::Db;
 use kernel::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::RateLimit;

@@ -7,8 +7,6 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use telemetry;
-
 /// A format whose lines get the field `request_id` where there is a request and the event doesn't name one itself.
 pub(super) struct WithRequest<F> {
     inner: F,

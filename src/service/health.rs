@@ -10,7 +10,6 @@ use crate::billing::health;
 use crate::gate::Visitor;
 use crate::input::Nothing;
 use crate::reply::Bare;
-use db;
 use kernel::error::{Code, Detail, Error};
 
 /// How long the database may take to answer.

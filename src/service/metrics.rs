@@ -9,7 +9,6 @@ use crate::gate::ServiceScope;
 use crate::input::Nothing;
 use crate::log;
 use crate::reply::PlainText;
-use db;
 use kernel::error::Error;
 use metrics::{Kind, Milliseconds, Process, Queue, Text};
 

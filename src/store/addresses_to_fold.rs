@@ -1,6 +1,5 @@
 //! E-mail addresses whose folded form is that of an earlier version.
 
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{InvitationId, UserId};

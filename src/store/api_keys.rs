@@ -11,7 +11,6 @@ use crate::rules::api_keys::Bounds;
 use crate::rules::restrictions::{AllowedIps, Permissions};
 use cluster::changes;
 use cluster::changes::Change;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use db::{Page, contains_pattern};
 use kernel::clock::Time;

@@ -6,7 +6,6 @@ use crate::rules::audit::{
     Overdue, UsageSums, WalletRow,
 };
 use crate::store::usage::days::whole_and_rest;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::money::{Nano, Pico};

@@ -1,6 +1,5 @@
 //! When the servers check the books next, and what the last check found.
 
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 

@@ -4,7 +4,6 @@ use std::sync::LazyLock;
 
 use crate::rules::books::{Credit, Source};
 use crate::store::wallets::nano;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::ids::{CreditId, OrganizationId};

@@ -1,6 +1,5 @@
 //! Single-use tokens that travel by mail; only their SHA-256 is stored.
 
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::UserId;

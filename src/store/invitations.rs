@@ -3,7 +3,6 @@
 use crate::access::HeldTx;
 use crate::roles::OrganizationRole;
 use crate::store::organization_members::Member;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{InvitationId, OrganizationId, UserId};

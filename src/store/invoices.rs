@@ -4,7 +4,6 @@ use std::sync::LazyLock;
 
 use crate::rules::invoicing::{Item, ItemKind, Status};
 use crate::store::wallets::nano;
-use db;
 use db::Page;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Month, Time};

@@ -2,7 +2,6 @@
 
 use crate::rules::books::Source;
 use crate::store::wallets::nano;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{LedgerTransactionId, OrganizationId};

@@ -3,7 +3,6 @@
 //! Accounts go by the SHA-256 of the folded address, so that addresses without an account count like those with one.
 
 use crate::rules::throttling::{Attempts, LoginAttempts};
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::networks::Network;

@@ -1,6 +1,5 @@
 //! Networks from which an account has logged in lately.
 
-use db;
 use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::UserId;

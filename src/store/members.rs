@@ -8,7 +8,6 @@ use crate::roles::{OrganizationRole, ProjectRole};
 use crate::store::users::Audience;
 use cluster::changes;
 use cluster::changes::Change;
-use db;
 use db::{FromRow, Row, Tx, Value, sql};
 use db::{Page, contains_pattern};
 use kernel::clock::Time;

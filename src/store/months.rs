@@ -4,7 +4,6 @@ use crate::catalog::Kind;
 use crate::rules::invoicing::Used;
 use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
 use crate::store::wallets::nano;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Day, Month};
 use kernel::ids::OrganizationId;

@@ -3,7 +3,6 @@
 use crate::access::HeldTx;
 use crate::roles::OrganizationRole;
 use crate::store::members;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, UserId};

@@ -4,7 +4,6 @@ use crate::access::HeldTx;
 use crate::roles::OrganizationRole;
 use cluster::changes;
 use cluster::changes::Change;
-use db;
 use db::{FromRow, Lock, Row, Tx, sql};
 use db::{Page, contains_pattern};
 use kernel::clock::Time;

@@ -3,7 +3,6 @@
 use crate::catalog::{DiscountVersion, NewVersions, Price, PriceBook, VolumeDiscount};
 use cluster::changes;
 use cluster::changes::Change;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::money::{Pico, Ppm};

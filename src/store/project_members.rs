@@ -2,7 +2,6 @@
 
 use crate::access::HeldTx;
 use crate::store::members;
-use db;
 use kernel::clock::Time;
 use kernel::ids::{ProjectId, UserId};
 

@@ -8,7 +8,6 @@ use crate::access::HeldTx;
 use crate::roles::Visibility;
 use cluster::changes;
 use cluster::changes::Change;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};

@@ -1,7 +1,6 @@
 //! Rates that replicas share.
 
 use crate::rules::rate_pool::Pool;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::rates::Meter;

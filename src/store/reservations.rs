@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 
 use crate::store::sized::{Sizes, values};
 use crate::store::wallets::nano;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{CallerId, OrganizationId, ProjectId, ReservationId};

@@ -2,7 +2,6 @@
 
 use cluster::changes;
 use cluster::changes::Change;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 

@@ -7,7 +7,6 @@ use crate::roles::{OrganizationRole, ProjectRole};
 use crate::store::organizations::OrganizationDetail;
 use crate::store::project_members::Member;
 use crate::store::projects::{self, ProjectDetail};
-use db;
 use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 

@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 
 use cluster::changes;
 use cluster::changes::Change;
-use db;
 use db::{FromRow, Lock, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::UserId;

@@ -36,7 +36,7 @@ from installation import Clock, Installation, Postgres
 from transcript import Transcript, Words
 from walker import Walker
 
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "api-design.md"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "contract" / "README.md"
 CHAPTERS = [accounts, organizations, keys, service, money, operators, refusals, months, limits, trouble]
 
 # Codes that nobody outside can cause, and why.
@@ -70,7 +70,7 @@ SETTINGS = {
 
 
 def documented_codes(document):
-    """The codes of errors from the OpenAPI document; those of details and of refused events from docs/api-design.md."""
+    """The codes of errors from the OpenAPI document; those of details and of refused events from docs/contract/README.md."""
     codes = set(document["components"]["schemas"]["Error"]["properties"]["code"]["enum"])
     text = DOCS.read_text()
     table = text.split("Codes in `details`:")[1].split("\n### ")[0]

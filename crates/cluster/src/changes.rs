@@ -3,7 +3,6 @@
 //! A change is recorded in the transaction that makes it, by its last statements: from there to its commit it holds the
 //! one row that gives out positions. So positions have no gaps, become visible in their order, and a reader misses none.
 
-use db;
 pub use db::Change;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{AuditId, OrganizationId, RequestId, UserId};

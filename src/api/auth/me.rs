@@ -17,7 +17,7 @@ pub struct Me {
     user: User,
 }
 
-/// A user, whole (docs/contract/accounts.md#user).
+/// A user, whole.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct User {
     id: UserId,

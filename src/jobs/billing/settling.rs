@@ -5,7 +5,6 @@ use crate::rules::books::{Credit, Source};
 use crate::rules::currencies;
 use crate::rules::invoicing::Status;
 use crate::store;
-use db;
 use db::Tx;
 use kernel::error::Error;
 use kernel::ids::InvoiceId;

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::work::UsageEvent;
 use crate::billing::Billing;
 use crate::store;
-use db;
 use db::Tx;
 use kernel::clock::Month;
 use kernel::ids::OrganizationId;

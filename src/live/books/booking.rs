@@ -10,7 +10,6 @@ use crate::billing::Billing;
 use crate::rules::books::{self, Credit, Part, Source};
 use crate::rules::invoicing::Status;
 use crate::store;
-use db;
 use db::Tx;
 use kernel::clock::{Month, Time};
 use kernel::error::Error;

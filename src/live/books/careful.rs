@@ -4,7 +4,6 @@ use super::work::{Answer, Outcome, UsageEvent, Work};
 use super::{Stopped, measured};
 use crate::billing::Billing;
 use crate::rules::events;
-use db;
 
 /// Records these events, each piece in a transaction of its own, and refuses those that don't fit. What is committed before an
 /// error of the database stays: sent again, it is there already.

@@ -7,7 +7,6 @@ use super::work::UsageEvent;
 use crate::billing::Billing;
 use crate::catalog::Price;
 use crate::live;
-use db;
 use db::Tx;
 use kernel::clock::Time;
 

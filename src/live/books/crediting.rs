@@ -7,7 +7,6 @@ use super::round::Credited;
 use crate::rules::books::Source;
 use crate::rules::invoicing::{self, Bill, Status, Used};
 use crate::store;
-use db;
 use db::Tx;
 use kernel::clock::Month;
 use kernel::ids::CreditNoteId;

@@ -8,7 +8,6 @@ use super::work::{Outcome, UsageEvent};
 use crate::billing::Billing;
 use crate::rules::events::Refusal;
 use crate::store::usage::recording::{self, NewEvent, RatedEvent, Telling};
-use db;
 use db::Tx;
 use kernel::clock::{Month, Time};
 use kernel::ids::{OrganizationId, ReservationId};

@@ -11,7 +11,6 @@ use super::work::{Refused, Reservation, Reserving, Work};
 use crate::billing::Billing;
 use crate::rules::books::{self, Source};
 use crate::store;
-use db;
 use db::Tx;
 use kernel::clock::{Month, Time};
 use kernel::ids::OrganizationId;

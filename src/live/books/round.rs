@@ -14,7 +14,6 @@ use crate::store::reservations::{self, Reserved};
 use crate::store::usage::days::{self, DailyKey, DailySums};
 use crate::store::usage::recording::Telling;
 use crate::store::usage::totals::LAST;
-use db;
 use db::Tx;
 use kernel::clock::{MINUTE_MS, Month, Time};
 use kernel::ids::{OrganizationId, ReservationId};

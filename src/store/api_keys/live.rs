@@ -6,7 +6,6 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::rules::restrictions::{AllowedIps, Permissions};
 use crate::store::sized::{Sizes, values};
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};

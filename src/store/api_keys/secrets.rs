@@ -4,7 +4,6 @@
 use crate::access::HeldTx;
 use cluster::changes;
 use cluster::changes::Change;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, UserId};

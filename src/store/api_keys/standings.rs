@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 
 use crate::store::standings::{self, Beside};
-use db;
 use db::{FromRow, Row, Statement};
 use kernel::ids::ApiKeyId;
 

@@ -6,7 +6,6 @@
 use std::sync::LazyLock;
 
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole, Visibility};
-use db;
 use db::window::Window;
 use db::{FromRow, Row, Statement, Tx, sql};
 use db::{Page, contains_pattern};

@@ -7,7 +7,6 @@ use crate::catalog::Kind;
 use crate::rules::invoicing::Used;
 use crate::store::sized::{Sizes, values};
 use crate::store::wallets::nano;
-use db;
 use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::clock::{Day, Month};
 use kernel::ids::{CallerId, OrganizationId, ProjectId};

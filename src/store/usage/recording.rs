@@ -7,7 +7,6 @@ use std::sync::{Arc, LazyLock};
 
 use crate::catalog::Kind;
 use crate::store::sized::{Sizes, values};
-use db;
 use db::{FromRow, Row, Statement, Tx, Value, sql};
 use kernel::clock::{Month, Time};
 use kernel::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId, UserId};

@@ -4,7 +4,6 @@ use crate::catalog::Kind;
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::Groups;
 use crate::store::usage::days::whole_and_rest;
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Day;
 use kernel::ids::{OrganizationId, ProjectId};

@@ -1,7 +1,6 @@
 //! Old events go, slice by slice along their primary key, so that no index is needed for it and no lock is held for long. Daily
 //! rows stay.
 
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 

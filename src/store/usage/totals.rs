@@ -7,7 +7,6 @@
 
 use std::sync::LazyLock;
 
-use db;
 use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::clock::Month;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};

@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 

@@ -161,8 +161,7 @@ fn who_has_an_account_is_in_after_the_next_login() {
         assert_eq!(after_login(&world, "guest").await, "Acme=member");
         assert_eq!(after_login(&world, "guest").await, "Acme=member");
         assert_page(&follow(&world, &token).await, 400, "This link no longer works");
-        let filter =
-            trail::Filter { action: "invitation.accepted".into(), limit: 9, ..Default::default() };
+        let filter = trail::Filter { action: "invitation.accepted".into(), limit: 9, ..Default::default() };
         let mut tx = world.app.db.read().await.unwrap();
         let entries = trail::list(&mut tx, &filter).await.unwrap();
         assert_eq!(entries.len(), 1);
@@ -476,8 +475,7 @@ fn an_invitation_leaves_an_entry() {
         let place = world.place(&ada, "Acme").await;
         let made =
             invite(&world, &ada, &place, &json!({"email": GUEST, "message": "secret words"})).data().await;
-        let filter =
-            trail::Filter { action: "invitation.created".into(), limit: 9, ..Default::default() };
+        let filter = trail::Filter { action: "invitation.created".into(), limit: 9, ..Default::default() };
         let mut tx = world.app.db.read().await.unwrap();
         let entries = trail::list(&mut tx, &filter).await.unwrap();
         assert_eq!(entries.len(), 1);

@@ -438,8 +438,7 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
             told[0]
         );
 
-        let filter =
-            trail::Filter { action: "organization.deleted".into(), limit: 9, ..Default::default() };
+        let filter = trail::Filter { action: "organization.deleted".into(), limit: 9, ..Default::default() };
         let mut tx = world.app.db.read().await.unwrap();
         let entries = trail::list(&mut tx, &filter).await.unwrap();
         assert_eq!((entries.len(), &entries[0].target), (1, &place.organization));

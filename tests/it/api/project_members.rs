@@ -362,11 +362,8 @@ fn a_role_is_changed() {
         }
         let page = world.get(&members(&place)).bearer(&bob.access_token).data().await;
         assert_eq!(page["members"][1]["joined_at"], START, "{page}");
-        let filter = trail::Filter {
-            target: format!("{}/{}", place.project, bob.id),
-            limit: 9,
-            ..Default::default()
-        };
+        let filter =
+            trail::Filter { target: format!("{}/{}", place.project, bob.id), limit: 9, ..Default::default() };
         remove(&world, &ada, &place, &bob).data().await;
         let entries = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
         let actions: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();

@@ -1,6 +1,5 @@
 //! Who does a job that one replica at a time is enough for.
 
-use db;
 use db::{Tx, sql};
 use kernel::clock::Time;
 

@@ -1,6 +1,5 @@
 //! The time by which the service is known to have run.
 
-use db;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 

@@ -7,7 +7,6 @@ use std::sync::LazyLock;
 use crate::bounds;
 use crate::bounds::{AHEAD_MS, Bounds, Counter, WINDOW_MS};
 use crate::store::outbox::Template;
-use db;
 use db::sized::{Sizes, values};
 use db::{FromRow, Row, Tx, sql};
 use kernel::addresses;

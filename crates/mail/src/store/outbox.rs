@@ -6,13 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds::Counter;
 use crate::store::mail_counters::Admitted;
-use db;
 use db::sized::Sizes;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::MailId;
 use kernel::random::Random;
-use telemetry;
 
 /// What a mail says. Tokens are made when it leaves: none is stored here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
