@@ -16,8 +16,8 @@ import subprocess
 import threading
 import time
 
-# When every walk begins: at noon, so that no day ends in it, and far ahead. A signal that comes while libfaketime works sees true
-# time; were that later than the walk's, every timeout of PostgreSQL would be over by it.
+# When every walk begins: at noon, so that no day ends in it, and far ahead. A signal that comes while libfaketime works
+# sees true time; were that later than the walk's, every timeout of PostgreSQL would be over by it.
 BASE = datetime.datetime(2040, 3, 10, 12, tzinfo=datetime.timezone.utc)
 PATIENCE_S = 60
 SERVICE_TOKEN = "svc_of-the-walk-through-all-operations"

@@ -1,4 +1,4 @@
-"""What was used and what it comes to, within the month."""
+"""Usage and money within the month."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What time brings: a clock that was moved, what has ended, invoices, and organizations that go."""
+"""The course of time: a clock that was moved, ends, invoices, and organizations that go."""
 
 import datetime
 

@@ -1,4 +1,5 @@
-"""What every operation refuses alike: no credential, a bad one, another role, another kind of body, one that is too large."""
+"""Refusals that all operations have in common: of credentials, roles, ids, bodies and methods. A new operation of the
+OpenAPI document is among them by itself."""
 
 import json
 
@@ -89,7 +90,8 @@ def bodies(w, operations):
             continue
         target, where = fill(w, path), listener(operation)
         who = {"serviceToken": "service", None: None}.get(scheme(operation), "ada")
-        send = lambda body, kind=JSON: w.call(method, target, who, body, headers=[("content-type", kind)], listener=where)
+        send = lambda body, kind=JSON: w.call(
+            method, target, who, body, headers=[("content-type", kind)], listener=where)
         send("{")
         send('{"a": 1, "a": 2}')
         send(b'{"a": "\xff"}')

@@ -1,7 +1,7 @@
 """The transcript of a walk: every exchange in words that are the same in each run with the same binary.
 
-Ids, tokens and secrets become numbered names, in the order in which they appear. Times become how far they lie from now; those
-at a day's first instant stand as they are, because the walk's clock begins at a fixed date.
+Ids, tokens and secrets become numbered names, in the order in which they appear. Times become how far they lie from
+now; those at a day's first instant stand as they are: the walk's clock begins at a fixed date.
 """
 
 import datetime
@@ -185,8 +185,11 @@ class Transcript:
     def command(self, arguments, ended, sort=False):
         self.exchanges += 1
         self.line(f"$ tollkeeper {' '.join(map(self.words.tell, map(quoted, arguments)))}")
-        # What has no order of its own stays a line each.
-        out = "\n".join(sorted(self.words.tell(ended.stdout).splitlines())) if sort else self.words.tell(told(ended.stdout))
+        if sort:
+            # Entries of one millisecond have no order.
+            out = "\n".join(sorted(self.words.tell(ended.stdout).splitlines()))
+        else:
+            out = self.words.tell(told(ended.stdout))
         if out:
             self.line(out.rstrip("\n"))
         for line in ended.log.splitlines():
@@ -198,13 +201,9 @@ class Transcript:
         self.line(f"@@@@ from {sender} to {to}: {self.words.tell(subject)}")
         self.line(self.words.tell(text).rstrip("\n") + "\n")
 
-    def digest(self, title, parts):
-        """A long document by its parts: a line each."""
+    def document(self, title, text):
         self.exchanges += 1
-        self.line(f"#### {title}")
-        for name, part in parts:
-            self.line(f"{hashlib.sha256(part.encode()).hexdigest()[:16]} {name}")
-        self.line()
+        self.line(f"#### {title}\n{self.words.tell(pretty(parse(text)))}\n")
 
 
 def told(text):

@@ -3,9 +3,9 @@
 
     walk.py BINARY [--postgres] [--earlier] > transcript
 
-The same binary gives the same transcript each time, and two binaries whose contract is the same give equal ones: .ci/walk compares a
-revision with the one before. In the end every operation of the OpenAPI document must have been answered with success, and every
-code of an error and of a detail must have been seen, or be in `UNREACHABLE`.
+The same binary gives the same transcript each time, and two binaries whose contract is the same give equal ones:
+.ci/walk compares an earlier version with this one. In the end every operation of the OpenAPI document must have been
+answered with success, and every code of an error and of a detail must have been seen, or be in `UNREACHABLE`.
 
 It needs libfaketime, and for --postgres the programs of PostgreSQL; of Python nothing but the standard library.
 """
@@ -36,7 +36,7 @@ from installation import Clock, Installation, Postgres
 from transcript import Transcript, Words
 from walker import Walker
 
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "contract" / "README.md"
+CONTRACT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "contract"
 CHAPTERS = [accounts, organizations, keys, service, money, operators, refusals, months, limits, trouble]
 
 # Codes that nobody outside can cause, and why.
@@ -70,15 +70,13 @@ SETTINGS = {
 
 
 def documented_codes(document):
-    """The codes of errors from the OpenAPI document; those of details and of refused events from docs/contract/README.md."""
+    """The codes of errors from the OpenAPI document, those of details and refused events from the contract's tables."""
     codes = set(document["components"]["schemas"]["Error"]["properties"]["code"]["enum"])
-    text = DOCS.read_text()
-    table = text.split("Codes in `details`:")[1].split("\n### ")[0]
-    for row in table.splitlines():
-        if row.startswith("| ") and not row.startswith("| about"):
-            codes.update(re.findall(r"`([a-z_]+)`", re.sub(r"\(.*?\)", "", row.split("|")[2])))
-    refusals = next(line for line in text.splitlines() if line.startswith("| codes of a refusal |"))
-    codes.update(re.findall(r"`([a-z_]+)`", refusals))
+    tables = [("README.md", "| about | codes |", 2), ("service.md", "| code | when | `retryable` |", 1)]
+    for page, head, column in tables:
+        table = (CONTRACT / page).read_text().split(f"\n{head}\n")[1].split("\n\n")[0]
+        for row in table.splitlines():
+            codes.update(re.findall(r"`([a-z_]+)`", row.split("|")[column]))
     return codes
 
 
@@ -118,7 +116,7 @@ def main():
     arguments = argparse.ArgumentParser(description="Walks through all operations of a tollkeeper.")
     arguments.add_argument("binary", type=os.path.abspath)
     arguments.add_argument("--postgres", action="store_true", help="on a throwaway PostgreSQL, not on SQLite")
-    arguments.add_argument("--earlier", action="store_true", help="the binary may lack operations and codes of this version")
+    arguments.add_argument("--earlier", action="store_true", help="the binary may lack what this version has")
     arguments.add_argument("--until", help="stop after the chapters of this module", metavar="MODULE")
     options = arguments.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tollkeeper-walk-"))

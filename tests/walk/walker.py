@@ -1,4 +1,4 @@
-"""Whoever walks: makes requests, runs commands and reads mails, and has each written down."""
+"""Makes requests, runs commands and reads mails, and has each written down."""
 
 import json
 import time
@@ -134,6 +134,7 @@ class Walker:
 
     def rest_of_mails(self):
         self.chapter("mails that nobody has waited for")
-        mails = sorted((mail[2], mail[3], self.transcript.words.tell(mail[4]), mail[1]) for mail in self.installation.mails())
+        tell = self.transcript.words.tell
+        mails = sorted((to, subject, tell(text), sender) for _, sender, to, subject, text in self.installation.mails())
         for to, subject, text, sender in mails:
             self.transcript.mail(sender, to, subject, text)
