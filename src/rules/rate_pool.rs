@@ -3,12 +3,12 @@
 //! A replica borrows a few requests at a time, lets calls through with them, and says later how many it used. What is
 //! used drains like in any meter. What is lent doesn't, until it is reported, so a late report gains nobody anything. What
 //! nobody reports counts as used when the term after the one that it was lent in is over: a replica that has fallen
-//! silent blocks its share for [`TERM_MS`] to twice that, no longer.
+//! silent blocks its share for `TERM_MS` to twice that, no longer.
 //!
 //! **No more than the limit.** Let U be what a single meter would hold that sees each call when it is let through. At all
 //! times U ≤ `level` + what is lent and used: lending adds to neither, a call adds one to both, a report moves what was
 //! used from one part of the right side to the other, time takes from U at least what it takes from `level`. And `level` +
-//! `lent` + `lent_before` ≤ limit + [`AHEAD_MS`] of the rate, because [`Pool::lend`] lends no more and nothing else
+//! `lent` + `lent_before` ≤ limit + `AHEAD_MS` of the rate, because [`Pool::lend`] lends no more and nothing else
 //! raises the sum but [`Pool::catch_up`], after an outage. So all replicas together let through what one would, and at most two seconds of the rate more: less
 //! than one lease, which is five.
 

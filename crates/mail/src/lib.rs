@@ -1,6 +1,6 @@
 //! Mail: a queue in the database that no mail is lost from.
 //!
-//! * [`posting`]: a mail is counted against the limits of mails and put into the [`Outbox`](posting::Outbox), in the
+//! * [`posting`]: a mail is counted against the limits of mails and put into the [`posting::Outbox`], in the
 //!   transaction of what it is about.
 //! * `jobs::outbox`: the sending job takes due mails, has each written by [`WriteMail`], and tries again what doesn't leave.
 //! * [`templates`]: the words of each mail.

@@ -156,7 +156,7 @@ pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<Ad
 /// Credits of an organization, the oldest first.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// At most [`AT_ONCE`] of them; empty at the end.
+    /// At most `AT_ONCE` of them; empty at the end.
     pub credits: Vec<Credit>,
     /// ISO 4217 code.
     pub currency: String,
