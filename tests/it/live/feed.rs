@@ -52,7 +52,7 @@ impl Lines {
     fn take(&self) -> Vec<String> {
         let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let of_ours = lines.filter(|line| line["target"] == "tollkeeper::cluster::feed");
+        let of_ours = lines.filter(|line| line["target"] == "cluster::feed");
         of_ours
             .map(|line| {
                 let message =
