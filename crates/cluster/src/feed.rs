@@ -26,7 +26,7 @@ const AT_ONCE: i64 = 1_000;
 /// How long one catching up may take: it is tried again sooner than memory loses its trust.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the feed says of the catalog.
+/// News of the catalog in the feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CatalogChange {
     /// Another one was put in force.
@@ -40,7 +40,7 @@ pub struct Feed {
     db: Db,
     clock: Clock,
     on_catalog: Box<dyn Fn(CatalogChange) + Send + Sync>,
-    /// What has changed: asked by everything that is held.
+    /// The numbers of the last changes, by which memory is judged.
     pub epochs: Arc<Epochs>,
     /// Unix milliseconds at the start of the last good reading; [`NEVER`] before the first.
     read_at_ms: AtomicI64,
@@ -57,7 +57,7 @@ const NEVER: i64 = i64::MIN;
 struct Follower {
     /// The last change that was applied; none before the first reading.
     position: Option<i64>,
-    /// Whether it has been said that memory is not trusted.
+    /// `true` once the log says that memory is not trusted.
     told: bool,
 }
 
@@ -77,7 +77,7 @@ impl Feed {
         }
     }
 
-    /// Whether what is held may be used without asking the database.
+    /// Returns `true` if memory may be used without asking the database.
     pub fn is_trusted(&self, now: Time) -> bool {
         let age_ms = now.unix_ms().saturating_sub(self.read_at_ms.load(Ordering::SeqCst));
         (-STEP_BACK_MS..TRUST_MS).contains(&age_ms)

@@ -1,4 +1,4 @@
-//! What replicas share through the database.
+//! The state that replicas share through the database.
 //!
 //! * [`changes`] are written by whoever writes a row on which memory depends; [`feed`] follows those of other replicas,
 //!   and [`epochs`] says whether what is held in memory is still true.

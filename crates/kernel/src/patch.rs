@@ -1,6 +1,6 @@
 //! Merge patches: a field is left as it was, cleared, or set.
 
-/// What a merge patch does to one field (RFC 7396).
+/// The effect of a merge patch on one field (RFC 7396).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Patch<T> {
     /// It was not named: as it was.

@@ -152,7 +152,7 @@ pub enum DeliveryError {
 }
 
 impl DeliveryError {
-    /// Whether trying again is of no use.
+    /// `true` if trying again is of no use.
     pub const fn is_permanent(&self) -> bool {
         matches!(self, Self::Permanent(_))
     }
