@@ -27,7 +27,7 @@ pub mod verification;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::config;
+use kernel::limits::Limits;
 use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
 use crate::secrets::password::Hasher;
@@ -95,7 +95,7 @@ pub struct Settings {
     /// `true` if a login asks for a verified address.
     pub require_verified_email: bool,
     /// The table `limits`.
-    pub limits: config::Limits,
+    pub limits: Limits,
 }
 
 /// A session and the person who opened it.

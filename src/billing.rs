@@ -19,6 +19,7 @@ pub mod invoices;
 pub mod metrics;
 pub mod pricing;
 pub mod reservations;
+pub mod settings;
 pub mod settlement;
 pub mod summary;
 pub mod usage;
@@ -29,7 +30,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::catalog::CurrentCatalog;
-use crate::config;
 use crate::live::books::Books;
 use crate::live::totals::UsageTotals;
 use cluster::clock_guard::ClockGuard;
@@ -39,6 +39,7 @@ use kernel::clock::Clock;
 use kernel::random::Random;
 
 use metrics::Counters;
+use settings::{AuditSettings, Settings};
 
 /// A handle on the books; cheap to clone.
 #[derive(Clone)]
@@ -65,9 +66,9 @@ pub struct Parts {
     /// Counters.
     pub metrics: Counters,
     /// Table `billing` of the configuration.
-    pub settings: config::Billing,
+    pub settings: Settings,
     /// Table `audit` of the configuration.
-    pub audit: config::Audit,
+    pub audit: AuditSettings,
 }
 
 impl Billing {

@@ -20,13 +20,16 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-use crate::rules::credit_limits;
 use kernel::money::Nano;
-use mail::bounds::Bounds;
 
+pub use crate::billing::settings::{AuditSettings as Audit, Settings as Billing};
+pub use crate::keys::settings::{Management, Settings as ApiKeys};
+pub use crate::log::settings::{Format as LogFormat, Settings as Log};
+pub use crate::server::settings::{Server, Tls};
+pub use kernel::limits::Limits;
 pub use keys::{names, variable};
 pub use mail::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
-pub use types::{DatabaseUrl, Header, LogFormat, Management, PublicUrl};
+pub use types::{DatabaseUrl, Header, PublicUrl};
 pub use warnings::warnings;
 
 use kernel::secrets::Secret;
@@ -94,131 +97,6 @@ pub struct Config {
     pub telemetry: telemetry::Settings,
 }
 
-/// Table `server`: what a client may take its time for. Each holds for each connection of each listener.
-#[derive(Clone, Debug)]
-pub struct Server {
-    /// How long the head of a request may take to come, and a TLS handshake before it, in seconds.
-    pub head_timeout_seconds: u32,
-    /// How long a body may take to come, in seconds.
-    pub body_timeout_seconds: u32,
-    /// How long a client may take to read an answer, in seconds.
-    pub write_timeout_seconds: u32,
-    /// How long a connection may wait for its next request, in seconds.
-    pub idle_timeout_seconds: u32,
-    /// Connections that a listener has at a time; further ones wait to be accepted.
-    pub max_connections: u32,
-    /// The bytes that all unfinished request bodies may take together.
-    pub body_budget_bytes: usize,
-    /// How long browsers are told to use HTTPS only for this host, in seconds; 0: they aren't told.
-    pub hsts_seconds: u32,
-}
-
-/// Table `tls`. A listener with a certificate speaks TLS and nothing else.
-#[derive(Clone, Debug, Default)]
-pub struct Tls {
-    /// The public listener's certificate and the ones that lead to its authority, PEM.
-    pub certificate_file: Option<PathBuf>,
-    /// Its private key, PEM.
-    pub key_file: Option<PathBuf>,
-    /// The service listener's certificate, PEM.
-    pub service_certificate_file: Option<PathBuf>,
-    /// Its private key, PEM.
-    pub service_key_file: Option<PathBuf>,
-}
-
-/// Table `log`.
-#[derive(Clone, Debug)]
-pub struct Log {
-    /// How a line looks.
-    pub format: LogFormat,
-    /// A level, or a level for each part of the program: `info,tollkeeper::live=debug`.
-    pub level: String,
-    /// Whether every request gets a line.
-    pub access: bool,
-}
-
-/// Table `limits`. Restrictions of API keys hold whether it is enabled or not.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Whether anything of this table holds.
-    pub enabled: bool,
-    /// Management calls that only read, a minute and caller.
-    pub reads_per_minute: u32,
-    /// Management calls that write, a minute and caller.
-    pub writes_per_minute: u32,
-    /// Login attempts, a minute and client address.
-    pub logins_per_minute: u32,
-    /// Registrations, a minute and client address.
-    pub registrations_per_minute: u32,
-    /// Requests for a password reset, an hour and e-mail address.
-    pub password_resets_per_hour: u32,
-    /// Failed logins of an account from one network before the waits begin.
-    pub login_failures: u32,
-    /// Failed logins of an account from all networks without a good login, before the waits of all of these begin.
-    pub login_failures_all_networks: u32,
-    /// Unknown API keys and wrong service tokens, a minute and client network.
-    pub bad_credentials_per_minute: u32,
-    /// Mails that verify an e-mail address, an hour and address.
-    pub verifications_per_hour: u32,
-    /// Mails besides resets and verifications, an hour and e-mail address.
-    pub mails_per_recipient_hour: u32,
-    /// Mails that a person causes, an hour; their API keys count as they do.
-    pub mails_per_account_hour: u32,
-    /// Mails caused from a client address, an hour.
-    pub mails_per_address_hour: u32,
-    /// Organizations that a person has made and that still exist.
-    pub organizations_per_person: u32,
-    /// Projects of an organization.
-    pub projects_per_organization: u32,
-    /// Open invitations of an organization.
-    pub open_invitations_per_organization: u32,
-    /// API keys of a project.
-    pub api_keys_per_project: u32,
-    /// Changes of an account's password, an hour.
-    pub password_changes_per_hour: u32,
-    /// Live sessions of a person; a login too many ends the oldest.
-    pub sessions_per_person: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            reads_per_minute: 1_200,
-            writes_per_minute: 600,
-            logins_per_minute: 300,
-            registrations_per_minute: 60,
-            password_resets_per_hour: 5,
-            login_failures: 10,
-            login_failures_all_networks: 100,
-            bad_credentials_per_minute: 600,
-            verifications_per_hour: 5,
-            mails_per_recipient_hour: 20,
-            mails_per_account_hour: 200,
-            mails_per_address_hour: 3_600,
-            organizations_per_person: 20,
-            projects_per_organization: 200,
-            open_invitations_per_organization: 200,
-            api_keys_per_project: 1_000,
-            password_changes_per_hour: 5,
-            sessions_per_person: 50,
-        }
-    }
-}
-
-impl Limits {
-    /// The limits of mails; `None` while this table is switched off.
-    pub fn mail_bounds(&self) -> Option<Bounds> {
-        self.enabled.then_some(Bounds {
-            account: self.mails_per_account_hour,
-            address: self.mails_per_address_hour,
-            recipient: self.mails_per_recipient_hour,
-            password_resets: self.password_resets_per_hour,
-            verifications: self.verifications_per_hour,
-        })
-    }
-}
-
 /// Table `retention`.
 #[derive(Clone, Debug)]
 pub struct Retention {
@@ -230,43 +108,6 @@ pub struct Retention {
     pub mail_files_days: u32,
 }
 
-/// Table `billing`.
-#[derive(Clone, Debug)]
-pub struct Billing {
-    /// How much a person's first organization may spend before it must pay; 0: strictly prepaid.
-    pub credit_limit: Nano,
-    /// The same of every further organization of that person.
-    pub further_credit_limit: Nano,
-    /// The currency of new organizations, an ISO 4217 code.
-    pub currency: String,
-    /// How long money stays set aside for a call that isn't heard of, in minutes.
-    pub reservation_minutes: i64,
-    /// Who issues invoices; `None`: it isn't said on them.
-    pub issuer_name: Option<String>,
-    /// Where they are, on lines of its own.
-    pub issuer_address: Option<String>,
-}
-
-impl Billing {
-    /// The credit limits of new organizations.
-    pub const fn credit_limits(&self) -> credit_limits::Limits {
-        credit_limits::Limits { first: self.credit_limit, further: self.further_credit_limit }
-    }
-}
-
-/// Table `api_keys`.
-#[derive(Clone, Debug)]
-pub struct ApiKeys {
-    /// What API keys may do on management endpoints.
-    pub management: Management,
-    /// What new keys start with.
-    pub prefix: String,
-    /// Whether a key's secret is kept sealed, so that a rotation can return the previous one.
-    pub keep_sealed: bool,
-    /// How long the previous secret of a rotated key stays good, in hours.
-    pub rotation_grace_hours: u32,
-}
-
 /// Table `passwords`.
 #[derive(Clone, Debug)]
 pub struct Passwords {
@@ -274,13 +115,6 @@ pub struct Passwords {
     pub hash_threads: usize,
     /// Passwords that may wait for a thread; past it the answer is 429.
     pub queue: usize,
-}
-
-/// Table `audit`.
-#[derive(Clone, Debug)]
-pub struct Audit {
-    /// How often the server checks the books by itself, in hours; 0: never.
-    pub every_hours: u32,
 }
 
 impl Default for Retention {

@@ -31,7 +31,7 @@ use bearer::live_session;
 
 use crate::app::App;
 use crate::input::RequestBody;
-use crate::rules::restrictions;
+use crate::rules::proxies;
 use kernel::error::{Code, Error, RateLimit};
 use kernel::ids::RequestId;
 use trail::Trail;
@@ -143,5 +143,5 @@ pub fn client_address(app: &App, headers: &HeaderMap, peer: IpAddr) -> Option<Ip
         return Some(peer);
     }
     let hops = headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
-    restrictions::client_address(peer, hops, trusted)
+    proxies::client_address(peer, hops, trusted)
 }

@@ -18,13 +18,14 @@ pub mod api_keys;
 pub mod model_callers;
 pub mod reclaiming;
 pub mod seals;
+pub mod settings;
 pub mod uses;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::accounts::Accounts;
-use crate::config;
+use kernel::limits::Limits;
 use crate::live::keyring::Keyring;
 use crate::live::last_uses::LastUses;
 use crate::live::rates::Rates;
@@ -34,6 +35,8 @@ use kernel::clock::Clock;
 use kernel::limiter::Limiter;
 use kernel::random::Random;
 use kernel::secrets::sealing::Sealer;
+
+use settings::Settings;
 
 /// The handle of API keys; cheap to clone.
 #[derive(Clone)]
@@ -49,8 +52,8 @@ pub struct Parts {
     /// Seals secrets, so that a rotation can return the one before.
     pub(crate) sealer: Arc<Sealer>,
     /// The table `api_keys` of the configuration.
-    pub(crate) settings: config::ApiKeys,
-    pub(crate) limits: config::Limits,
+    pub(crate) settings: Settings,
+    pub(crate) limits: Limits,
     /// The keys in memory.
     pub keyring: Keyring,
     /// Uses of keys that aren't written yet.
@@ -86,7 +89,7 @@ pub struct Shared {
 
 impl Keys {
     /// A handle with nothing in memory yet.
-    pub fn new(shared: Shared, settings: config::ApiKeys, limits: config::Limits) -> Self {
+    pub fn new(shared: Shared, settings: Settings, limits: Limits) -> Self {
         let Shared { accounts, db, clock, random, feed, limiter, sealer } = shared;
         Self(Arc::new(Parts {
             keyring: Keyring::new(db.clone(), feed, settings.prefix.clone()),

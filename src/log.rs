@@ -7,6 +7,7 @@
 mod access;
 mod buffer;
 mod request;
+pub mod settings;
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -22,11 +23,11 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::config;
 pub use access::Access;
 use buffer::Buffer;
 use kernel::clock::Clock;
 use request::WithRequest;
+use settings::{Format, Settings};
 use telemetry::CollectorLayer;
 
 static BUFFER: OnceLock<Arc<Buffer>> = OnceLock::new();
@@ -43,7 +44,7 @@ impl Drop for Guard {
 }
 
 /// Sets the log up for this process, and logs panics. A second call changes nothing.
-pub fn init(settings: &config::Log) -> Guard {
+pub fn init(settings: &Settings) -> Guard {
     let buffer = BUFFER.get_or_init(|| Buffer::start(Box::new(std::io::stderr()), settings.format));
     let subscriber = subscriber(settings, Lines(Arc::clone(buffer)));
     if tracing::subscriber::set_global_default(subscriber).is_ok() {
@@ -118,7 +119,7 @@ impl FormatTime for Timestamp {
     }
 }
 
-fn subscriber(settings: &config::Log, lines: Lines) -> Box<dyn Subscriber + Send + Sync> {
+fn subscriber(settings: &Settings, lines: Lines) -> Box<dyn Subscriber + Send + Sync> {
     // The configuration has checked the level; were it wrong all the same, a log is better than none.
     let filter = EnvFilter::builder().parse(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
@@ -128,10 +129,10 @@ fn subscriber(settings: &config::Log, lines: Lines) -> Box<dyn Subscriber + Send
         .with_writer(lines)
         .log_internal_errors(false);
     match settings.format {
-        config::LogFormat::Text => {
+        Format::Text => {
             Box::new(builder.compact().map_event_format(WithRequest::text).finish().with(CollectorLayer))
         }
-        config::LogFormat::Json => {
+        Format::Json => {
             let json = builder.json().flatten_event(true).with_span_list(false);
             Box::new(json.map_event_format(WithRequest::json).finish().with(CollectorLayer))
         }

@@ -3,6 +3,7 @@
 pub use kernel::{addresses, naming, networks, rates, usernames};
 
 pub mod api_keys;
+pub mod allowed_ips;
 pub mod audit;
 pub mod books;
 pub mod counts;
@@ -16,13 +17,14 @@ pub mod membership;
 pub mod password;
 pub mod password_changes;
 pub mod periods;
+pub mod permissions;
 pub mod phones;
 pub mod project_membership;
 pub mod projects;
+pub mod proxies;
 pub mod rate_pool;
 pub mod rating;
 pub mod reserving;
-pub mod restrictions;
 pub mod rotation;
 pub mod settlement;
 pub mod throttling;

@@ -5,6 +5,7 @@ mod connection;
 mod entrance;
 mod head_scan;
 mod protocol;
+pub mod settings;
 #[cfg(test)]
 mod testing;
 mod tls;

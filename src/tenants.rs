@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use crate::config;
+use kernel::limits::Limits;
 use db::Page;
 use db::{Db, Tx};
 use kernel::clock::{Clock, Time};
@@ -37,7 +37,7 @@ pub struct Parts {
     pub(crate) random: Random,
     pub(crate) outbox: Arc<Outbox>,
     /// How many of a kind there may be.
-    pub(crate) limits: config::Limits,
+    pub(crate) limits: Limits,
     /// The organization's money when it comes and goes.
     pub(crate) money: MoneyHooks,
 }

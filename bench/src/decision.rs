@@ -11,7 +11,7 @@ use tollkeeper::clock::Clock;
 use tollkeeper::config::Config;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::live::limiter::{Subject, key_for};
-use tollkeeper::rules::restrictions::Permission;
+use tollkeeper::rules::permissions::Permission;
 use tollkeeper::secrets::api_key::ApiKeySecret;
 
 use crate::report;
@@ -88,7 +88,7 @@ async fn time(step: Step, app: &App, secret: &str) -> Result<(), String> {
     match step {
         Step::Whole => {
             for _ in 0..AT_ONCE {
-                let granted = decide(app, question(black_box(secret))).await;
+                let granted = decide(&app.billing, &app.keys, question(black_box(secret))).await;
                 black_box(granted.map_err(|refused| refused.error.to_string())?);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::roles::OrganizationRole;
 use crate::rules::key_bounds::Bounds;
-use crate::rules::restrictions::AllowedIps;
+use crate::rules::allowed_ips::AllowedIps;
 use crate::store;
 use db::Tx;
 use kernel::clock::Time;

@@ -23,6 +23,7 @@ use kernel::limiter::Limiter;
 use kernel::random::Random;
 use kernel::secrets::files;
 use kernel::secrets::sealing::Sealer;
+use mail::bounds::Bounds;
 use mail::posting::Outbox;
 use mail::{Mail, Mailer};
 use metrics::Metrics;
@@ -48,7 +49,7 @@ impl Base {
         let db = open_database(config)?;
         let metrics = Arc::new(Metrics::default());
         let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
-        let outbox = Outbox::new(random.clone(), config.limits.mail_bounds(), Arc::clone(&metrics));
+        let outbox = Outbox::new(random.clone(), Bounds::from_limits(&config.limits), Arc::clone(&metrics));
         Ok(Self {
             clock_guard: Arc::new(ClockGuard::new(db.clone(), clock.clone())),
             feed: follow_changes(&db, &clock, &catalog),

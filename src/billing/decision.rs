@@ -8,13 +8,13 @@ mod reserving;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::app::App;
 use crate::billing::Billing;
 use crate::catalog::{Kind, Model};
+use crate::keys::Keys;
 use crate::keys::model_callers::{self, ModelCaller};
 use crate::keys::uses::Left;
 use crate::live::books::Reservation;
-use crate::rules::restrictions::Permission;
+use crate::rules::permissions::Permission;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
@@ -88,41 +88,41 @@ pub struct Refused {
 ///
 /// # Errors
 /// A refusal, or our own trouble.
-pub async fn decide(app: &App, question: Question<'_>) -> Result<Granted, Refused> {
+pub async fn decide(billing: &Billing, keys: &Keys, question: Question<'_>) -> Result<Granted, Refused> {
     let _span = telemetry::span("decision");
-    let now = app.clock.now();
+    let now = billing.clock.now();
     if question.reserve && kind_of(question.operation).is_some() {
         // By a wrong time keys have expired, prices don't hold yet, and reservations are over.
-        app.billing.clock_guard.require().map_err(|error| Refused { error, calling: None })?;
+        billing.clock_guard.require().map_err(|error| Refused { error, calling: None })?;
     }
     let Question { credential, organization, project, .. } = question;
-    let calling = model_callers::find(&app.keys, credential, organization, project, now).await;
+    let calling = model_callers::find(keys, credential, organization, project, now).await;
     let calling = calling.map_err(|error| Refused { error, calling: None })?;
     telemetry::note_organization(calling.organization_id());
-    let Admitted { max_tokens, rates, model, most } = match admit(app, &question, &calling, now).await {
+    let Admitted { max_tokens, rates, model, most } = match admit(billing, keys, &question, &calling, now).await {
         Ok(admitted) => admitted,
         Err(error) => return Err(Refused { error, calling: Some(calling) }),
     };
     let mut reservation = None;
     if let Some((model, most)) = model.zip(most).filter(|_| question.reserve) {
         // Boxed: a call that reserves nothing, the fast one, is not made to carry what this needs.
-        match Box::pin(reserving::reserve(&app.billing, &question, &calling, &model, most, now)).await {
+        match Box::pin(reserving::reserve(billing, &question, &calling, &model, most, now)).await {
             Ok(reserving) => {
                 if reserving.is_repeated {
                     // The first time has taken a place already.
-                    give_rates_back(app, &calling, &model, now);
+                    give_rates_back(keys, &calling, &model, now);
                 }
                 reservation = Some(reserving.reservation);
             }
             Err(error) => {
-                give_rates_back(app, &calling, &model, now);
+                give_rates_back(keys, &calling, &model, now);
                 return Err(Refused { error, calling: Some(calling) });
             }
         }
     }
     if let Some(key) = calling.key() {
         // Not before: what is refused for want of money is no use either.
-        app.keys.note_use(key, now);
+        keys.note_use(key, now);
     }
     Ok(Granted { calling, max_tokens, rates, reservation })
 }
@@ -139,7 +139,8 @@ struct Admitted {
 }
 
 async fn admit(
-    app: &App,
+    billing: &Billing,
+    keys: &Keys,
     question: &Question<'_>,
     calling: &ModelCaller,
     now: Time,
@@ -150,7 +151,7 @@ async fn admit(
         key.admit_permission(question.operation)?;
     }
     let model = match question.model {
-        Some(id) => Some(usable(&app.billing, id, question.operation, now)?),
+        Some(id) => Some(usable(billing, id, question.operation, now)?),
         None => None,
     };
     if let (Some(key), Some(model)) = (key, &model) {
@@ -178,7 +179,7 @@ async fn admit(
         _ => None,
     };
     // Last, so that a refused call doesn't use a rate up.
-    let rates = take_rates(app, calling, model.as_deref(), now).await?;
+    let rates = take_rates(keys, calling, model.as_deref(), now).await?;
     Ok(Admitted { max_tokens, rates, model, most })
 }
 
@@ -206,24 +207,24 @@ pub const fn kind_of(operation: Permission) -> Option<Kind> {
 /// Counts the call against the key's rate and the model's; against neither when one refuses it. The key's comes first,
 /// so that a key beyond its own rate takes no place from its organization's other keys.
 async fn take_rates(
-    app: &App,
+    keys: &Keys,
     calling: &ModelCaller,
     model: Option<&Model>,
     now: Time,
 ) -> Result<Rates, Error> {
     let key = calling.key();
     let of_key = match key {
-        Some(key) => app.keys.take_rate(key, now).await?,
+        Some(key) => keys.take_rate(key, now).await?,
         None => None,
     };
     let of_model = match model {
-        Some(model) => Some(take_model_rate(app, calling.organization_id(), model, now).await),
+        Some(model) => Some(take_model_rate(keys, calling.organization_id(), model, now).await),
         None => None,
     };
     let of_model = match of_model {
         Some(Err(error)) => {
             if let Some(key) = key {
-                app.keys.give_rate_back(key, now);
+                keys.give_rate_back(key, now);
             }
             return Err(error);
         }
@@ -235,25 +236,25 @@ async fn take_rates(
 
 /// A model's own rate holds for each organization (docs/contract/service.md#model-limits).
 async fn take_model_rate(
-    app: &App,
+    keys: &Keys,
     organization_id: OrganizationId,
     model: &Model,
     now: Time,
 ) -> Result<Left, Error> {
     let meter = model_meter(organization_id, model);
     let limit = model.max_requests_per_min;
-    match app.keys.rates.take(meter, limit, now).await {
+    match keys.rates.take(meter, limit, now).await {
         Ok(allowed) => Ok(Left { limit, allowed }),
         Err(limit) => Err(Error { rate_limit: Some(limit), ..Error::new(Code::ModelRateLimited) }),
     }
 }
 
 /// What a call took that isn't made after all.
-fn give_rates_back(app: &App, calling: &ModelCaller, model: &Model, now: Time) {
+fn give_rates_back(keys: &Keys, calling: &ModelCaller, model: &Model, now: Time) {
     if let Some(key) = calling.key() {
-        app.keys.give_rate_back(key, now);
+        keys.give_rate_back(key, now);
     }
-    app.keys.rates.give_back(model_meter(calling.organization_id(), model), now);
+    keys.rates.give_back(model_meter(calling.organization_id(), model), now);
 }
 
 fn model_meter(organization_id: OrganizationId, model: &Model) -> u128 {

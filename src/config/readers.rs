@@ -10,9 +10,10 @@ use lettre::message::Mailbox;
 use tracing_subscriber::EnvFilter;
 
 use super::document::Value;
-use super::types::{self, DatabaseUrl, Header, LogFormat, Management, PublicUrl};
+use super::types::{self, DatabaseUrl, Header, PublicUrl};
+use super::{LogFormat, Management};
 use super::values::{expected, from_text, text};
-use crate::rules::restrictions;
+use crate::rules::proxies;
 use kernel::money::Decimal;
 use kernel::secrets::{Secret, files};
 use mail::MailUrl;
@@ -171,7 +172,7 @@ pub fn lines(value: &Value) -> Read<String> {
 
 /// Addresses and ranges.
 pub fn ranges(value: &Value) -> Read<Vec<IpNet>> {
-    list(value, "a list of IP addresses or CIDR ranges such as [\"10.0.0.0/8\"]", restrictions::parse_range)
+    list(value, "a list of IP addresses or CIDR ranges such as [\"10.0.0.0/8\"]", proxies::parse_range)
 }
 
 /// Origins of web pages.

@@ -108,47 +108,6 @@ fn redacted(url: &str) -> String {
     shown
 }
 
-/// How a line of the log looks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For machines: an object a line.
-    Json,
-}
-
-impl LogFormat {
-    /// The word in the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
-}
-
-/// What API keys may do on management endpoints.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Management {
-    /// What their creator may.
-    Full,
-    /// Only reads.
-    Read,
-    /// Nothing.
-    None,
-}
-
-impl Management {
-    /// The word in the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Read => "read",
-            Self::None => "none",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

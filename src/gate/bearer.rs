@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::access::Caller;
 use crate::app::App;
-use crate::config::Management;
+use crate::keys::settings::Management;
 use crate::secrets::jwt::TokenKind;
 use crate::store::api_keys::LiveKey;
 use cluster::epochs::Stamp;

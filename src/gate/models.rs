@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::catalog::Model;
-use crate::rules::restrictions::Permission;
+use crate::rules::permissions::Permission;
 use kernel::error::{Code, Error};
 use metrics::Asked;
 

@@ -3,7 +3,8 @@
 
 use crate::access::ProjectScope;
 use crate::rules::counts::{self, Kind};
-use crate::rules::restrictions::{AllowedIps, Permissions};
+use crate::rules::allowed_ips::AllowedIps;
+use crate::rules::permissions::Permissions;
 use crate::rules::rotation::grace_period_ends;
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;

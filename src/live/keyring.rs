@@ -10,7 +10,8 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use crate::rules::restrictions::{self, Permission};
+use crate::rules::allowed_ips;
+use crate::rules::permissions::Permission;
 use crate::secrets::api_key::ApiKeySecret;
 use crate::store;
 use cluster::epochs::Stamp;
@@ -36,7 +37,7 @@ impl LiveKey {
     /// Refuses an address that isn't allowed; an unknown one isn't where there is a list. The first thing that is asked
     /// about a use: an allowed one is noted as where the key was used from.
     pub fn admit_address(&self, address: Option<IpAddr>) -> Result<(), Error> {
-        if restrictions::ip_allowed(self.allowed_ips.as_ref(), address) {
+        if allowed_ips::ip_allowed(self.allowed_ips.as_ref(), address) {
             self.last_use.from(address);
             Ok(())
         } else {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use super::buffer::Buffer;
-use crate::config::LogFormat;
+use super::settings::Format;
 use kernel::clock::Time;
 
 /// What the access log says of a request.
@@ -50,8 +50,8 @@ impl Access<'_> {
     pub(super) fn write_to(&self, buffer: &Buffer, now: Time) {
         let mut line = Vec::with_capacity(320);
         let written = match buffer.format() {
-            LogFormat::Text => self.text(&mut line, now),
-            LogFormat::Json => self.json(&mut line, now),
+            Format::Text => self.text(&mut line, now),
+            Format::Json => self.json(&mut line, now),
         };
         // Writing into memory does not fail.
         written.unwrap_or_default();

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::config::LogFormat;
+use super::settings::Format;
 use kernel::clock::Clock;
 
 /// How long a line may wait.
@@ -24,7 +24,7 @@ pub struct Buffer {
     wake: Condvar,
     /// Tells those who flush that something was written.
     written: Condvar,
-    format: LogFormat,
+    format: Format,
 }
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl fmt::Debug for Buffer {
 
 impl Buffer {
     /// A buffer and its thread, which lives as long as the process.
-    pub fn start(out: Box<dyn Write + Send>, format: LogFormat) -> Arc<Self> {
+    pub fn start(out: Box<dyn Write + Send>, format: Format) -> Arc<Self> {
         let buffer =
             Arc::new(Self { state: Mutex::default(), wake: Condvar::new(), written: Condvar::new(), format });
         let shared = Arc::clone(&buffer);
@@ -60,7 +60,7 @@ impl Buffer {
     }
 
     /// How its lines look.
-    pub fn format(&self) -> LogFormat {
+    pub fn format(&self) -> Format {
         self.format
     }
 
@@ -141,8 +141,8 @@ impl Buffer {
         let time = Clock::System.now();
         let message = "log lines were dropped because stderr did not take them";
         match self.format {
-            LogFormat::Text => format!("{time}  WARN tollkeeper::log: {message} dropped={dropped}\n"),
-            LogFormat::Json => {
+            Format::Text => format!("{time}  WARN tollkeeper::log: {message} dropped={dropped}\n"),
+            Format::Json => {
                 format!(
                     r#"{{"timestamp":"{time}","level":"WARN","message":"{message}","dropped":{dropped},"target":"tollkeeper::log"}}"#
                 ) + "\n"

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 
 use super::*;
-use crate::config::{Log, LogFormat};
+use super::settings::{Format, Settings};
 use kernel::clock::Time;
 
 /// A stderr that a test can read; each write first waits for a ticket when there is a gate.
@@ -34,10 +34,10 @@ impl Write for Screen {
     }
 }
 
-fn logged(format: LogFormat, level: &str, write: impl FnOnce()) -> String {
+fn logged(format: Format, level: &str, write: impl FnOnce()) -> String {
     let screen = Screen::default();
     let buffer = Buffer::start(Box::new(screen.clone()), format);
-    let settings = Log { format, level: level.to_owned(), access: true };
+    let settings = Settings { format, level: level.to_owned(), access: true };
     tracing::subscriber::with_default(subscriber(&settings, Lines(Arc::clone(&buffer))), write);
     buffer.flush();
     screen.text()
@@ -45,7 +45,7 @@ fn logged(format: LogFormat, level: &str, write: impl FnOnce()) -> String {
 
 #[test]
 fn text_lines_are_for_people() {
-    let text = logged(LogFormat::Text, "info", || {
+    let text = logged(Format::Text, "info", || {
         tracing::info!(route = "/v1/models", status = 200, "served");
         tracing::debug!("unseen");
     });
@@ -56,7 +56,7 @@ fn text_lines_are_for_people() {
 
 #[test]
 fn json_lines_are_for_machines() {
-    let text = logged(LogFormat::Json, "tollkeeper=debug,off", || {
+    let text = logged(Format::Json, "tollkeeper=debug,off", || {
         tracing::debug!(status = 200, "two\nlines");
         tracing::info!(target: "elsewhere", "unseen");
     });
@@ -69,7 +69,7 @@ fn json_lines_are_for_machines() {
 
 #[test]
 fn no_text_passes_for_a_line_of_its_own() {
-    let text = logged(LogFormat::Text, "info", || {
+    let text = logged(Format::Text, "info", || {
         let name = "x\n2026-01-01T00:00:00.000Z ERROR forged\u{1b}[31m";
         tracing::info!("renamed to {name}");
     });
@@ -81,7 +81,7 @@ fn no_text_passes_for_a_line_of_its_own() {
 #[test]
 fn lines_appear_without_being_asked_for() {
     let screen = Screen::default();
-    let buffer = Buffer::start(Box::new(screen.clone()), LogFormat::Text);
+    let buffer = Buffer::start(Box::new(screen.clone()), Format::Text);
     for (line, urgent) in [("calm\n", false), ("urgent\n", true), ("calm again\n", false)] {
         buffer.push(line.as_bytes(), urgent);
         for _ in 0..500 {
@@ -96,7 +96,7 @@ fn lines_appear_without_being_asked_for() {
 
 #[test]
 fn a_blocked_screen_costs_lines_but_never_blocks() {
-    for format in [LogFormat::Text, LogFormat::Json] {
+    for format in [Format::Text, Format::Json] {
         let (ticket, gate) = mpsc::channel();
         let screen = Screen { gate: Some(Arc::new(Mutex::new(gate))), ..Screen::default() };
         let buffer = Buffer::start(Box::new(screen.clone()), format);
@@ -117,7 +117,7 @@ fn a_blocked_screen_costs_lines_but_never_blocks() {
         assert_eq!(reports.len(), 1);
         let dropped = (10_000 - kept).to_string();
         assert!(reports[0].contains(&dropped), "{} {dropped}", reports[0]);
-        if format == LogFormat::Json {
+        if format == Format::Json {
             assert!(serde_json::from_str::<serde_json::Value>(reports[0]).is_ok());
         }
     }
@@ -127,7 +127,7 @@ fn a_blocked_screen_costs_lines_but_never_blocks() {
 fn a_flush_gives_up_on_a_blocked_screen() {
     let (_ticket, gate) = mpsc::channel();
     let screen = Screen { gate: Some(Arc::new(Mutex::new(gate))), ..Screen::default() };
-    let buffer = Buffer::start(Box::new(screen), LogFormat::Text);
+    let buffer = Buffer::start(Box::new(screen), Format::Text);
     buffer.push(b"never shown\n", true);
     buffer.flush();
 }
@@ -141,7 +141,7 @@ fn panics_keep_their_words() {
 
 #[test]
 fn a_request_has_the_line_that_the_formatter_would_write() {
-    for format in [LogFormat::Text, LogFormat::Json] {
+    for format in [Format::Text, Format::Json] {
         for address in [Some("203.0.113.7"), Some("2001:db8::7"), None] {
             let line = Access {
                 method: "GET",
@@ -177,12 +177,12 @@ fn lines_of_a_request_name_it_once() {
         telemetry::InRequest::new(Some(id), None, lines).now_or_never().unwrap();
         tracing::info!("outside");
     };
-    let text = logged(LogFormat::Text, "info", work);
+    let text = logged(Format::Text, "info", work);
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].ends_with(&format!(": inside mails=1 request_id={id}")), "{text}");
     assert!(lines[1].ends_with(": named request_id=\"its own\""), "{text}");
     assert!(lines[2].ends_with(": outside"), "{text}");
-    let json = logged(LogFormat::Json, "info", work);
+    let json = logged(Format::Json, "info", work);
     let lines: Vec<serde_json::Value> =
         json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&lines[0]["request_id"], &lines[0]["mails"]), (&id.to_string().into(), &1.into()));

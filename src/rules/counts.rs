@@ -1,7 +1,7 @@
 //! How many of a kind there may be: limits of what one person or tenant can pile up.
 
-use crate::config::Limits;
 use kernel::error::{Code, Error};
+use kernel::limits::Limits;
 
 /// A kind of row whose number is bounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,11 +54,10 @@ pub fn one_more(limits: &Limits, kind: Kind, count: i64) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
 
     #[test]
     fn the_limit_is_the_last_that_may_be() {
-        let mut limits = Config::default().limits;
+        let mut limits = Limits::default();
         let kinds = [Kind::Organizations, Kind::Projects, Kind::Invitations, Kind::ApiKeys];
         for (kind, limit) in kinds.into_iter().zip([20, 200, 200, 1_000]) {
             assert!(one_more(&limits, kind, limit - 1).is_ok(), "{kind:?}");

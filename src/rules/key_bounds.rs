@@ -1,6 +1,6 @@
 //! How far the API keys reach that another API key hands out.
 
-use crate::rules::restrictions::AllowedIps;
+use crate::rules::allowed_ips::AllowedIps;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 

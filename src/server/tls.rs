@@ -18,6 +18,7 @@ use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
 use super::connection::Client;
+use super::settings;
 use crate::config;
 use kernel::error::{Code, Error};
 
@@ -40,7 +41,7 @@ impl Certificates {
     ///
     /// # Errors
     /// A sentence for the operator, with file and key.
-    pub fn load(config: &config::Tls) -> Result<Self, String> {
+    pub fn load(config: &settings::Tls) -> Result<Self, String> {
         let pair = |certificate: &Option<PathBuf>, key: &Option<PathBuf>, keys: [&'static str; 2]| {
             let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
             let files = [certificate, key].map(Clone::clone);

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use super::head_scan::HeadScan;
-use crate::config;
+use super::settings;
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub struct Patience {
 
 impl Patience {
     /// As configured.
-    pub fn new(config: &config::Server) -> Self {
+    pub fn new(config: &settings::Server) -> Self {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         Self {
             head: seconds(config.head_timeout_seconds),

@@ -31,7 +31,7 @@ pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bar
         request_id: body.request_id.as_ref().map(|id| id.0.as_str()),
         reserve: body.reserve,
     };
-    let decided = decide(&app, question).await;
+    let decided = decide(&app.billing, &app.keys, question).await;
     app.metrics.decisions.count(Asked::Authorize, decided.as_ref().err().map(|refused| refused.error.code));
     let model = body.model.map(|model| model.0);
     match decided {

@@ -11,7 +11,7 @@ use crate::input::json::Json;
 use crate::input::types::{Integer, one_of, string};
 use crate::keys::model_callers::ModelCaller;
 use crate::keys::uses::Left;
-use crate::rules::restrictions::Permission;
+use crate::rules::permissions::Permission;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 

@@ -50,7 +50,7 @@ async fn allowed(app: &App, asked: ForwardAuth) -> Result<Decision, Error> {
         request_id: asked.request_id.as_deref(),
         reserve: asked.reserve,
     };
-    let granted = decide(app, question).await.map_err(|refused| refused.error)?;
+    let granted = decide(&app.billing, &app.keys, question).await.map_err(|refused| refused.error)?;
     Ok(Decision::granted(granted, asked.model))
 }
 

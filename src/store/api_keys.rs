@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use crate::access::HeldTx;
 use crate::rules::api_keys::Bounds;
-use crate::rules::restrictions::{AllowedIps, Permissions};
+use crate::rules::allowed_ips::AllowedIps;
+use crate::rules::permissions::Permissions;
 use cluster::changes;
 use cluster::changes::Change;
 use db::{FromRow, Row, Tx, sql};

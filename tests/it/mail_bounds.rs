@@ -277,7 +277,7 @@ fn two_who_write_to_the_same_people_do_not_wait_for_each_other_in_a_circle() {
         let [low, middle, high] = in_order();
         let admit = |address: &str, recipients: &[&String]| {
             let (db, now) = (world.app.db.clone(), world.clock.now());
-            let bounds = world.app.config.limits.mail_bounds();
+            let bounds = Bounds::from_limits(&world.app.config.limits);
             let sender = Sender { account: None, address: Some(address.parse().unwrap()) };
             let recipients = recipients.iter().map(|recipient| (*recipient).clone()).collect();
             async move {

@@ -9,6 +9,7 @@ pub mod error;
 pub mod html;
 pub mod ids;
 pub mod limiter;
+pub mod limits;
 pub mod money;
 pub mod naming;
 pub mod networks;

@@ -4,6 +4,7 @@
 //! apart from all other mails, so that a flood of other mails can't keep them from arriving.
 
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
+use kernel::limits::Limits;
 
 /// How long a count goes on, in milliseconds.
 pub const WINDOW_MS: i64 = HOUR_MS;
@@ -27,6 +28,17 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// Returns the limits that the table `limits` of the configuration sets, or `None` while it is switched off.
+    pub fn from_limits(limits: &Limits) -> Option<Self> {
+        limits.enabled.then_some(Self {
+            account: limits.mails_per_account_hour,
+            address: limits.mails_per_address_hour,
+            recipient: limits.mails_per_recipient_hour,
+            password_resets: limits.password_resets_per_hour,
+            verifications: limits.verifications_per_hour,
+        })
+    }
+
     /// The limit of a counter.
     pub const fn of(&self, counter: Counter) -> u32 {
         match counter {

@@ -11,7 +11,7 @@ use crate::input::fields::{Field, accepted};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text};
 use crate::input::{self, Body, Description, Fields, Input, Record};
-use crate::rules::restrictions::Permission;
+use crate::rules::permissions::Permission;
 use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
 use kernel::error::Error;
 

@@ -12,7 +12,8 @@ use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::{Integer, Text, one_of};
 use crate::input::{Description, Fields, Input, Query, Record};
-use crate::rules::restrictions::{Permission, forwarded_address};
+use crate::rules::permissions::Permission;
+use crate::rules::proxies::forwarded_address;
 use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
 use kernel::error::Error;
 

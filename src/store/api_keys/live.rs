@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crate::rules::restrictions::{AllowedIps, Permissions};
+use crate::rules::allowed_ips::AllowedIps;
+use crate::rules::permissions::Permissions;
 use crate::store::sized::{Sizes, values};
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;

@@ -4,7 +4,8 @@ use crate::input::types::{DescriptionText, Integer, ModelIds, Name};
 use crate::input::{Fields, Patch, Record};
 use crate::keys::api_keys::{Change, New, Restrictions};
 use crate::rules::api_keys::{check_expiry, unknown_models};
-use crate::rules::restrictions::{AllowedIps, Permissions};
+use crate::rules::allowed_ips::AllowedIps;
+use crate::rules::permissions::Permissions;
 use kernel::clock::Time;
 
 /// A new API key.

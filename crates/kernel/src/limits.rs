@@ -1,0 +1,70 @@
+//! Limits of what one caller, account or tenant may do: the table `limits` of the configuration.
+
+/// Table `limits`. Restrictions of API keys hold whether it is enabled or not.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Whether anything of this table holds.
+    pub enabled: bool,
+    /// Management calls that only read, a minute and caller.
+    pub reads_per_minute: u32,
+    /// Management calls that write, a minute and caller.
+    pub writes_per_minute: u32,
+    /// Login attempts, a minute and client address.
+    pub logins_per_minute: u32,
+    /// Registrations, a minute and client address.
+    pub registrations_per_minute: u32,
+    /// Requests for a password reset, an hour and e-mail address.
+    pub password_resets_per_hour: u32,
+    /// Failed logins of an account from one network before the waits begin.
+    pub login_failures: u32,
+    /// Failed logins of an account from all networks without a good login, before the waits of all of these begin.
+    pub login_failures_all_networks: u32,
+    /// Unknown API keys and wrong service tokens, a minute and client network.
+    pub bad_credentials_per_minute: u32,
+    /// Mails that verify an e-mail address, an hour and address.
+    pub verifications_per_hour: u32,
+    /// Mails besides resets and verifications, an hour and e-mail address.
+    pub mails_per_recipient_hour: u32,
+    /// Mails that a person causes, an hour; their API keys count as they do.
+    pub mails_per_account_hour: u32,
+    /// Mails caused from a client address, an hour.
+    pub mails_per_address_hour: u32,
+    /// Organizations that a person has made and that still exist.
+    pub organizations_per_person: u32,
+    /// Projects of an organization.
+    pub projects_per_organization: u32,
+    /// Open invitations of an organization.
+    pub open_invitations_per_organization: u32,
+    /// API keys of a project.
+    pub api_keys_per_project: u32,
+    /// Changes of an account's password, an hour.
+    pub password_changes_per_hour: u32,
+    /// Live sessions of a person; a login too many ends the oldest.
+    pub sessions_per_person: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            reads_per_minute: 1_200,
+            writes_per_minute: 600,
+            logins_per_minute: 300,
+            registrations_per_minute: 60,
+            password_resets_per_hour: 5,
+            login_failures: 10,
+            login_failures_all_networks: 100,
+            bad_credentials_per_minute: 600,
+            verifications_per_hour: 5,
+            mails_per_recipient_hour: 20,
+            mails_per_account_hour: 200,
+            mails_per_address_hour: 3_600,
+            organizations_per_person: 20,
+            projects_per_organization: 200,
+            open_invitations_per_organization: 200,
+            api_keys_per_project: 1_000,
+            password_changes_per_hour: 5,
+            sessions_per_person: 50,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Settings of API keys.
+
+/// Table `api_keys`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What API keys may do on management endpoints.
+    pub management: Management,
+    /// What new keys start with.
+    pub prefix: String,
+    /// Whether a key's secret is kept sealed, so that a rotation can return the previous one.
+    pub keep_sealed: bool,
+    /// How long the previous secret of a rotated key stays good, in hours.
+    pub rotation_grace_hours: u32,
+}
+
+/// What API keys may do on management endpoints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Management {
+    /// What their creator may.
+    Full,
+    /// Only reads.
+    Read,
+    /// Nothing.
+    None,
+}
+
+impl Management {
+    /// The word in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Read => "read",
+            Self::None => "none",
+        }
+    }
+}
