@@ -27,7 +27,6 @@ pub mod verification;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use kernel::limits::Limits;
 use crate::live::sessions::Sessions;
 use crate::live::signing_keys::SigningKeys;
 use crate::secrets::password::Hasher;
@@ -36,6 +35,7 @@ use db::Db;
 use kernel::clock::Clock;
 use kernel::ids::{SessionId, UserId};
 use kernel::limiter::Limiter;
+use kernel::limits::Limits;
 use kernel::random::Random;
 use kernel::secrets::sealing::Sealer;
 use mail::posting::Outbox;

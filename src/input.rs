@@ -19,7 +19,7 @@ pub use request_body::{BodyError, LeftOver, Received, RequestBody};
 
 use crate::app::App;
 use crate::gate::Call;
-use fields::{Entry, ObjectSchema, Origin};
+use fields::{Entry, ObjectSchema, Origin, object_entries};
 use json::Json;
 use kernel::error::{Code, Detail, Error};
 use limits::{BodyLimit, MAX_PAIRS};
@@ -66,13 +66,13 @@ impl Input for Nothing {
 #[derive(Debug)]
 pub struct Body<T>(pub T);
 
-impl<T: Record> Input for Body<T> {
+impl<T: Record<App>> Input for Body<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
         let bytes = read_json(app, call).await?;
         Ok(Self(parse_record(app, &bytes)?))
     }
     fn describe() -> Description {
-        Description { body: Some(fields::describe::<T>()), ..Description::default() }
+        Description { body: Some(fields::describe::<App, T>()), ..Description::default() }
     }
 }
 
@@ -80,14 +80,14 @@ impl<T: Record> Input for Body<T> {
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
-impl<T: Record> Input for Query<T> {
+impl<T: Record<App>> Input for Query<T> {
     const WAITS: bool = false;
 
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
         Ok(Self(fields::read(app, query_entries(call)?)?))
     }
     fn describe() -> Description {
-        Description { query: Some(fields::describe::<T>()), ..Description::default() }
+        Description { query: Some(fields::describe::<App, T>()), ..Description::default() }
     }
 }
 
@@ -96,7 +96,7 @@ impl<T: Record> Input for Query<T> {
 #[derive(Debug)]
 pub struct QueryOrBody<T>(pub T);
 
-impl<T: Record> Input for QueryOrBody<T> {
+impl<T: Record<App>> Input for QueryOrBody<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
         let mut entries = query_entries(call)?;
         let bytes = read_body(app, call, BodyLimit::of(call.uri.path())).await?;
@@ -109,7 +109,7 @@ impl<T: Record> Input for QueryOrBody<T> {
         Ok(Self(fields::read(app, entries)?))
     }
     fn describe() -> Description {
-        Description { query: Some(fields::describe::<T>()), ..Description::default() }
+        Description { query: Some(fields::describe::<App, T>()), ..Description::default() }
     }
 }
 
@@ -137,7 +137,7 @@ impl<T> std::fmt::Debug for Form<T> {
     }
 }
 
-impl<T: Record> Input for Form<T> {
+impl<T: Record<App>> Input for Form<T> {
     async fn read(app: &App, call: &mut Call) -> Result<Self, Error> {
         let bytes = read_body(app, call, BodyLimit::form()).await?;
         if !bytes.is_empty() && essence(&call.headers) != FORM {
@@ -152,7 +152,7 @@ impl<T: Record> Input for Form<T> {
         Ok(Self { fields: fields::read(app, sent.clone()), sent })
     }
     fn describe() -> Description {
-        Description { form: Some(fields::describe::<T>()), ..Description::default() }
+        Description { form: Some(fields::describe::<App, T>()), ..Description::default() }
     }
 }
 
@@ -169,7 +169,7 @@ pub async fn read_json<'a>(app: &'a App, call: &mut Call) -> Result<Received<'a>
 }
 
 /// A body as the record that it should be, or everything that is wrong with it.
-pub fn parse_record<T: Record>(app: &App, bytes: &[u8]) -> Result<T, Error> {
+pub fn parse_record<T: Record<App>>(app: &App, bytes: &[u8]) -> Result<T, Error> {
     fields::read(app, object_entries(bytes, Origin::Body)?)
 }
 
@@ -211,21 +211,6 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
 pub fn essence(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
-/// The fields of a JSON object. An empty body is an empty object, so that a missing body is told which fields it lacks.
-pub fn object_entries(bytes: &[u8], origin: Origin) -> Result<Vec<Entry>, Error> {
-    if bytes.is_empty() {
-        return Ok(Vec::new());
-    }
-    match json::parse(bytes)? {
-        Json::Object(members) => {
-            Ok(members.into_iter().map(|(name, value)| Entry { name, value, origin }).collect())
-        }
-        other => Err(Error::new(Code::InvalidJson)
-            .param("body")
-            .message(format!("The body must be a JSON object, not {}.", other.type_name()))),
-    }
 }
 
 fn query_entries(call: &Call) -> Result<Vec<Entry>, Error> {

@@ -15,6 +15,7 @@
 
 pub mod access;
 pub mod api_keys;
+pub mod fields;
 pub mod model_callers;
 pub mod reclaiming;
 pub mod seals;
@@ -25,7 +26,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::accounts::Accounts;
-use kernel::limits::Limits;
 use crate::live::keyring::Keyring;
 use crate::live::last_uses::LastUses;
 use crate::live::rates::Rates;
@@ -33,6 +33,7 @@ use cluster::feed::Feed;
 use db::Db;
 use kernel::clock::Clock;
 use kernel::limiter::Limiter;
+use kernel::limits::Limits;
 use kernel::random::Random;
 use kernel::secrets::sealing::Sealer;
 

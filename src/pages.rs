@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use schemars::SchemaGenerator;
 
+use crate::app::App;
 use crate::input::types::Text;
 use crate::input::{Fields, Record};
 use crate::reply::{self, Body, Reply};
@@ -41,8 +42,8 @@ pub struct Link {
     token: Option<Text<512>>,
 }
 
-impl Record for Link {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for Link {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         Some(Self { token: fields.optional("token")? })
     }
 }

@@ -2,8 +2,8 @@
 
 pub use kernel::{addresses, naming, networks, rates, usernames};
 
-pub mod api_keys;
 pub mod allowed_ips;
+pub mod api_keys;
 pub mod audit;
 pub mod books;
 pub mod counts;

@@ -5,6 +5,7 @@
 //! decides by a pure rule (`rules::membership`, `rules::project_membership`, `rules::counts`), writes, leaves an entry in the
 //! audit trail, and commits. Removals and changes of roles announce themselves to what is held in memory.
 
+pub mod fields;
 pub mod invitations;
 pub mod members;
 pub mod organizations;
@@ -16,12 +17,12 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use kernel::limits::Limits;
 use db::Page;
 use db::{Db, Tx};
 use kernel::clock::{Clock, Time};
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
+use kernel::limits::Limits;
 use kernel::random::Random;
 use mail::posting::Outbox;
 use trail::Trail;

@@ -40,12 +40,12 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// `value` is the body as JSON, when it is some.
-fn record<T: Record>(bytes: &[u8], value: Option<&Value>) {
+fn record<T: Record<App>>(bytes: &[u8], value: Option<&Value>) {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let mut call = WORLD.call(Method::POST, headers, bytes.to_vec());
     let outcome = WORLD.runtime.block_on(Body::<T>::read(&WORLD.app, &mut call));
-    let schema = fields::describe::<T>().to_value();
+    let schema = fields::describe::<App, T>().to_value();
     match outcome {
         Ok(_) => {
             let value = value.expect("only JSON is accepted");

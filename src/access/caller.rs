@@ -1,8 +1,8 @@
 //! The caller of a management endpoint.
 
 use crate::roles::OrganizationRole;
-use crate::rules::key_bounds::Bounds;
 use crate::rules::allowed_ips::AllowedIps;
+use crate::rules::key_bounds::Bounds;
 use crate::store;
 use db::Tx;
 use kernel::clock::Time;

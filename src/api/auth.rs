@@ -23,6 +23,7 @@ pub use verify_email::verify_email;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::app::App;
 use crate::input::Fields;
 use crate::input::types::Text;
 
@@ -38,7 +39,7 @@ pub struct Message {
 
 /// The confirmation has to repeat the password (docs/contract/accounts.md#password-rules).
 fn check_repeated<const MAX: usize>(
-    fields: &mut Fields<'_>,
+    fields: &mut Fields<'_, App>,
     name: &'static str,
     password: Option<&Text<MAX>>,
     confirmation: Option<&Text<MAX>>,

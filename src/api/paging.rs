@@ -1,8 +1,8 @@
 //! Pagination and filters of lists (docs/contract/README.md#lists).
 
-use crate::input::fields::{At, Field, Fields, Problems, Record};
-use crate::input::json::Json;
-use crate::input::types::{Integer, Text, one_of};
+use crate::app::App;
+use crate::input::fields::{Field, Fields, Record};
+use crate::input::types::{Integer, Text};
 use crate::roles::{OrganizationRole, ProjectRole};
 use crate::store::api_keys::StatusFilter;
 use crate::tenants::Search;
@@ -32,8 +32,8 @@ pub trait ListFilter: Field + Send + 'static {
     const NAME: &'static str;
 }
 
-impl<F: ListFilter> Record for ListQuery<F> {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl<F: ListFilter> Record<App> for ListQuery<F> {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
         let page_size = fields.or("page_size", Integer::<1, 100>(20));
         let search = fields.optional::<Text<200>>("search");
@@ -46,48 +46,12 @@ impl<F: ListFilter> Record for ListQuery<F> {
     }
 }
 
-impl Field for OrganizationRole {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Member], Self::as_str)
-    }
-    fn schema() -> serde_json::Value {
-        serde_json::json!({"type": "string", "enum": ["owner", "admin", "member"], "examples": ["member"]})
-    }
-}
-
 impl ListFilter for OrganizationRole {
     const NAME: &'static str = "role";
 }
 
-impl Field for ProjectRole {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Developer, Self::Viewer], Self::as_str)
-    }
-    fn schema() -> serde_json::Value {
-        serde_json::json!({"type": "string", "enum": ["owner", "admin", "developer", "viewer"], "examples": ["viewer"]})
-    }
-}
-
 impl ListFilter for ProjectRole {
     const NAME: &'static str = "role";
-}
-
-impl StatusFilter {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Expired => "expired",
-        }
-    }
-}
-
-impl Field for StatusFilter {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Self::Active, Self::Expired], Self::as_str)
-    }
-    fn schema() -> serde_json::Value {
-        serde_json::json!({"type": "string", "enum": ["active", "expired"], "examples": ["active"]})
-    }
 }
 
 impl ListFilter for StatusFilter {

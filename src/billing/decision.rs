@@ -99,10 +99,11 @@ pub async fn decide(billing: &Billing, keys: &Keys, question: Question<'_>) -> R
     let calling = model_callers::find(keys, credential, organization, project, now).await;
     let calling = calling.map_err(|error| Refused { error, calling: None })?;
     telemetry::note_organization(calling.organization_id());
-    let Admitted { max_tokens, rates, model, most } = match admit(billing, keys, &question, &calling, now).await {
-        Ok(admitted) => admitted,
-        Err(error) => return Err(Refused { error, calling: Some(calling) }),
-    };
+    let Admitted { max_tokens, rates, model, most } =
+        match admit(billing, keys, &question, &calling, now).await {
+            Ok(admitted) => admitted,
+            Err(error) => return Err(Refused { error, calling: Some(calling) }),
+        };
     let mut reservation = None;
     if let Some((model, most)) = model.zip(most).filter(|_| question.reserve) {
         // Boxed: a call that reserves nothing, the fast one, is not made to carry what this needs.

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use kernel::spelling::closest;
+
 use super::document::{self, Entry, Value};
 use super::keys::{KEYS, Key, variable};
 use super::shown::shown;
@@ -173,21 +175,22 @@ fn is_table(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(table, _)| table == name))
 }
 
-/// ` (did you mean …?)` for the key or table that is closest, when one is close.
+/// ` (did you mean …?)` for the key or table that is closest, when one is close; a key in the wrong table is the
+/// second-best guess.
 fn hint(name: &str, write: impl Fn(&str) -> String) -> String {
-    let last = |name: &str| name.rsplit_once('.').map_or(name, |(_, last)| last).to_owned();
-    let tables = KEYS.iter().filter_map(|key| key.name.split_once('.').map(|(table, _)| table));
-    let score = |candidate: &str| {
-        let whole = strsim::jaro_winkler(name, candidate);
-        // A key in the wrong table is the second-best guess.
-        let key = 0.97 * strsim::jaro_winkler(&last(name), &last(candidate));
-        whole.max(key)
+    let names = || KEYS.iter().map(|key| key.name);
+    let tables = names().filter_map(|name| name.split_once('.').map(|(table, _)| table));
+    let elsewhere = || {
+        let last = closest(last_part(name), names().map(last_part))?;
+        names().find(|name| last_part(name) == last)
     };
-    let scored = KEYS.iter().map(|key| key.name).chain(tables).map(|candidate| (score(candidate), candidate));
-    match scored.max_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((score, candidate)) if score > 0.88 => format!(" (did you mean `{}`?)", write(candidate)),
-        _ => String::new(),
-    }
+    closest(name, names().chain(tables))
+        .or_else(elsewhere)
+        .map_or_else(String::new, |meant| format!(" (did you mean `{}`?)", write(meant)))
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(_, last)| last)
 }
 
 /// Kubernetes gives every container the addresses of the services beside it as variables; with a service of the

@@ -11,8 +11,8 @@ use tracing_subscriber::EnvFilter;
 
 use super::document::Value;
 use super::types::{self, DatabaseUrl, Header, PublicUrl};
-use super::{LogFormat, Management};
 use super::values::{expected, from_text, text};
+use super::{LogFormat, Management};
 use crate::rules::proxies;
 use kernel::money::Decimal;
 use kernel::secrets::{Secret, files};

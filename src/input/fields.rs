@@ -4,18 +4,20 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::json::Json;
-use crate::app::App;
-use kernel::error::{Detail, Error, MAX_DETAILS};
+use super::json::{self, Json};
+use kernel::error::{Code, Detail, Error, MAX_DETAILS};
 pub use kernel::patch::Patch;
+use kernel::spelling::closest;
 
 /// An object that knows how to read itself field by field.
 ///
 /// `read` first asks for every field, then builds the value with `?`: a field that is asked for after a `?` would not be
 /// described, and its mistakes would not be reported.
-pub trait Record: Sized + Send + 'static {
+///
+/// `S` is the program's state, for fields that are held against the clock or against what is known elsewhere.
+pub trait Record<S>: Sized + Send + 'static {
     /// Reads all fields; `None` when one of them was wrong, which is then among the problems.
-    fn read(fields: &mut Fields<'_>) -> Option<Self>;
+    fn read(fields: &mut Fields<'_, S>) -> Option<Self>;
 }
 
 /// A type that one field can hold.
@@ -95,8 +97,8 @@ impl Problems {
 }
 
 /// One object being read or described.
-pub struct Fields<'a> {
-    app: Option<&'a App>,
+pub struct Fields<'a, S> {
+    state: Option<&'a S>,
     entries: Vec<Entry>,
     prefix: &'a str,
     problems: &'a mut Problems,
@@ -127,11 +129,10 @@ impl ObjectSchema {
     }
 }
 
-impl<'a> Fields<'a> {
-    /// The application, for fields that are held against the clock or the catalog; none when the fields are only being
-    /// described.
-    pub fn app(&self) -> Option<&'a App> {
-        self.app
+impl<'a, S> Fields<'a, S> {
+    /// The program's state; `None` while the fields are only being described.
+    pub fn state(&self) -> Option<&'a S> {
+        self.state
     }
 
     /// A field that must be there.
@@ -180,11 +181,11 @@ impl<'a> Fields<'a> {
     }
 
     /// An object inside this one; absent or null reads like `{}`.
-    pub fn object<T: Record>(&mut self, name: &'static str) -> Option<T> {
-        self.object_as(name, || nullable(describe::<T>().to_value()))
+    pub fn object<T: Record<S>>(&mut self, name: &'static str) -> Option<T> {
+        self.object_as(name, || nullable(describe::<S, T>().to_value()))
     }
 
-    fn object_as<T: Record>(&mut self, name: &'static str, schema: impl FnOnce() -> Value) -> Option<T> {
+    fn object_as<T: Record<S>>(&mut self, name: &'static str, schema: impl FnOnce() -> Value) -> Option<T> {
         self.note(name, schema, false);
         let path = self.path(name);
         let entries = match self.take(name) {
@@ -196,7 +197,7 @@ impl<'a> Fields<'a> {
                 return self.problems.wrong_type(&At { path: &path, origin }, "an object", &other);
             }
         };
-        read_at(self.app, entries, &format!("{path}."), self.problems)
+        read_at(self.state, entries, &format!("{path}."), self.problems)
     }
 
     /// A field of a merge patch that can be empty (RFC 7396): absent leaves it, null empties it.
@@ -214,16 +215,16 @@ impl<'a> Fields<'a> {
     }
 
     /// An object of a merge patch that can be emptied as a whole.
-    pub fn patch_object<T: Record>(&mut self, name: &'static str) -> Option<Patch<T>> {
+    pub fn patch_object<T: Record<S>>(&mut self, name: &'static str) -> Option<Patch<T>> {
         let (absent, null) = (self.is_absent(name), self.is_null(name));
         let value = self.object(name)?;
         Some(Patch::of((!absent && !null).then_some(value), null))
     }
 
     /// An object of a merge patch that can't be emptied as a whole: absent reads like `{}`, null is refused.
-    pub fn change_object<T: Record>(&mut self, name: &'static str) -> Option<T> {
+    pub fn change_object<T: Record<S>>(&mut self, name: &'static str) -> Option<T> {
         let null = self.is_null(name);
-        let value = self.object_as(name, || describe::<T>().to_value());
+        let value = self.object_as(name, || describe::<S, T>().to_value());
         if null { self.refuse_null(name) } else { value }
     }
 
@@ -292,9 +293,9 @@ impl<'a> Fields<'a> {
 }
 
 /// Reads a whole input, or says everything that is wrong with it.
-pub fn read<T: Record>(app: &App, entries: Vec<Entry>) -> Result<T, Error> {
+pub fn read<S, T: Record<S>>(state: &S, entries: Vec<Entry>) -> Result<T, Error> {
     let mut problems = Problems::default();
-    match read_at(Some(app), entries, "", &mut problems) {
+    match read_at(Some(state), entries, "", &mut problems) {
         Some(value) if problems.is_empty() => Ok(value),
         _ => Err(Error::invalid(problems.into_details())),
     }
@@ -307,10 +308,10 @@ pub fn accepted<T: Field>(value: Json) -> Option<T> {
 }
 
 /// Which fields a record has.
-pub fn describe<T: Record>() -> ObjectSchema {
+pub fn describe<S, T: Record<S>>() -> ObjectSchema {
     let mut problems = Problems::default();
     let mut fields = Fields {
-        app: None,
+        state: None,
         entries: Vec::new(),
         prefix: "",
         problems: &mut problems,
@@ -322,39 +323,43 @@ pub fn describe<T: Record>() -> ObjectSchema {
     fields.schema.unwrap_or_default()
 }
 
-fn read_at<T: Record>(
-    app: Option<&App>,
+fn read_at<S, T: Record<S>>(
+    state: Option<&S>,
     entries: Vec<Entry>,
     prefix: &str,
     problems: &mut Problems,
 ) -> Option<T> {
-    let mut fields = Fields { app, entries, prefix, problems, asked_for: Vec::new(), schema: None };
+    let mut fields = Fields { state, entries, prefix, problems, asked_for: Vec::new(), schema: None };
     let value = T::read(&mut fields);
     fields.finish();
     value
 }
 
-/// A whole body, for tests of readers that need no application.
-#[cfg(test)]
-pub(crate) fn read_without_app<T: Record>(bytes: &[u8]) -> Option<T> {
-    let entries = super::object_entries(bytes, Origin::Body).ok()?;
+/// Reads a body without the program's state: what is held against it isn't checked.
+pub fn read_without_state<S, T: Record<S>>(bytes: &[u8]) -> Option<T> {
+    let entries = object_entries(bytes, Origin::Body).ok()?;
     let mut problems = Problems::default();
-    read_at(None, entries, "", &mut problems).filter(|_| problems.is_empty())
-}
-
-/// The name that a misspelt one was probably meant to be: at most a third of its letters differ.
-pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let name = truncated(name).to_lowercase();
-    known
-        .map(|candidate| (strsim::damerau_levenshtein(&name, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+    read_at(None::<&S>, entries, "", &mut problems).filter(|_| problems.is_empty())
 }
 
 /// A name from outside, short enough to be repeated in a message.
 fn truncated(name: &str) -> String {
     name.chars().take(64).collect()
+}
+
+/// The fields of a JSON object. An empty body is an empty object, so that a missing body is told which fields it lacks.
+pub fn object_entries(bytes: &[u8], origin: Origin) -> Result<Vec<Entry>, Error> {
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    match json::parse(bytes)? {
+        Json::Object(members) => {
+            Ok(members.into_iter().map(|(name, value)| Entry { name, value, origin }).collect())
+        }
+        other => Err(Error::new(Code::InvalidJson)
+            .param("body")
+            .message(format!("The body must be a JSON object, not {}.", other.type_name()))),
+    }
 }
 
 fn nullable(mut schema: Value) -> Value {
@@ -382,14 +387,14 @@ mod tests {
     #[derive(PartialEq, Debug)]
     struct Inner(Patch<String>);
 
-    impl Record for Inner {
-        fn read(fields: &mut Fields<'_>) -> Option<Self> {
+    impl Record<()> for Inner {
+        fn read(fields: &mut Fields<'_, ()>) -> Option<Self> {
             Some(Self(fields.patch::<Text<9>>("a")?.map(|text| text.0)))
         }
     }
 
-    impl Record for Change {
-        fn read(fields: &mut Fields<'_>) -> Option<Self> {
+    impl Record<()> for Change {
+        fn read(fields: &mut Fields<'_, ()>) -> Option<Self> {
             let (name, note) = (fields.change("name"), fields.patch("note"));
             let (inner, fixed) = (fields.patch_object("inner"), fields.change_object("fixed"));
             Some(Self { name: name?, note: note?, inner: inner?, fixed: fixed? })
@@ -402,7 +407,7 @@ mod tests {
             .map(|(name, value)| Entry { name: name.to_owned(), value, origin: Origin::Body })
             .collect();
         let mut problems = Problems::default();
-        let change = read_at(None, entries, "", &mut problems);
+        let change = read_at(None::<&()>, entries, "", &mut problems);
         (
             change,
             problems

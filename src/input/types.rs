@@ -6,10 +6,7 @@ use serde_json::{Value, json};
 
 use super::fields::{At, Field, Problems};
 use super::json::Json;
-use crate::roles::{OrganizationRole, Visibility};
 use crate::rules::phones;
-use crate::rules::allowed_ips::AllowedIps;
-use crate::rules::permissions::{Permission, Permissions};
 use kernel::clock::Time;
 use kernel::ids::{Id, Kind};
 use kernel::money::Ppm;
@@ -281,29 +278,6 @@ impl<K: Kind> Field for Id<K> {
     }
 }
 
-/// The role that new members of an organization get: `owner` is never given by default.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DefaultRole(pub OrganizationRole);
-
-impl Field for DefaultRole {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        let roles = [OrganizationRole::Member, OrganizationRole::Admin];
-        one_of(value, at, problems, &roles, OrganizationRole::as_str).map(Self)
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "enum": ["member", "admin"], "examples": ["member"]})
-    }
-}
-
-impl Field for Visibility {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Self::Private, Self::Public], Self::as_str)
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "enum": ["private", "public"], "examples": ["private"]})
-    }
-}
-
 /// One of these words.
 pub fn one_of<T: Copy>(
     value: Json,
@@ -319,46 +293,6 @@ pub fn one_of<T: Copy>(
             let words: Vec<_> = choices.iter().map(|choice| format!("`{}`", word(*choice))).collect();
             problems.add(at, "unknown_value", format!("`{}` must be one of {}.", at.path, words.join(", ")))
         }
-    }
-}
-
-impl Field for Permissions {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        let permissions = items(value, at, problems, |item, at, problems| {
-            one_of(item, at, problems, &Permission::ALL, Permission::as_str)
-        })?;
-        if permissions.is_empty() {
-            return problems.add(
-                at,
-                "empty",
-                format!("`{}` can't be empty: leave it out for all permissions.", at.path),
-            );
-        }
-        Some(permissions.into_iter().collect())
-    }
-    fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "items": {"type": "string", "enum": ["chat", "embeddings", "models", "files"]},
-               "examples": [["chat", "embeddings", "models"]]})
-    }
-}
-
-impl Field for AllowedIps {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        let texts = items(value, at, problems, string)?;
-        match Self::parse(&texts, at.path) {
-            Ok(list) => Some(list),
-            Err(wrong) => {
-                for detail in wrong {
-                    let message = format!("`{}` {}.", detail.param, detail.message);
-                    problems.add::<()>(&At { path: &detail.param, origin: at.origin }, detail.code, message);
-                }
-                None
-            }
-        }
-    }
-    fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string"},
-               "examples": [["203.0.113.7", "2001:db8::/32"]]})
     }
 }
 
@@ -421,7 +355,8 @@ pub fn string(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Strin
     }
 }
 
-fn checked<T>(result: Result<T, Problem>, at: &At<'_>, problems: &mut Problems) -> Option<T> {
+/// The value, or its problem at this place.
+pub fn checked<T>(result: Result<T, Problem>, at: &At<'_>, problems: &mut Problems) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(problem) => problems.add(at, problem.code, format!("`{}` {}.", at.path, problem.message)),

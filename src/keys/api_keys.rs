@@ -2,8 +2,8 @@
 //! audit log; the functions of `store::api_keys` that write also announce the change to every replica.
 
 use crate::access::ProjectScope;
-use crate::rules::counts::{self, Kind};
 use crate::rules::allowed_ips::AllowedIps;
+use crate::rules::counts::{self, Kind};
 use crate::rules::permissions::Permissions;
 use crate::rules::rotation::grace_period_ends;
 use crate::secrets::api_key::ApiKeySecret;

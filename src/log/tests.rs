@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::sync::mpsc;
 
-use super::*;
 use super::settings::{Format, Settings};
+use super::*;
 use kernel::clock::Time;
 
 /// A stderr that a test can read; each write first waits for a ticket when there is a gate.

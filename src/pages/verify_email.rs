@@ -6,6 +6,7 @@
 
 use crate::accounts::Accounts;
 use crate::accounts::verification::{verify_with_new_password, verify_with_password};
+use crate::app::App;
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Fields, Form, Query, Record};
@@ -35,8 +36,8 @@ enum Proof {
     NewPassword(String),
 }
 
-impl Record for ConfirmAddress {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for ConfirmAddress {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let token = fields.required("token");
         let password = fields.optional::<Text<1024>>("password");
         let new_password = fields.optional::<Text<1024>>("new_password");

@@ -61,8 +61,8 @@ fn told((id, event): (Option<String>, Result<Event, Error>)) -> Told {
 /// The body, its events not read yet.
 struct List(Vec<Json>);
 
-impl Record for List {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for List {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let events = fields.required::<EventList>("events");
         Some(Self(events?.0))
     }
@@ -119,7 +119,7 @@ impl Field for EventList {
         }
     }
     fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<Reported>().to_value(),
+        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<App, Reported>().to_value(),
                "examples": [[{"id": "call-1", "source": "vllm-1", "time": "2026-01-31T09:30:00Z",
                               "api_key_id": "key_01kfz3v9xee8tb2m6h0q5w7r4n", "model": "svc-1", "kind": "chat",
                               "prompt_tokens": 12, "completion_tokens": 34}]]})

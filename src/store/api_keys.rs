@@ -7,8 +7,8 @@ pub mod standings;
 use std::sync::LazyLock;
 
 use crate::access::HeldTx;
-use crate::rules::api_keys::Bounds;
 use crate::rules::allowed_ips::AllowedIps;
+use crate::rules::api_keys::Bounds;
 use crate::rules::permissions::Permissions;
 use cluster::changes;
 use cluster::changes::Change;

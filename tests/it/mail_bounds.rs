@@ -10,6 +10,7 @@ use tollkeeper::db::sql;
 use tollkeeper::jobs::sweep::sweep;
 use tollkeeper::secrets::jwt::TokenKind;
 
+use tollkeeper::mail::bounds::Bounds;
 use tollkeeper::mail::store::mail_counters::{Sender, admit};
 use tollkeeper::mail::store::outbox::Template;
 

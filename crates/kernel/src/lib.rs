@@ -6,6 +6,7 @@
 pub mod addresses;
 pub mod clock;
 pub mod error;
+pub mod files;
 pub mod html;
 pub mod ids;
 pub mod limiter;
@@ -17,6 +18,7 @@ pub mod patch;
 pub mod random;
 pub mod rates;
 pub mod secrets;
+pub mod spelling;
 pub mod stopwatch;
 pub mod urls;
 pub mod usernames;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::accounts::Accounts;
 use crate::accounts::password_changes::{self, Change};
 use crate::accounts::passwords::UNCHANGED;
+use crate::app::App;
 use crate::gate::SessionScope;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
@@ -23,8 +24,8 @@ pub struct ChangePassword {
     new_password: Text<1024>,
 }
 
-impl Record for ChangePassword {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for ChangePassword {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let current_password = fields.required::<Text<1024>>("current_password");
         let new_password = fields.required::<Text<1024>>("new_password");
         let confirmation = fields.required::<Text<1024>>("new_password_confirmation");

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::accounts::{Accounts, passwords};
+use crate::app::App;
 use crate::gate::Visitor;
 use crate::input::types::Email;
 use crate::input::{Body, Fields, Record};
@@ -16,8 +17,8 @@ pub struct ForgotPassword {
     email: Email,
 }
 
-impl Record for ForgotPassword {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for ForgotPassword {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let email = fields.required("email");
         Some(Self { email: email? })
     }

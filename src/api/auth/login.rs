@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::accounts::Accounts;
 use crate::accounts::login::{self, log_in};
 use crate::accounts::tokens::ACCESS_TOKEN_S;
+use crate::app::App;
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
@@ -23,8 +24,8 @@ pub struct Login {
     remember_me: bool,
 }
 
-impl Record for Login {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for Login {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let email = fields.required("email");
         let password = fields.required("password");
         let remember_me = fields.or("remember_me", false);

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::accounts::Accounts;
 use crate::accounts::registration::{self, New};
+use crate::app::App;
 use crate::gate::Visitor;
 use crate::input::types::{Email, FullName, Phone, Text, Username};
 use crate::input::{Body, Fields, Record};
@@ -24,8 +25,8 @@ pub struct Register {
     phone: Option<Phone>,
 }
 
-impl Record for Register {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for Register {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let email = fields.required::<Email>("email");
         let password = fields.required::<Text<1024>>("password");
         let username = fields.required::<Username>("username");

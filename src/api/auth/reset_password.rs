@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::accounts::{Accounts, passwords};
+use crate::app::App;
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
@@ -19,8 +20,8 @@ pub struct ResetPassword {
     pub(crate) password: Text<1024>,
 }
 
-impl Record for ResetPassword {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for ResetPassword {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let token = fields.required("token");
         let password = fields.required::<Text<1024>>("password");
         let confirmation = fields.required::<Text<1024>>("password_confirmation");

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::accounts::{Accounts, verification};
+use crate::app::App;
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Body, Fields, Record};
@@ -17,8 +18,8 @@ pub struct VerifyEmail {
     token: Text<512>,
 }
 
-impl Record for VerifyEmail {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for VerifyEmail {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let token = fields.required("token");
         Some(Self { token: token? })
     }

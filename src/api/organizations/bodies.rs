@@ -1,8 +1,10 @@
 //! What creating and changing an organization take.
 
-use crate::input::types::{DefaultRole, DescriptionText, Name};
+use crate::app::App;
+use crate::input::types::{DescriptionText, Name};
 use crate::input::{Fields, Patch, Record};
 use crate::roles::OrganizationRole;
+use crate::tenants::fields::DefaultRole;
 use crate::tenants::organizations::{New, Update};
 
 /// A new organization.
@@ -13,8 +15,8 @@ pub struct CreateOrganization {
     settings: CreateSettings,
 }
 
-impl Record for CreateOrganization {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for CreateOrganization {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let name = fields.required("name");
         let description = fields.optional("description");
         let settings = fields.object("settings");
@@ -39,8 +41,8 @@ struct CreateSettings {
     allow_public_projects: bool,
 }
 
-impl Record for CreateSettings {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for CreateSettings {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let default_role = fields.or("default_role", DefaultRole(OrganizationRole::Member));
         let allow_public_projects = fields.or("allow_public_projects", false);
         Some(Self { default_role: default_role?.0, allow_public_projects: allow_public_projects? })
@@ -55,8 +57,8 @@ pub struct UpdateOrganization {
     settings: UpdateSettings,
 }
 
-impl Record for UpdateOrganization {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for UpdateOrganization {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let name = fields.change("name");
         let description = fields.patch("description");
         let settings = fields.change_object("settings");
@@ -81,8 +83,8 @@ struct UpdateSettings {
     allow_public_projects: Option<bool>,
 }
 
-impl Record for UpdateSettings {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for UpdateSettings {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let default_role = fields.change("default_role");
         let allow_public_projects = fields.change("allow_public_projects");
         Some(Self { default_role: default_role?, allow_public_projects: allow_public_projects? })

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::OrgScope;
+use crate::app::App;
 use crate::input::types::{DescriptionText, Email};
 use crate::input::{Body, Fields, Record};
 use crate::reply::{Enveloped, ok};
@@ -22,8 +23,8 @@ pub struct CreateInvitation {
     message: Option<DescriptionText>,
 }
 
-impl Record for CreateInvitation {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for CreateInvitation {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let email = fields.required("email");
         let role = fields.optional("role");
         let message = fields.optional("message");

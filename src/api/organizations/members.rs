@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::access::{MemberScope, OrgScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
+use crate::app::App;
 use crate::input::{Body, Fields, Nothing, Query, Record};
 use crate::reply::{Enveloped, ok};
 use crate::roles::OrganizationRole;
@@ -64,8 +65,8 @@ pub struct UpdateRole {
     role: Option<OrganizationRole>,
 }
 
-impl Record for UpdateRole {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for UpdateRole {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         Some(Self { role: fields.change("role")? })
     }
 }

@@ -34,8 +34,8 @@ pub struct CreateProject {
     visibility: Visibility,
 }
 
-impl Record for CreateProject {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for CreateProject {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let name = fields.required("name");
         let description = fields.optional("description");
         let settings = fields.object("settings");
@@ -51,14 +51,14 @@ struct CreateSettings {
     temperature: Option<Temperature>,
 }
 
-impl Record for CreateSettings {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for CreateSettings {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let model = fields.optional("model");
         let max_tokens = fields.optional("max_tokens");
         let temperature = fields.optional("temperature");
         let (model, max_tokens): (Option<Text<128>>, Option<Integer<1, 1_000_000_000>>) =
             (model?, max_tokens?);
-        if let Some(app) = fields.app() {
+        if let Some(app) = fields.state() {
             let (id, tokens) = (model.as_ref().map(|id| id.0.as_str()), max_tokens.map(|tokens| tokens.0));
             if let Err((field, problem)) = check_settings(&app.catalog.now(), id, tokens) {
                 fields.problem::<()>(field, problem.code, problem.message);
@@ -231,8 +231,8 @@ pub struct UpdateProject {
     visibility: Option<Visibility>,
 }
 
-impl Record for UpdateProject {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for UpdateProject {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let name = fields.change("name");
         let description = fields.patch("description");
         let settings = fields.patch_object("settings");
@@ -248,13 +248,13 @@ struct UpdateSettings {
     temperature: Patch<Temperature>,
 }
 
-impl Record for UpdateSettings {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for UpdateSettings {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let model = fields.patch::<Text<128>>("model");
         let max_tokens = fields.patch("max_tokens");
         let temperature = fields.patch("temperature");
         // What they come to together with the old ones is held against each other later.
-        if let (Some(app), Some(Patch::Set(id))) = (fields.app(), &model)
+        if let (Some(app), Some(Patch::Set(id))) = (fields.state(), &model)
             && let Err((field, problem)) = check_settings(&app.catalog.now(), Some(&id.0), None)
         {
             fields.problem::<()>(field, problem.code, problem.message);

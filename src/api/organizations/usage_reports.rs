@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::app::App;
 use crate::billing::usage_reports::{self, Query, Row};
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
@@ -37,27 +38,28 @@ pub struct OrganizationQuery(pub UsageQuery);
 #[derive(Debug)]
 pub struct ProjectQuery(pub UsageQuery);
 
-impl Record for OrganizationQuery {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let groups =
-            |fields: &mut Fields<'_>| fields.optional("group_by").map(|g| g.map(|OrganizationGroups(g)| g));
+impl Record<App> for OrganizationQuery {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
+        let groups = |fields: &mut Fields<'_, App>| {
+            fields.optional("group_by").map(|g| g.map(|OrganizationGroups(g)| g))
+        };
         UsageQuery::read(fields, Subject::Organization, groups).map(Self)
     }
 }
 
-impl Record for ProjectQuery {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for ProjectQuery {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let groups =
-            |fields: &mut Fields<'_>| fields.optional("group_by").map(|g| g.map(|ProjectGroups(g)| g));
+            |fields: &mut Fields<'_, App>| fields.optional("group_by").map(|g| g.map(|ProjectGroups(g)| g));
         UsageQuery::read(fields, Subject::Project, groups).map(Self)
     }
 }
 
 impl UsageQuery {
     fn read(
-        fields: &mut Fields<'_>,
+        fields: &mut Fields<'_, App>,
         subject: Subject,
-        groups: impl FnOnce(&mut Fields<'_>) -> Option<Option<Groups>>,
+        groups: impl FnOnce(&mut Fields<'_, App>) -> Option<Option<Groups>>,
     ) -> Option<Self> {
         let (start, end): (Option<Option<Bound>>, Option<Option<Bound>>) =
             (fields.optional("start_date"), fields.optional("end_date"));

@@ -2,6 +2,7 @@
 //!
 //! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#accept-an-invitation).
 
+use crate::app::App;
 use crate::gate::Visitor;
 use crate::input::types::Text;
 use crate::input::{Fields, Form, Query, Record};
@@ -20,8 +21,8 @@ pub struct AcceptInvitation {
     token: Text<512>,
 }
 
-impl Record for AcceptInvitation {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for AcceptInvitation {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         Some(Self { token: fields.required("token")? })
     }
 }

@@ -40,8 +40,8 @@ pub struct Authorize {
     pub(super) reserve: bool,
 }
 
-impl Record for Authorize {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for Authorize {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let credential = fields.required("credential");
         let client_address = fields.optional("client_address");
         let operation = fields.required("operation").map(|Operation(operation)| operation);
@@ -150,7 +150,7 @@ fn maybe<T: Field>(value: Option<Json>) -> Option<Option<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::fields::read_without_app;
+    use crate::input::fields::read_without_state;
 
     const BODIES: &[(&str, bool)] = &[
         (r#"{"credential": "tk_x", "operation": "models"}"#, true),
@@ -215,7 +215,7 @@ mod tests {
             let quick = quick(body.as_bytes());
             assert_eq!(quick.is_some(), *plain, "{body}");
             if let Some(question) = quick {
-                assert_eq!(read_without_app(body.as_bytes()), Some(question), "{body}");
+                assert_eq!(read_without_state(body.as_bytes()), Some(question), "{body}");
             }
         }
         let long = format!(r#"{{"credential":"{}","operation":"files"}}"#, "x".repeat(4097));

@@ -79,8 +79,8 @@ struct Asked {
     mode: Mode,
 }
 
-impl Record for Asked {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for Asked {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let operation = fields.required("operation").map(|Operation(operation)| operation);
         let model = fields.optional("model");
         let max_tokens = fields.optional("max_tokens");

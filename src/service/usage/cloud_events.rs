@@ -25,8 +25,8 @@ const ATTRIBUTES: [&str; 8] =
 
 struct CloudEvent(Event);
 
-impl Record for CloudEvent {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for CloudEvent {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let version = fields.required::<Version>("specversion");
         let kind = fields.required::<Type>("type");
         let id: Option<EventText> = fields.required("id");

@@ -26,7 +26,7 @@ pub(super) struct Reported(pub(super) Event);
 pub(super) struct ReportedUsage(pub(super) Usage);
 
 /// The caller: a key, or a person in a project.
-fn caller(fields: &mut Fields<'_>) -> Option<Caller> {
+fn caller(fields: &mut Fields<'_, App>) -> Option<Caller> {
     let api_key_id = fields.optional::<ApiKeyId>("api_key_id");
     let project_id = fields.optional::<ProjectId>("project_id");
     let user_id = fields.optional::<UserId>("user_id");
@@ -50,8 +50,8 @@ fn caller(fields: &mut Fields<'_>) -> Option<Caller> {
     }
 }
 
-impl Record for Reported {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for Reported {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let id: Option<EventText> = fields.required("id");
         let source: Option<EventText> = fields.required("source");
         let time = fields.required("time");
@@ -60,8 +60,8 @@ impl Record for Reported {
     }
 }
 
-impl Record for ReportedUsage {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for ReportedUsage {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let caller = caller(fields);
         let model: Option<EventText> = fields.required("model");
         let kind: Option<KindWord> = fields.required("kind");
@@ -167,7 +167,7 @@ pub(super) fn members(event: Json) -> Result<(Option<String>, Vec<Entry>), Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::fields::read_without_app;
+    use crate::input::fields::read_without_state;
     use kernel::secrets::sha256;
 
     fn hash(rest: &str) -> String {
@@ -175,7 +175,7 @@ mod tests {
             r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41",
                 "model":"svc-1","kind":"chat","prompt_tokens":-1{rest}}}"#
         );
-        let Reported(event) = read_without_app(body.as_bytes()).unwrap();
+        let Reported(event) = read_without_state(body.as_bytes()).unwrap();
         event.payload_hash().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
@@ -194,7 +194,7 @@ mod tests {
             let body = format!(
                 r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z",{whose},"model":"svc-1","kind":"chat","prompt_tokens":1}}"#
             );
-            read_without_app::<Reported>(body.as_bytes()).map(|Reported(event)| event.payload_hash())
+            read_without_state::<App, Reported>(body.as_bytes()).map(|Reported(event)| event.payload_hash())
         };
         let (one, two) = ("01h2xcejqtf2nbrexx3vqjhp41", "01h2xcejqtf2nbrexx3vqjhp42");
         let person =
@@ -215,7 +215,7 @@ mod tests {
     fn an_event_without_the_later_fields_keeps_its_hash() {
         let body = r#"{"id":"e","source":"s","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41",
             "model":"svc-1","kind":"chat","prompt_tokens":1}"#;
-        let Reported(event) = read_without_app(body.as_bytes()).unwrap();
+        let Reported(event) = read_without_state(body.as_bytes()).unwrap();
         let text = "1773050400000|key_01h2xcejqtf2nbrexx3vqjhp41|5:svc-1|chat|1|0";
         assert_eq!(event.payload_hash(), sha256(text.as_bytes()));
     }

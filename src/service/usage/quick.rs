@@ -99,7 +99,7 @@ impl<const MIN: i64, const MAX: i64> Integer<MIN, MAX> {
 mod tests {
     use super::super::event::Reported;
     use super::*;
-    use crate::input::fields::read_without_app;
+    use crate::input::fields::read_without_state;
 
     const GOOD: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00+01:00","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"svc-1","kind":"chat""#;
     const PERSON: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00Z","project_id":"proj_01h2xcejqtf2nbrexx3vqjhp41","user_id":"user_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"chat""#;
@@ -135,7 +135,7 @@ mod tests {
                 let quick = read(format!(r#" {{"events":[{one},{one}]}}"#).as_bytes());
                 assert_eq!(quick.is_some(), *plain, "{one}");
                 let Some(quick) = quick else { continue };
-                let Reported(general) = read_without_app(one.as_bytes()).unwrap();
+                let Reported(general) = read_without_state(one.as_bytes()).unwrap();
                 assert_eq!(quick.len(), 2);
                 for event in quick {
                     assert_eq!(format!("{event:?}"), format!("{general:?}"));
@@ -152,7 +152,7 @@ mod tests {
             let start = PERSON.replace(r#""user_id":"user_01h2xcejqtf2nbrexx3vqjhp41""#, wrong);
             let one = format!(r#"{{{start},"prompt_tokens":1}}"#);
             assert!(read(format!(r#"{{"events":[{one}]}}"#).as_bytes()).is_none(), "{one}");
-            assert!(read_without_app::<Reported>(one.as_bytes()).is_none(), "{one}");
+            assert!(read_without_state::<crate::app::App, Reported>(one.as_bytes()).is_none(), "{one}");
         }
         let one = format!(r#"{{{GOOD},"prompt_tokens":1}}"#);
         let positions = r#"["e","s","2026-03-09T10:00:00Z","key_01h2xcejqtf2nbrexx3vqjhp41","svc-1","chat",1,2,null,null]"#;

@@ -5,7 +5,7 @@
 //! a busy server it never finishes. The copy also has no free pages with remains of deleted rows.
 #![allow(clippy::disallowed_types, reason = "the driver of SQLite")]
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -14,9 +14,10 @@ use rusqlite::OpenFlags;
 
 use super::{Sqlite, map_error};
 use crate::{Backup, Error};
+use kernel::files;
 
 impl Sqlite {
-    /// Copies the database to `partial`, verifies the copy and renames it to `file`, on a blocking thread.
+    /// Copies the database to `partial`, verifies the copy and publishes it as `file`, on a blocking thread.
     pub(crate) async fn back_up(&self, file: &Path, partial: &Path) -> Result<Backup, Error> {
         let (source, file, partial) = (self.path().to_owned(), file.to_owned(), partial.to_owned());
         let work = tokio::task::spawn_blocking(move || {
@@ -25,7 +26,7 @@ impl Sqlite {
             made.map_err(|e| Error::from_io(&format!("can't make {}", partial.display()), &e))?;
             let done = copy(&source, &partial).and_then(|backup| publish(&partial, &file).map(|()| backup));
             if std::fs::remove_file(&partial).is_err() {
-                // It was renamed, or can't be removed; `done` has the error that matters.
+                // `done` has the error that matters.
             }
             done
         });
@@ -73,18 +74,12 @@ fn verify(partial: &Path) -> Result<Backup, Error> {
     Ok(Backup { schema, size_bytes: size.len() })
 }
 
-/// Syncs the copy to disk, which `VACUUM INTO` doesn't do, and renames it to `file` unless that exists.
+/// Gives the copy its name, unless that is taken.
 fn publish(partial: &Path, file: &Path) -> Result<(), Error> {
-    let failed = |error: &std::io::Error| Error::from_io(&format!("can't write {}", file.display()), error);
-    File::open(partial).and_then(|opened| opened.sync_all()).map_err(|error| failed(&error))?;
-    match std::fs::hard_link(partial, file) {
-        // The file system may lack hard links.
-        Err(error) if error.kind() != ErrorKind::AlreadyExists && file.symlink_metadata().is_err() => {
-            std::fs::rename(partial, file)
-        }
-        other => other,
+    match files::publish(partial, file) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(std::io::Error::from(ErrorKind::AlreadyExists)),
+        Err(error) => Err(error),
     }
-    .map_err(|error| failed(&error))?;
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(&error))
+    .map_err(|error| Error::from_io(&format!("can't write {}", file.display()), &error))
 }

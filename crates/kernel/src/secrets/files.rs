@@ -15,6 +15,7 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use crate::files::publish;
 use crate::random::Random;
 use crate::secrets::{SECRET_BYTES, Secret, base62};
 
@@ -131,7 +132,7 @@ fn read_or_create(file: &Path, what: &str, new: &[u8], random: &Random) -> Resul
         _ => Path::new("."),
     };
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-    if create(file, folder, new, random).map_err(failed)? {
+    if create(file, new, random).map_err(failed)? {
         tracing::info!(file = %file.display(), "made a new {what}");
     }
     // If another process was first, its secret counts.
@@ -153,27 +154,13 @@ fn read(file: &Path, what: &str) -> std::io::Result<Vec<u8>> {
 }
 
 /// Creates `file` with `content`. Returns `false` if it already exists.
-fn create(file: &Path, folder: &Path, content: &[u8], random: &Random) -> std::io::Result<bool> {
+fn create(file: &Path, content: &[u8], random: &Random) -> std::io::Result<bool> {
     let temporary = temporary_name(file, random);
-    let written = write_new(&temporary, content).and_then(|()| std::fs::hard_link(&temporary, file));
-    let removed = match std::fs::remove_file(&temporary) {
+    let created = write_new(&temporary, content).and_then(|()| publish(&temporary, file));
+    match std::fs::remove_file(&temporary) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    };
-    let made = match written {
-        Ok(()) => true,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
-        // Without hard links, creating the file itself decides. A concurrent reader may see a half-written
-        // file and refuse to start, but never goes on with another secret.
-        Err(_) => match write_new(file, content) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
-            other => other.map(|()| true)?,
-        },
-    };
-    removed?;
-    // The directory entry must survive a power cut too, or all that is sealed under the key is lost.
-    File::open(folder)?.sync_all()?;
-    Ok(made)
+        _ => created,
+    }
 }
 
 fn temporary_name(file: &Path, random: &Random) -> PathBuf {
@@ -184,8 +171,7 @@ fn temporary_name(file: &Path, random: &Random) -> PathBuf {
 
 fn write_new(file: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
-    opened.write_all(content)?;
-    opened.sync_all()
+    opened.write_all(content)
 }
 
 #[cfg(test)]
@@ -230,7 +216,7 @@ mod tests {
     fn create_keeps_an_existing_file() {
         let folder = Folder::new();
         let file = folder.with("secret", b"first");
-        assert!(!create(&file, &folder.0, b"second", &Random::system()).unwrap());
+        assert!(!create(&file, b"second", &Random::system()).unwrap());
         assert_eq!(std::fs::read(&file).unwrap(), b"first");
         assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "a temporary file is left");
     }

@@ -42,8 +42,8 @@ pub struct InvoiceQuery {
     status: Option<Status>,
 }
 
-impl Record for InvoiceQuery {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for InvoiceQuery {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
         let page_size = fields.or("page_size", Integer::<1, 100>(20));
         let status: Option<Option<StatusWord>> = fields.optional("status");

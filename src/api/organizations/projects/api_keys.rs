@@ -4,7 +4,7 @@
 mod bodies;
 pub mod rotate;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::ProjectScope;
@@ -36,19 +36,6 @@ pub struct Restrictions {
     /// Most tokens of one request.
     max_tokens: Option<i64>,
     models: Option<Vec<String>>,
-}
-
-impl JsonSchema for Permissions {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Permissions".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "array", "items": {"type": "string", "enum": ["chat", "embeddings", "models", "files"]},
-                      "examples": [["chat", "models"]]})
-    }
 }
 
 /// A key right after its creation: the only time, besides a rotation, that its secret is told.

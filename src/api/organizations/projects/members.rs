@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::access::{ProjectMemberScope, ProjectScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
+use crate::app::App;
 use crate::input::fields::{At, Field, Problems};
 use crate::input::json::Json;
 use crate::input::types::string;
@@ -27,8 +28,8 @@ pub struct AddMember {
     role: ProjectRole,
 }
 
-impl Record for AddMember {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for AddMember {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let user_id = fields.required("user_id");
         let role = fields.required("role");
         Some(Self { user_id: user_id?, role: role? })
@@ -125,8 +126,8 @@ pub struct UpdateRole {
     role: Option<ProjectRole>,
 }
 
-impl Record for UpdateRole {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for UpdateRole {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         Some(Self { role: fields.change("role")? })
     }
 }

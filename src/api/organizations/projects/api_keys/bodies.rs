@@ -1,10 +1,11 @@
 //! What is sent about API keys: a new one, or a merge patch of one.
 
+use crate::app::App;
 use crate::input::types::{DescriptionText, Integer, ModelIds, Name};
 use crate::input::{Fields, Patch, Record};
 use crate::keys::api_keys::{Change, New, Restrictions};
-use crate::rules::api_keys::{check_expiry, unknown_models};
 use crate::rules::allowed_ips::AllowedIps;
+use crate::rules::api_keys::{check_expiry, unknown_models};
 use crate::rules::permissions::Permissions;
 use kernel::clock::Time;
 
@@ -18,13 +19,13 @@ pub struct CreateApiKey {
     restrictions: CreateRestrictions,
 }
 
-impl Record for CreateApiKey {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for CreateApiKey {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let name = fields.required("name");
         let description = fields.optional("description");
         let permissions = fields.or("permissions", Permissions::all());
         let expires_at = fields.optional::<Time>("expires_at");
-        if let (Some(app), Some(Some(at))) = (fields.app(), expires_at)
+        if let (Some(app), Some(Some(at))) = (fields.state(), expires_at)
             && let Err(problem) = check_expiry(at, app.clock.now())
         {
             fields.problem::<()>("expires_at", problem.code, problem.message);
@@ -53,8 +54,8 @@ struct CreateRestrictions {
     models: Option<ModelIds>,
 }
 
-impl Record for CreateRestrictions {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for CreateRestrictions {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let allowed_ips = fields.optional("allowed_ips");
         let rate_limit = fields.optional("rate_limit");
         let max_tokens = fields.optional("max_tokens");
@@ -72,8 +73,8 @@ impl Record for CreateRestrictions {
 }
 
 /// A key is restricted to models of the catalog only.
-fn check_models(fields: &mut Fields<'_>, ids: &ModelIds) {
-    if let Some(app) = fields.app() {
+fn check_models(fields: &mut Fields<'_, App>, ids: &ModelIds) {
+    if let Some(app) = fields.state() {
         for (index, problem) in unknown_models(&app.catalog.now(), &ids.0) {
             fields.problem::<()>(&format!("models[{index}]"), problem.code, problem.message);
         }
@@ -89,8 +90,8 @@ pub struct UpdateApiKey {
     restrictions: Patch<UpdateRestrictions>,
 }
 
-impl Record for UpdateApiKey {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for UpdateApiKey {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let name = fields.change("name");
         let description = fields.patch("description");
         let permissions = fields.change("permissions");
@@ -112,8 +113,8 @@ struct UpdateRestrictions {
     models: Patch<ModelIds>,
 }
 
-impl Record for UpdateRestrictions {
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+impl Record<App> for UpdateRestrictions {
+    fn read(fields: &mut Fields<'_, App>) -> Option<Self> {
         let allowed_ips = fields.patch("allowed_ips");
         let rate_limit = fields.patch("rate_limit");
         let max_tokens = fields.patch("max_tokens");
