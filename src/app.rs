@@ -2,7 +2,6 @@
 
 mod assembly;
 mod hooks;
-mod organization_money;
 
 use std::fs::DirBuilder;
 use std::ops::Deref;
@@ -15,23 +14,21 @@ use hyper::body::Bytes;
 
 use assembly::Base;
 
-use crate::accounts::Accounts;
-use crate::billing::Billing;
-use crate::catalog::{Catalogs, CurrentCatalog};
 use crate::config::{Config, DatabaseUrl};
-use crate::jobs::address_folding;
-use crate::jobs::billing::closing;
-use crate::keys::Keys;
-use crate::live;
+use accounts::Accounts;
+use accounts::address_folding;
+use billing::Billing;
+use billing::bookkeeping::closing;
+use catalog::{Catalogs, CurrentCatalog};
 use cluster::leases::Leases;
 use db::{Db, MigrateError};
 use kernel::clock::{Clock, Time};
 use kernel::error::{Code, Error};
+use keys::Keys;
 
 use crate::live::body_budget::BodyBudget;
-use crate::live::totals::UsageTotals;
-use crate::secrets::password::Hasher;
-use crate::tenants::Tenants;
+use accounts::hasher::Hasher;
+use billing::totals::UsageTotals;
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::Feed;
 use kernel::limiter::Limiter;
@@ -43,6 +40,7 @@ use mail::Mail;
 use mail::posting::Outbox;
 use metrics::Metrics;
 use telemetry::Tracer;
+use tenants::Tenants;
 
 /// A handle on the application; cheap to clone.
 #[derive(Clone)]
@@ -246,12 +244,12 @@ impl App {
         address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
         closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {
-            live::catalog::start(&self.catalogs).await.map_err(|problem| match problem {
-                live::catalog::Problem::Refused(error) => BootError::Fatal(error.to_string()),
-                live::catalog::Problem::Failed(error) => kept_from(error),
+            catalog::activation::start(&self.catalogs).await.map_err(|problem| match problem {
+                catalog::activation::Problem::Refused(error) => BootError::Fatal(error.to_string()),
+                catalog::activation::Problem::Failed(error) => kept_from(error),
             })?;
         } else {
-            live::catalog::read_book(&self.catalogs).await.map_err(kept_from)?;
+            catalog::activation::read_book(&self.catalogs).await.map_err(kept_from)?;
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         self.feed.catch_up().await.map_err(kept_from)?;

@@ -124,7 +124,7 @@ pub fn run() -> ExitCode {
     match execute(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            crate::log::flush();
+            logging::flush();
             complain(&failure.message);
             failure.code
         }

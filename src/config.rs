@@ -5,13 +5,11 @@
 //! with the file, the line and what would be right, or with the variable's name; every mistake is reported at
 //! once, and none of the errors holds the value of a secret.
 
-pub mod document;
 mod keys;
 mod load;
 mod readers;
 mod shown;
 mod types;
-pub mod values;
 mod warnings;
 
 use std::fmt;
@@ -22,12 +20,12 @@ use ipnet::IpNet;
 
 use kernel::money::Nano;
 
-pub use crate::billing::settings::{AuditSettings as Audit, Settings as Billing};
-pub use crate::keys::settings::{Management, Settings as ApiKeys};
-pub use crate::log::settings::{Format as LogFormat, Settings as Log};
 pub use crate::server::settings::{Server, Tls};
+pub use ::keys::settings::{Management, Settings as ApiKeys};
+pub use billing::settings::{AuditSettings as Audit, Settings as Billing};
 pub use kernel::limits::Limits;
 pub use keys::{names, variable};
+pub use logging::settings::{Format as LogFormat, Settings as Log};
 pub use mail::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 pub use types::{DatabaseUrl, Header, PublicUrl};
 pub use warnings::warnings;

@@ -1,7 +1,7 @@
 //! The gate: from a request to a scope.
 //!
 //! Every route names its access. An access reads the credential and the path, counts the caller's rate, and leaves the
-//! judgement to the scopes of [`crate::access`], which only that module makes. The order is fixed: 401, then 404, then 403;
+//! judgement to the scopes of [`tenants::access`], which only that module makes. The order is fixed: 401, then 404, then 403;
 //! the body comes later.
 
 mod bearer;
@@ -18,9 +18,9 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 
-pub use crate::keys::access::Key;
 pub use bearer::{Credential, check_again};
 pub use invoices::{InvoiceScope, OrgInvoice};
+pub use keys::access::Key;
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Public, Visitor};
 pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope};
@@ -31,9 +31,9 @@ use bearer::live_session;
 
 use crate::app::App;
 use crate::input::RequestBody;
-use crate::rules::proxies;
 use kernel::error::{Code, Error, RateLimit};
 use kernel::ids::RequestId;
+use kernel::proxies;
 use trail::Trail;
 
 /// One request on its way to a handler.

@@ -3,24 +3,21 @@
 //! A request type says once which fields it has (`Record::read`); the same words read a body, list the fields that a
 //! misspelt one was probably meant to be, and describe the body in the OpenAPI document, so the three can't disagree.
 
-pub mod fields;
-pub mod json;
 pub mod limits;
 mod request_body;
-pub mod types;
 
 use std::future::Future;
 
 use http::{HeaderMap, header};
 
-pub use fields::{Fields, Record};
+pub use ::input::fields::{Fields, Record};
 pub use kernel::patch::Patch;
 pub use request_body::{BodyError, LeftOver, Received, RequestBody};
 
 use crate::app::App;
 use crate::gate::Call;
-use fields::{Entry, ObjectSchema, Origin, object_entries};
-use json::Json;
+use ::input::fields::{self, Entry, ObjectSchema, Origin, object_entries};
+use ::input::json::Json;
 use kernel::error::{Code, Detail, Error};
 use limits::{BodyLimit, MAX_PAIRS};
 

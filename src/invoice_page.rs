@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::billing::invoices::{CreditNote, Document, Invoice};
-use crate::rules::currencies;
-use crate::rules::invoicing::{Item, ItemKind, Status};
+use billing::invoices::{CreditNote, Document, Invoice};
+use billing::rules::invoicing::{Item, ItemKind, Status};
 use kernel::clock::{Month, Time};
+use kernel::currencies;
 use kernel::html::escape;
 use kernel::money::{Nano, Pico};
 use kernel::secrets::sha256;

@@ -1,18 +1,14 @@
 //! What goes on without a request: changes of other replicas are followed, mail leaves, what has been forgotten is
 //! cleaned away, and the books are kept.
 
-pub mod address_folding;
-pub mod auditing;
-pub mod billing;
 pub mod cleanup;
-pub mod reservations;
-pub mod retention;
 pub mod sweep;
 
 use std::time::Duration;
 
 use crate::app::App;
-use crate::live::catalog;
+use billing::{auditing, bookkeeping, expired_reservations, retention};
+use catalog::activation as catalog;
 use cluster::clock_guard;
 use kernel::error::Error;
 use kernel::stopwatch::Stopwatch;
@@ -135,7 +131,8 @@ async fn expire_reservations(app: &App) {
     loop {
         tokio::time::sleep(EXPIRE_EVERY).await;
         if app.is_ready()
-            && let Err(error) = noted(app, Job::Reservations, reservations::expire_due(&app.billing)).await
+            && let Err(error) =
+                noted(app, Job::Reservations, expired_reservations::expire_due(&app.billing)).await
         {
             tracing::warn!("reservations: {error}");
         }
@@ -199,7 +196,7 @@ async fn keep_books(app: &App) {
     let lease = app.leases.lease(Job::Billing);
     loop {
         if app.is_ready()
-            && let Err(error) = noted(app, Job::Billing, billing::run_due(&app.billing, &lease)).await
+            && let Err(error) = noted(app, Job::Billing, bookkeeping::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("billing: {error}");
         }

@@ -16,33 +16,23 @@
 pub use db;
 pub use kernel::{clock, error, html, ids, money, patch, random};
 pub use telemetry;
-pub use {cluster, mail, metrics, trail};
+pub use {
+    accounts, billing, catalog, cluster, document, input as inputs, kernel, keys, logging, mail, metrics,
+    tenants, trail,
+};
 
-pub mod access;
-pub mod accounts;
 pub mod api;
 pub mod app;
-pub mod audit;
-pub mod billing;
-pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod gate;
 pub mod input;
 pub mod invoice_page;
 pub mod jobs;
-pub mod keys;
-pub mod letters;
 pub mod live;
-pub mod log;
 pub mod openapi;
 pub mod pages;
 pub mod reply;
-pub mod roles;
 pub mod routes;
-pub mod rules;
-pub mod secrets;
 pub mod server;
 pub mod service;
-pub mod store;
-pub mod tenants;

@@ -3,11 +3,3 @@
 pub use kernel::limiter;
 
 pub mod body_budget;
-pub mod books;
-pub mod catalog;
-pub mod keyring;
-pub mod last_uses;
-pub mod rates;
-pub mod sessions;
-pub mod signing_keys;
-pub mod totals;

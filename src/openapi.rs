@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::input::fields::ObjectSchema;
 use crate::input::{self, Nothing};
 use crate::reply::{self, Rendered};
 use crate::routes::{self, ErrorShape, Listener, Route};
+use ::input::fields::ObjectSchema;
 use kernel::error::{Code, Error};
 
 /// The document as a reply: the one body whose shape is somebody else's standard.

@@ -16,9 +16,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use schemars::SchemaGenerator;
 
 use crate::app::App;
-use crate::input::types::Text;
-use crate::input::{Fields, Record};
 use crate::reply::{self, Body, Reply};
+use ::input::fields::{Fields, Record};
+use ::input::types::Text;
 use kernel::error::{Code, Error};
 use kernel::html::escape;
 use kernel::ids::RequestId;
@@ -301,7 +301,7 @@ fn is_dead_link(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::pages::*;
     use kernel::error::RateLimit;
 
     #[test]

@@ -11,7 +11,6 @@ use http::{Method, Response};
 use schemars::SchemaGenerator;
 use serde_json::Value;
 
-use crate::access::KeyKind;
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
 use crate::gate::{
@@ -21,9 +20,10 @@ use crate::gate::{
 use crate::input::{Description, Input};
 use crate::pages;
 use crate::reply::{Body, Reply};
-use crate::roles::{OrganizationAction, ProjectAction};
 use crate::service;
 use kernel::error::Error;
+use tenants::access::KeyKind;
+use tenants::roles::{OrganizationAction, ProjectAction};
 
 /// Which of the two listeners a route is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

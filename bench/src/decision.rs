@@ -10,9 +10,9 @@ use tollkeeper::billing::decision::{Question, decide};
 use tollkeeper::clock::Clock;
 use tollkeeper::config::Config;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::live::limiter::{Subject, key_for};
-use tollkeeper::rules::permissions::Permission;
-use tollkeeper::secrets::api_key::ApiKeySecret;
+use tollkeeper::kernel::limiter::{Subject, key_for};
+use tollkeeper::keys::rules::permissions::Permission;
+use tollkeeper::keys::secret::ApiKeySecret;
 
 use crate::report;
 use crate::servers::{Cores, Folder, MASTER_KEY, Tollkeeper, quick_catalog};

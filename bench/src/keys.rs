@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tollkeeper::db::{Db, Settings, sql};
 use tollkeeper::random::Random;
-use tollkeeper::secrets::api_key::ApiKeySecret;
+use tollkeeper::keys::secret::ApiKeySecret;
 
 use crate::client::{self, Load, Target};
 use crate::report;

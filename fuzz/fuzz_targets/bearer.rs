@@ -9,7 +9,7 @@ use fuzz::{Somebody, WORLD};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use tollkeeper::access::KeyKind;
+use tollkeeper::tenants::access::KeyKind;
 use tollkeeper::gate::{Access, Bearer, Models, Session};
 use tollkeeper::error::{Code, Error};
 

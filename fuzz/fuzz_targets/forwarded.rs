@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use tollkeeper::rules::proxies::{client_address, forwarded_address, parse_range};
+use tollkeeper::kernel::proxies::{client_address, forwarded_address, parse_range};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {

@@ -12,9 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use tollkeeper::clock::Time;
 use tollkeeper::ids::{SessionId, UserId};
-use tollkeeper::secrets::jwt::{
-    Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind, VerifyingKey,
-};
+use tollkeeper::accounts::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind, VerifyingKey};
 
 const ISSUER: &str = "https://keys.example.org";
 const AUDIENCE: &str = "platform";

@@ -24,8 +24,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::input::Fields;
-use crate::input::types::Text;
+use ::input::fields::Fields;
+use ::input::types::Text;
 
 /// The only token type there is (RFC 6750).
 const BEARER: &str = "Bearer";

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::CallerScope;
-use crate::billing::{Billing, pricing};
-use crate::catalog::{Kind, Price};
 use crate::input::Nothing;
 use crate::reply::{Enveloped, ok};
+use billing::{Billing, pricing};
+use catalog::{Kind, Price};
 use kernel::error::Error;
 use kernel::money::{Pico, Ppm};
+use tenants::access::CallerScope;
 
 /// What models cost.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::catalog::{Kind, Model as CatalogModel};
 use crate::gate::{ModelScope, ModelsScope};
 use crate::input::Nothing;
 use crate::reply::{Bare, Rendered, to_json};
+use catalog::{Kind, Model as CatalogModel};
 use kernel::error::Error;
 use kernel::money::Pico;
 

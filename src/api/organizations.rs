@@ -10,17 +10,18 @@ pub mod usage_reports;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{CallerScope, OrgScope, PersonScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok};
-use crate::roles::OrganizationRole;
-use crate::tenants::organizations::Organization as Row;
-use crate::tenants::{self, Tenants};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
+use tenants;
+use tenants::Tenants;
+use tenants::access::{CallerScope, OrgScope, PersonScope};
+use tenants::organizations::Organization as Row;
+use tenants::roles::OrganizationRole;
 
 use bodies::{CreateOrganization, UpdateOrganization};
 

@@ -1,13 +1,13 @@
 //! Pagination and filters of lists (docs/contract/README.md#lists).
 
 use crate::app::App;
-use crate::input::fields::{Field, Fields, Record};
-use crate::input::types::{Integer, Text};
-use crate::roles::{OrganizationRole, ProjectRole};
-use crate::store::api_keys::StatusFilter;
-use crate::tenants::Search;
+use ::input::fields::{Field, Fields, Record};
+use ::input::types::{Integer, Text};
 use db::Page;
 use kernel::naming;
+use keys::store::api_keys::StatusFilter;
+use tenants::Search;
+use tenants::roles::{OrganizationRole, ProjectRole};
 
 /// The query parameters of a list whose items have a filter of type `F` called by its name.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! `GET /.well-known/jwks.json`: the public halves of the signing keys (RFC 7517).
 
-use crate::accounts::Accounts;
 use crate::gate::Visitor;
 use crate::input::Nothing;
 use crate::reply::Cacheable;
+use accounts::Accounts;
 use kernel::error::Error;
 
 /// The keys that our tokens can be checked with.

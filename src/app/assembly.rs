@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{database, hooks, organization_money};
-use crate::accounts::{self, Accounts};
-use crate::billing::metrics::Counters;
-use crate::billing::{self, Billing};
-use crate::catalog::{self, Catalogs, CurrentCatalog};
+use super::{database, hooks};
 use crate::config::{self, Config, DatabaseUrl};
-use crate::keys::{self, Keys};
-use crate::letters::Letters;
-use crate::live::books::Books;
-use crate::live::totals::UsageTotals;
-use crate::secrets::password::Hasher;
-use crate::tenants::{self, Tenants};
+use accounts;
+use accounts::Accounts;
+use accounts::hasher::Hasher;
+use billing;
+use billing::Billing;
+use billing::books::Books;
+use billing::metrics::Counters;
+use billing::organization_money;
+use billing::totals::UsageTotals;
+use catalog;
+use catalog::{Catalogs, CurrentCatalog};
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::{CatalogChange, Feed};
 use db::Db;
@@ -23,10 +24,15 @@ use kernel::limiter::Limiter;
 use kernel::random::Random;
 use kernel::secrets::files;
 use kernel::secrets::sealing::Sealer;
+use keys;
+use keys::Keys;
 use mail::bounds::Bounds;
 use mail::posting::Outbox;
 use mail::{Mail, Mailer};
 use metrics::Metrics;
+use tenants;
+use tenants::Tenants;
+use tenants::mails::Letters;
 
 /// What several subjects share.
 pub(super) struct Base {

@@ -1,11 +1,11 @@
 //! The steps of tenants, keys and billing in the transactions of accounts.
 
-use crate::accounts::hooks::Hooks;
-use crate::billing::first_credit;
-use crate::keys::reclaiming::reclaim;
-use crate::tenants::{Tenants, invitations};
+use accounts::hooks::Hooks;
+use billing::first_credit;
 use kernel::money::Nano;
 use kernel::random::Random;
+use keys::reclaiming::reclaim;
+use tenants::{Tenants, invitations};
 
 /// The steps; `credit_limit` is that of a person's first organization.
 pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Hooks {

@@ -2,8 +2,9 @@
 
 use clap::Args;
 
-use crate::audit::{self, Report};
 use crate::config::Config;
+use billing::audit;
+use billing::audit::Report;
 use kernel::ids::OrganizationId;
 
 #[derive(Debug, Args)]

@@ -4,7 +4,8 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::jobs::billing::closing::{self, Closed, Outcome};
+use billing::bookkeeping::closing;
+use billing::bookkeeping::closing::{Closed, Outcome};
 use kernel::clock::Time;
 use kernel::ids::{InvoiceId, OrganizationId};
 use kernel::money::Nano;

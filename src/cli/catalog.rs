@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::catalog::{self, Catalog, CatalogError, Model, PriceBook, SINCE_EVER, VolumeDiscount};
 use crate::config::Config;
-use crate::live;
+use catalog;
+use catalog::{Catalog, CatalogError, Model, PriceBook, SINCE_EVER, VolumeDiscount};
 use kernel::clock::{Clock, Time};
 
-use crate::live::catalog::Problem;
+use catalog::activation::Problem;
 use trail::Trail;
 
 #[derive(Debug, Subcommand)]
@@ -101,7 +101,7 @@ pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
 
 async fn order(config: Config, catalog: &Catalog) -> Result<Vec<String>, String> {
     let app = super::app(config).await?;
-    let ordered = live::catalog::order(&app.catalogs, catalog, &Trail::operator()).await;
+    let ordered = catalog::activation::order(&app.catalogs, catalog, &Trail::operator()).await;
     ordered.map_err(|problem| match problem {
         Problem::Refused(error) => error.to_string(),
         Problem::Failed(error) => error.to_string(),

@@ -4,8 +4,9 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::jobs::billing::credits::{self, Added, Listed, NewCredit, TakenBack};
-use crate::rules::books::Credit;
+use billing::bookkeeping::credits;
+use billing::bookkeeping::credits::{Added, Listed, NewCredit, TakenBack};
+use billing::rules::books::Credit;
 use kernel::clock::Time;
 use kernel::ids::{CreditId, OrganizationId};
 use kernel::money::Nano;

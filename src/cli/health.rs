@@ -77,7 +77,7 @@ fn ask(address: SocketAddr) -> std::io::Result<(u16, Value)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::cli::health::*;
 
     #[test]
     fn everywhere_is_reached_at_home() {

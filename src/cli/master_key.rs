@@ -4,7 +4,8 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::config::{Config, variable};
-use crate::keys::seals::{self, Resealed};
+use keys::seals;
+use keys::seals::Resealed;
 use trail::Trail;
 
 #[derive(Debug, Subcommand)]

@@ -3,9 +3,10 @@
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::billing::Billing;
-use crate::billing::wallets::{self, LimitSet, Overview};
 use crate::config::Config;
+use billing::Billing;
+use billing::wallets;
+use billing::wallets::{LimitSet, Overview};
 use kernel::clock::Time;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;

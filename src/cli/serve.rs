@@ -7,8 +7,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::app::App;
 use crate::config::{self, Config};
 use crate::jobs;
-use crate::{log, server};
+use crate::server;
 use kernel::clock::Clock;
+use logging as log;
 
 /// Files that are open besides connections, roughly: the database's, the log, certificates.
 #[cfg(target_os = "linux")]

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::accounts::{profiles, sessions};
 use crate::config::Config;
+use accounts::{profiles, sessions};
 use kernel::ids::UserId;
 
 #[derive(Debug, Subcommand)]

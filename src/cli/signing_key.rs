@@ -3,8 +3,9 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::accounts::signing_keys::{self, Revoked};
 use crate::config::Config;
+use accounts::signing_keys;
+use accounts::signing_keys::Revoked;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

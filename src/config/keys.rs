@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::Config;
-use super::document::Value;
 use super::readers::{self as read, Read};
 use super::types::HIDDEN;
-use crate::rules::rotation::LONGEST_GRACE_HOURS;
+use document::Value;
+use keys::rules::rotation::LONGEST_GRACE_HOURS;
 
 /// The least bytes for unfinished bodies: the largest one has to fit.
 const LEAST_BODY_BUDGET_BYTES: i64 = 16 * 1024 * 1024;

@@ -9,16 +9,16 @@ use ipnet::IpNet;
 use lettre::message::Mailbox;
 use tracing_subscriber::EnvFilter;
 
-use super::document::Value;
 use super::types::{self, DatabaseUrl, Header, PublicUrl};
-use super::values::{expected, from_text, text};
 use super::{LogFormat, Management};
-use crate::rules::proxies;
+use document::Value;
+use document::values::{expected, from_text, text};
 use kernel::money::Decimal;
+use kernel::proxies;
 use kernel::secrets::{Secret, files};
 use mail::MailUrl;
 
-pub use super::values::{Read, boolean, currency, decimal, whole};
+pub use document::values::{Read, boolean, currency, decimal, whole};
 
 /// 0, or a whole number within the range.
 pub fn zero_or_whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>) -> Read<T> {

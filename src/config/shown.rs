@@ -1,7 +1,7 @@
 //! How a wrong value stands in an error: as it was written, unless it may hold a secret.
 
-use super::document::Value;
 use super::types::HIDDEN;
+use document::Value;
 
 /// Longer texts aren't shown: what is mistyped is short, and tokens and passphrases are long.
 const MAX_SHOWN_CHARS: usize = 32;
@@ -64,7 +64,7 @@ fn is_plain_word(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::config::shown::*;
 
     #[test]
     fn what_may_be_a_secret_is_not_shown() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::*;
+use crate::config::*;
 
 /// A file of its own for each test, gone with it.
 struct TempFile(PathBuf);

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::access::Caller;
 use crate::app::App;
-use crate::keys::settings::Management;
-use crate::secrets::jwt::TokenKind;
-use crate::store::api_keys::LiveKey;
+use accounts::jwt::TokenKind;
 use cluster::epochs::Stamp;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{SessionId, UserId};
 use kernel::limiter;
 use kernel::limiter::Subject;
+use keys::settings::Management;
+use keys::store::api_keys::LiveKey;
+use tenants::access::Caller;
 
 use super::misses::missed;
 use super::{Call, rate_limited};

@@ -1,13 +1,12 @@
 //! Access to one invoice of an organization.
 
-use crate::access::FoundOrganization;
 use crate::app::App;
-use crate::roles::OrganizationAction;
-use crate::store;
 use kernel::error::{Code, Error};
 use kernel::ids::{InvoiceId, OrganizationId};
+use tenants::access::FoundOrganization;
+use tenants::roles::OrganizationAction;
 
-use crate::store::invoices::Invoice;
+use billing::store::invoices::Invoice;
 
 use super::bearer::manager;
 use super::tenants::organization_id;
@@ -42,7 +41,7 @@ impl Access for OrgInvoice {
         let found = FoundOrganization::find(&app.tenants, organization_id, caller).await?;
         let mut tx = app.db.read().await?;
         let invoice_id = InvoiceId::parse(call.path("invoice_id")).ok_or(Code::InvoiceNotFound)?;
-        let invoice = store::invoices::get(&mut tx, invoice_id).await?;
+        let invoice = billing::store::invoices::get(&mut tx, invoice_id).await?;
         let invoice = invoice.filter(|invoice| invoice.organization_id == organization_id);
         let invoice = invoice.ok_or(Code::InvoiceNotFound)?;
         found.admit(self.0, call.trail())?;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::app::App;
-use crate::catalog::Model;
-use crate::rules::permissions::Permission;
+use catalog::Model;
 use kernel::error::{Code, Error};
+use keys::rules::permissions::Permission;
 use metrics::Asked;
 
 use super::bearer::{Holder, holder};

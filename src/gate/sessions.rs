@@ -1,8 +1,8 @@
 //! Access by the tokens of a login.
 
-use crate::accounts;
 use crate::app::App;
-use crate::secrets::jwt::TokenKind;
+use accounts;
+use accounts::jwt::TokenKind;
 use kernel::error::Error;
 use kernel::ids::{SessionId, UserId};
 

@@ -1,14 +1,14 @@
-//! Access to organizations, projects and what is in them. The judgement is of [`crate::access`]; here is what it asks about:
+//! Access to organizations, projects and what is in them. The judgement is of [`tenants::access`]; here is what it asks about:
 //! the bearer and the path.
 
-use crate::access::{
-    CallerScope, KeyKind, MemberScope, OrgScope, PersonScope, Place, ProjectMemberScope, ProjectScope,
-};
 use crate::app::App;
-use crate::keys::access::{Key, KeyScope};
-use crate::roles::{OrganizationAction, ProjectAction};
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use keys::access::{Key, KeyScope};
+use tenants::access::{
+    CallerScope, KeyKind, MemberScope, OrgScope, PersonScope, Place, ProjectMemberScope, ProjectScope,
+};
+use tenants::roles::{OrganizationAction, ProjectAction};
 
 use super::bearer::manager;
 use super::{Access, AccessDoc, Call};

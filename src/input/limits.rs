@@ -59,7 +59,7 @@ impl BodyLimit {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::input::limits::*;
     use crate::routes::{self, Listener};
 
     #[test]

@@ -1,5 +1,5 @@
-use super::*;
-use crate::store::invoices::Issuer;
+use crate::invoice_page::*;
+use billing::store::invoices::Issuer;
 use kernel::ids::{CreditNoteId, InvoiceId, OrganizationId};
 
 fn invoice(status: Status, amount: i128, due: i128) -> Invoice {

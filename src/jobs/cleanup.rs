@@ -4,8 +4,8 @@
 //! replica's own. An age is what lies between a thing and the newest entry of the trail: where nothing happens nothing grows, and
 //! a clock that is ahead removes nothing before somebody acts by it.
 
-use crate::accounts::cleanup::{Position, remove_unused};
 use crate::app::App;
+use accounts::cleanup::{Position, remove_unused};
 use kernel::clock::{DAY_MS, Day, Time};
 use kernel::error::Error;
 

@@ -1,8 +1,8 @@
 //! Forgets what has run out.
 
-use crate::accounts;
 use crate::app::App;
-use crate::billing::reservations;
+use accounts;
+use billing::reservations;
 use cluster::feed::KEEP_MS;
 use kernel::error::Error;
 use mail::sending;

@@ -108,7 +108,7 @@ impl Drop for BodyPermit<'_> {
 #[cfg(test)]
 mod tests {
     use super::Quarters::{Four, Three, Two};
-    use super::*;
+    use crate::live::body_budget::*;
 
     #[test]
     fn what_is_taken_is_given_back_and_never_more_than_there_is() {

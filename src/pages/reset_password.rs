@@ -2,10 +2,10 @@
 //!
 //! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#choose-a-new-password).
 
-use crate::accounts::{Accounts, passwords};
 use crate::api::auth::reset_password::ResetPassword;
 use crate::gate::Visitor;
 use crate::input::{Form, Query};
+use accounts::{Accounts, passwords};
 use kernel::error::{Code, Detail, Error};
 
 use super::{Input, Link, Page, Problem, is_dead_link};

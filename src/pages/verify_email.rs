@@ -4,12 +4,13 @@
 //! for more than the
 //! click: anybody can register somebody else's address, and whoever reads its mail would let them in.
 
-use crate::accounts::Accounts;
-use crate::accounts::verification::{verify_with_new_password, verify_with_password};
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::input::types::Text;
-use crate::input::{Fields, Form, Query, Record};
+use crate::input::{Form, Query};
+use ::input::fields::{Fields, Record};
+use ::input::types::Text;
+use accounts::Accounts;
+use accounts::verification::{verify_with_new_password, verify_with_password};
 use kernel::error::{Code, Detail, Error};
 use kernel::secrets::token::MailToken;
 

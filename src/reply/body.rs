@@ -60,7 +60,7 @@ impl hyper::body::Body for Body {
 mod tests {
     use http_body_util::BodyExt;
 
-    use super::*;
+    use crate::reply::body::*;
 
     #[tokio::test]
     async fn a_body_comes_in_pieces_that_make_the_whole() {

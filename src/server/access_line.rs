@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 
-use crate::log;
 use kernel::ids::{OrganizationId, RequestId};
 use kernel::stopwatch::Stopwatch;
+use logging as log;
 use metrics::Measured;
 use telemetry::{Ending, Trace};
 

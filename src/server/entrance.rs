@@ -360,8 +360,8 @@ mod tests {
     use http_body_util::BodyExt;
     use serde_json::{Value, json};
 
-    use super::*;
     use crate::config::Config;
+    use crate::server::entrance::*;
     use crate::server::testing::{Folder, Lines};
     use kernel::clock::Clock;
 

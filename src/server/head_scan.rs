@@ -61,7 +61,7 @@ impl HeadScan {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::server::head_scan::*;
 
     #[test]
     fn a_length_is_found_in_the_head_alone_however_it_is_cut() {

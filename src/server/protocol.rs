@@ -78,7 +78,7 @@ fn is_in_names(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::server::protocol::*;
 
     #[test]
     fn hosts_are_names_and_addresses() {

@@ -243,8 +243,8 @@ fn sum(contents: &[Vec<u8>; 2]) -> digest::Digest {
 mod tests {
     use std::process::Command;
 
-    use super::*;
     use crate::server::testing::{Folder, Lines};
+    use crate::server::tls::*;
 
     /// What happens once a minute, without the minute.
     #[test]

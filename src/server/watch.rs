@@ -334,7 +334,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::server::watch::*;
 
     const PATIENCE: Patience = Patience {
         head: Duration::from_secs(10),

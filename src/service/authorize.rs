@@ -9,9 +9,9 @@ pub use question::Authorize;
 
 use super::decision::Decision;
 use crate::app::App;
-use crate::billing::decision::{Question, decide};
 use crate::gate::ServiceScope;
 use crate::reply::Bare;
+use billing::decision::{Question, decide};
 use kernel::error::Error;
 use metrics::Asked;
 

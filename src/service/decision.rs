@@ -5,15 +5,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::reservations::Reservation;
-use crate::billing::decision::{CONCURRENCY_RETRY_MS, Granted, Refused};
-use crate::input::fields::{At, Field, Problems};
-use crate::input::json::Json;
-use crate::input::types::{Integer, one_of, string};
-use crate::keys::model_callers::ModelCaller;
-use crate::keys::uses::Left;
-use crate::rules::permissions::Permission;
+use ::input::fields::{At, Field, Problems};
+use ::input::json::Json;
+use ::input::types::{Integer, one_of, string};
+use billing::decision::{CONCURRENCY_RETRY_MS, Granted, Refused};
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use keys::model_callers::ModelCaller;
+use keys::rules::permissions::Permission;
+use keys::uses::Left;
 
 /// What a call does.
 pub(super) struct Operation(pub(super) Permission);

@@ -14,9 +14,9 @@ use question::{ForwardAuth, Mode};
 
 use super::decision::Decision;
 use crate::app::App;
-use crate::billing::decision::{Question, decide};
 use crate::gate::ProxyScope;
 use crate::reply::{self, Bare, Body, Reply};
+use billing::decision::{Question, decide};
 use kernel::error::Error;
 use metrics::Asked;
 
@@ -138,7 +138,7 @@ fn ascii(json: &[u8]) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use crate::service::forward_auth::*;
 
     #[test]
     fn an_error_in_a_header_is_the_same_json() {

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::billing::health;
 use crate::gate::Visitor;
 use crate::input::Nothing;
 use crate::reply::Bare;
+use billing::health;
 use kernel::error::{Code, Detail, Error};
 
 /// How long the database may take to answer.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::app::App;
-use crate::billing;
-use crate::billing::metrics::{LastAudit, last_audit};
 use crate::gate::ServiceScope;
 use crate::input::Nothing;
-use crate::log;
 use crate::reply::PlainText;
+use billing;
+use billing::metrics::{LastAudit, last_audit};
 use kernel::error::Error;
+use logging as log;
 use metrics::{Kind, Milliseconds, Process, Queue, Text};
 
 /// How long the database may take for its part. Without it the rest is told: an outage is when metrics are needed.

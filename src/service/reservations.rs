@@ -7,10 +7,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::billing::{Billing, reservations};
 use crate::gate::ReservationScope;
 use crate::input::Nothing;
 use crate::reply::Bare;
+use billing::{Billing, reservations};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::ReservationId;

@@ -15,14 +15,20 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::billing::Billing;
-use crate::billing::usage::{self, Event, Outcome};
 use crate::gate::{Call, ServiceScope};
-use crate::input::fields::{At, Field, Problems};
-use crate::input::json::{self, Json};
-use crate::input::{self, Body, Description, Fields, Input, Record, fields};
+use crate::input;
+use crate::input::{Body, Description, Input};
 use crate::reply::Bare;
-use crate::rules::events::{self, Reason};
+use ::input::fields;
+use ::input::fields::{At, Field, Problems};
+use ::input::fields::{Fields, Record};
+use ::input::json;
+use ::input::json::Json;
+use billing::Billing;
+use billing::rules::events;
+use billing::rules::events::Reason;
+use billing::usage;
+use billing::usage::{Event, Outcome};
 use kernel::error::{Code, Detail, Error};
 
 use event::Reported;

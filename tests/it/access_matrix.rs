@@ -9,10 +9,9 @@ mod table;
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::ids::{ApiKeyId, SessionId};
 use tollkeeper::routes::{self, Listener, Route};
-use tollkeeper::secrets::jwt::TokenKind;
-use tollkeeper::store;
 
 use crate::support::http::Call;
 use crate::support::world::{World, on_each_database_with};
@@ -126,7 +125,9 @@ async fn fresh_session(world: &World, bearer: &str) -> String {
     let session = SessionId::new(now, &world.app.random);
     let mut tx = world.app.db.write().await.unwrap();
     let ends = now.plus_ms(1_000_000);
-    store::sessions::insert(&mut tx, session, claims.sub, false, now, ends).await.unwrap();
+    tollkeeper::accounts::store::sessions::insert(&mut tx, session, claims.sub, false, now, ends)
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
     world.token(kind, claims.sub, session, 60).await
 }

@@ -7,11 +7,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Method;
 use ring::hmac;
 use serde_json::json;
+use tollkeeper::accounts::jwt::{Claims, Keyset, SigningKey, TokenKind};
 use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::sql;
 use tollkeeper::ids::SessionId;
 use tollkeeper::routes::{self, Listener, Route};
-use tollkeeper::secrets::jwt::{Claims, Keyset, SigningKey, TokenKind};
 
 use crate::support::http::Call;
 use crate::support::world::{Somebody, World, on_each_database};

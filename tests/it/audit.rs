@@ -1,7 +1,8 @@
 //! The audit: clean books are clean, and each broken rule is named.
 
 use serde_json::{Value, json};
-use tollkeeper::audit::{self, Report};
+use tollkeeper::billing::audit;
+use tollkeeper::billing::audit::Report;
 use tollkeeper::clock::{DAY_MS, Day};
 use tollkeeper::db::{Db, FromRow, Row, Settings, Tx, sql};
 use tollkeeper::ids::OrganizationId;

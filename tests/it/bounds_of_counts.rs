@@ -3,10 +3,9 @@
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::clock::DAY_MS;
-use tollkeeper::roles::OrganizationRole;
-use tollkeeper::secrets::jwt::TokenKind;
-use tollkeeper::store;
+use tollkeeper::tenants::roles::OrganizationRole;
 
 use crate::support::http::Answer;
 use crate::support::twin::Twin;
@@ -163,7 +162,10 @@ fn two_replicas_never_pass_a_limit_by_one() {
 /// Marks the address as verified.
 async fn verify(world: &World, who: &Somebody) {
     let mut tx = world.app.db.write().await.unwrap();
-    let _verified = store::users::set_email_verified(&mut tx, who.id, world.clock.now()).await.unwrap();
+    let _verified =
+        tollkeeper::accounts::store::users::set_email_verified(&mut tx, who.id, world.clock.now())
+            .await
+            .unwrap();
     tx.commit().await.unwrap();
 }
 

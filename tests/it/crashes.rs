@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollkeeper::app::App;
-use tollkeeper::audit;
+use tollkeeper::billing::audit;
+use tollkeeper::billing::bookkeeping::{closing, credits};
+use tollkeeper::billing::expired_reservations::expire_due;
 use tollkeeper::clock::{Clock, DAY_MS, HOUR_MS};
 use tollkeeper::db::{Db, sql};
-use tollkeeper::jobs::billing::{closing, credits};
-use tollkeeper::jobs::reservations::expire_due;
 use tollkeeper::trail::Trail;
 
 use crate::support::chance::{Chance, first_seed, number};

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tollkeeper::accounts::jwt::{Claims, TokenKind};
+use tollkeeper::accounts::memory::signing_keys::SigningKeys;
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS};
-use tollkeeper::live::signing_keys::SigningKeys;
-use tollkeeper::secrets::jwt::{Claims, TokenKind};
 
 use crate::support::process::{Account, Ended, Server, Start, on_each_database_url, until};
 use crate::support::replicas::{Fleet, Replicas};

@@ -4,8 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::db::sql;
-use tollkeeper::roles::OrganizationRole;
-use tollkeeper::store;
+use tollkeeper::tenants::roles::OrganizationRole;
 
 use crate::support::world::{PASSWORD, World, on_each_database};
 
@@ -158,7 +157,7 @@ fn addresses_of_older_versions_are_folded_anew_at_the_start() {
 /// An account as an older version wrote it: the folded address is only the lower case.
 async fn register_as_older_version(world: &World, email: &str, username: &str) {
     let now = world.clock.now();
-    let new = store::users::NewUser {
+    let new = tollkeeper::accounts::store::users::NewUser {
         id: tollkeeper::ids::UserId::new(now, &world.app.random),
         email,
         email_folded: email,
@@ -169,7 +168,7 @@ async fn register_as_older_version(world: &World, email: &str, username: &str) {
         password_hash: "$argon2id$",
     };
     let mut tx = world.app.db.write().await.unwrap();
-    store::users::insert(&mut tx, &new, now).await.unwrap();
+    tollkeeper::accounts::store::users::insert(&mut tx, &new, now).await.unwrap();
     tx.commit().await.unwrap();
 }
 
@@ -187,9 +186,14 @@ fn of_two_open_invitations_for_one_mailbox_the_older_one_stays() {
         list_what_to_fold(&world).await;
         world.app.boot().await.unwrap();
         let mut tx = world.app.db.read().await.unwrap();
-        let open = store::invitations::open_for(&mut tx, "a@οδος.gr", world.clock.now()).await.unwrap();
+        let open = tollkeeper::tenants::store::invitations::open_for(&mut tx, "a@οδος.gr", world.clock.now())
+            .await
+            .unwrap();
         assert_eq!(open.iter().map(|one| one.id).collect::<Vec<_>>(), ids[..1]);
-        let open = store::invitations::open_for(&mut tx, "a@xn--pxavbm.gr", world.clock.now()).await.unwrap();
+        let open =
+            tollkeeper::tenants::store::invitations::open_for(&mut tx, "a@xn--pxavbm.gr", world.clock.now())
+                .await
+                .unwrap();
         assert!(open.is_empty());
     });
 }

@@ -4,7 +4,6 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 use tollkeeper::db::sql;
-use tollkeeper::store;
 
 use crate::support::books::{assert_books, change, number};
 use crate::support::http::Call;
@@ -47,7 +46,10 @@ async fn register(world: &World, name: &str) -> Somebody {
     let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
     world.post("/v1/auth/register", &body).data().await;
     let mut tx = world.app.db.read().await.unwrap();
-    let user = store::users::by_email(&mut tx, &format!("{name}@example.com")).await.unwrap().unwrap();
+    let user = tollkeeper::accounts::store::users::by_email(&mut tx, &format!("{name}@example.com"))
+        .await
+        .unwrap()
+        .unwrap();
     world.session(user.id).await
 }
 

@@ -4,7 +4,6 @@ use std::fmt::Debug;
 
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
-use tollkeeper::access::KeyKind;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Error;
 use tollkeeper::gate::{
@@ -13,8 +12,9 @@ use tollkeeper::gate::{
 };
 use tollkeeper::ids::{OrganizationId, ProjectId, RequestId};
 use tollkeeper::input::RequestBody;
-use tollkeeper::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::routes;
+use tollkeeper::tenants::access::KeyKind;
+use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::trail::Trail;
 
 use crate::support::billed;

@@ -7,7 +7,6 @@ use tollkeeper::clock::{DAY_MS, HOUR_MS, Time};
 use tollkeeper::db::{self, FromRow, Row, sql};
 use tollkeeper::ids::SessionId;
 use tollkeeper::jobs::sweep::sweep;
-use tollkeeper::store;
 
 use crate::support::world::{World, on_each_database};
 
@@ -40,9 +39,11 @@ fn sessions_go_a_month_after_they_were_over() {
         let open = async |expires_at: Time, ended_at: Option<Time>| {
             let id = SessionId::new(start, &world.app.random);
             let mut tx = world.app.db.write().await.unwrap();
-            store::sessions::insert(&mut tx, id, ada.id, false, start, expires_at).await.unwrap();
+            tollkeeper::accounts::store::sessions::insert(&mut tx, id, ada.id, false, start, expires_at)
+                .await
+                .unwrap();
             if let Some(at) = ended_at {
-                store::sessions::end(&mut tx, id, at).await.unwrap();
+                tollkeeper::accounts::store::sessions::end(&mut tx, id, at).await.unwrap();
             }
             tx.commit().await.unwrap();
             id
@@ -86,10 +87,13 @@ fn old_sessions_are_removed_some_at_a_time_and_found_by_index() {
         let mut tx = world.app.db.write().await.unwrap();
         for _ in 0..5 {
             let id = SessionId::new(start, &world.app.random);
-            store::sessions::insert(&mut tx, id, ada.id, false, start, start).await.unwrap();
+            tollkeeper::accounts::store::sessions::insert(&mut tx, id, ada.id, false, start, start)
+                .await
+                .unwrap();
         }
-        let over =
-            async |tx: &mut db::Tx, then: Time| store::sessions::remove_over_by(tx, then, 3).await.unwrap();
+        let over = async |tx: &mut db::Tx, then: Time| {
+            tollkeeper::accounts::store::sessions::remove_over_by(tx, then, 3).await.unwrap()
+        };
         assert_eq!(over(&mut tx, start.plus_ms(-1)).await, 0);
         assert_eq!(
             [over(&mut tx, start).await, over(&mut tx, start).await, over(&mut tx, start).await],

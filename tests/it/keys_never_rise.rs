@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::{Value, json};
-use tollkeeper::access::KeyKind;
 use tollkeeper::db::sql;
 use tollkeeper::gate::{self, Access, Bearer, Key, Org, OrgMember, Project, ProjectMember};
 use tollkeeper::ids::RequestId;
 use tollkeeper::input::RequestBody;
-use tollkeeper::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
+use tollkeeper::tenants::access::KeyKind;
+use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 
 use crate::support::http::Answer;
 use crate::support::world::{Place, Somebody, World, on_each_database_with};

@@ -81,7 +81,7 @@ fn probes(log: &str) -> usize {
 }
 
 fn is_access(line: &str) -> bool {
-    line.contains("tollkeeper::access")
+    line.contains("tollkeeper::tenants::access")
 }
 
 /// Secrets in every place, in calls that succeed and calls that fail.
@@ -225,7 +225,7 @@ fn check_line(lines: &[&str], call: &Expected, format: &str) {
         let line: Value = serde_json::from_str(found[0]).unwrap();
         assert!(line["duration_us"].is_u64() && line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
         let expected = json!({
-            "timestamp": line["timestamp"], "level": "INFO", "message": "request", "target": "tollkeeper::access",
+            "timestamp": line["timestamp"], "level": "INFO", "message": "request", "target": "tollkeeper::tenants::access",
             "method": call.method, "route": call.route, "status": call.answer.status, "code": code, "who": call.who,
             "address": "127.0.0.1", "duration_us": line["duration_us"], "request_id": id,
         });

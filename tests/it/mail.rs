@@ -14,7 +14,6 @@ use tollkeeper::jobs;
 use tollkeeper::mail::posting::Draft;
 use tollkeeper::mail::sending::send_due;
 use tollkeeper::routes::Listener;
-use tollkeeper::store;
 
 use tollkeeper::mail::store::mail_counters::Sender;
 use tollkeeper::mail::store::outbox::Template;
@@ -472,7 +471,7 @@ fn nobody_s_name_or_address_adds_a_header_or_a_recipient() {
         // What registration refuses is put past it, as an older version or another program might have.
         let now = world.clock.now();
         let username = format!("ada{attack}");
-        let new = store::users::NewUser {
+        let new = tollkeeper::accounts::store::users::NewUser {
             id: UserId::new(now, &world.app.random),
             email: ADA,
             email_folded: ADA,
@@ -483,7 +482,7 @@ fn nobody_s_name_or_address_adds_a_header_or_a_recipient() {
             password_hash: "",
         };
         let mut tx = world.app.db.write().await.unwrap();
-        store::users::insert(&mut tx, &new, now).await.unwrap();
+        tollkeeper::accounts::store::users::insert(&mut tx, &new, now).await.unwrap();
         tx.commit().await.unwrap();
         world.post("/v1/auth/forgot-password", &json!({"email": ADA})).data().await;
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 1);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::sweep::sweep;
-use tollkeeper::secrets::jwt::TokenKind;
 
 use tollkeeper::mail::bounds::Bounds;
 use tollkeeper::mail::store::mail_counters::{Sender, admit};

@@ -2,10 +2,10 @@
 
 use http::Method;
 use serde_json::json;
+use tollkeeper::billing::auditing;
 use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
 use tollkeeper::cluster::leases::LEASE_MS;
 use tollkeeper::db::sql;
-use tollkeeper::jobs::auditing;
 use tollkeeper::metrics::Job;
 
 use crate::support::http::{Answer, Call};

@@ -8,8 +8,8 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use tollkeeper::clock::Time;
 use tollkeeper::openapi;
-use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::routes::{self, Listener, Route};
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use crate::support::billed;
 use crate::support::http::{Answer, Call};

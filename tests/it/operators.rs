@@ -1,10 +1,10 @@
 //! What operators do beside a running server: rotating the signing key, reading the audit trail.
 
 use serde_json::json;
+use tollkeeper::accounts::jwt::TokenKind;
+use tollkeeper::accounts::memory::signing_keys::SigningKeys;
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
 use tollkeeper::db::sql;
-use tollkeeper::live::signing_keys::SigningKeys;
-use tollkeeper::secrets::jwt::TokenKind;
 use tollkeeper::trail;
 use tollkeeper::trail::Filter;
 

@@ -5,13 +5,14 @@ mod growth;
 
 use http::Method;
 use serde_json::json;
+use tollkeeper::billing::rules::usage_groups::{Groups, Period, Subject};
+use tollkeeper::billing::store::usage::{reports, retention, totals};
+use tollkeeper::billing::store::{audit, months};
 use tollkeeper::db::{Error, FromRow, Row, Tx, sql};
 use tollkeeper::ids::{OrganizationId, ProjectId};
-use tollkeeper::rules::usage_groups::{Groups, Period, Subject};
-use tollkeeper::store::members::Group;
-use tollkeeper::store::projects::listing;
-use tollkeeper::store::usage::{reports, retention, totals};
-use tollkeeper::store::{audit, invitations, months, organization_members as members, organizations};
+use tollkeeper::tenants::store::members::Group;
+use tollkeeper::tenants::store::projects::listing;
+use tollkeeper::tenants::store::{invitations, organization_members as members, organizations};
 
 use crate::support::world::{World, on_each_database};
 

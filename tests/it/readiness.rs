@@ -104,7 +104,7 @@ fn a_refused_catalog_is_told_and_no_reason_to_go_elsewhere() {
         };
         assert_eq!(catalog(&ready(&world).await), "The catalog is in force.");
         std::fs::write(&file, "nonsense").unwrap();
-        tollkeeper::live::catalog::reload(&world.app.catalogs).await.unwrap();
+        tollkeeper::catalog::activation::reload(&world.app.catalogs).await.unwrap();
         let message = "The catalog file is refused, and the catalog before goes on: the log says why.";
         assert_eq!(catalog(&ready(&world).await), message);
         std::fs::copy("catalog/default.toml", &file).unwrap();

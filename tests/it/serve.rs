@@ -1,9 +1,8 @@
 //! The server as a process: what it keeps over a stop and a crash, and how two of them share a database.
 
 use serde_json::json;
+use tollkeeper::accounts::jwt::{SigningKey, TokenKind};
 use tollkeeper::app::App;
-use tollkeeper::secrets::jwt::{SigningKey, TokenKind};
-use tollkeeper::store;
 
 use crate::support::process::{Start, on_each_database_url};
 use crate::support::world::{Folder, config, on_each_database};
@@ -146,7 +145,15 @@ fn a_signing_key_of_another_replica_is_met_at_once() {
         let place = format!("signing-key:{}", key.kid());
         let sealed = world.app.sealer.seal(private.expose(), &place, &world.app.random).unwrap();
         let mut tx = world.app.db.write().await.unwrap();
-        store::signing_keys::insert(&mut tx, key.kid(), &key.public_key(), &sealed, later).await.unwrap();
+        tollkeeper::accounts::store::signing_keys::insert(
+            &mut tx,
+            key.kid(),
+            &key.public_key(),
+            &sealed,
+            later,
+        )
+        .await
+        .unwrap();
         tx.commit().await.unwrap();
 
         let url = world.app.config.database_url.as_ref().map(|url| match url {

@@ -11,10 +11,10 @@ mod model;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
+use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::clock::{DAY_MS, HOUR_MS, SECOND_MS, Time};
 use tollkeeper::ids::UserId;
-use tollkeeper::secrets::jwt::TokenKind;
-use tollkeeper::secrets::token::MailToken;
+use tollkeeper::kernel::secrets::token::MailToken;
 
 use self::calls::{mail_token, passes_the_gate, reads_its_owner};
 use self::model::Model;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollkeeper::clock::Time;
 use tollkeeper::db::{Db, Settings, sql};
 use tollkeeper::random::Random;
-use tollkeeper::secrets::token::MailToken;
+use tollkeeper::kernel::secrets::token::MailToken;
 
 use super::call::Pool;
 use crate::money;

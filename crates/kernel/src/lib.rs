@@ -5,6 +5,7 @@
 
 pub mod addresses;
 pub mod clock;
+pub mod currencies;
 pub mod error;
 pub mod files;
 pub mod html;
@@ -15,6 +16,8 @@ pub mod money;
 pub mod naming;
 pub mod networks;
 pub mod patch;
+pub mod phones;
+pub mod proxies;
 pub mod random;
 pub mod rates;
 pub mod secrets;

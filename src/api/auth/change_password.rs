@@ -3,15 +3,17 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::accounts::Accounts;
-use crate::accounts::password_changes::{self, Change};
-use crate::accounts::passwords::UNCHANGED;
 use crate::app::App;
 use crate::gate::SessionScope;
-use crate::input::types::Text;
-use crate::input::{Body, Fields, Record};
+use crate::input::Body;
 use crate::reply::{Enveloped, private};
-use crate::rules::password;
+use ::input::fields::{Fields, Record};
+use ::input::types::Text;
+use accounts::Accounts;
+use accounts::password_changes;
+use accounts::password_changes::Change;
+use accounts::passwords::UNCHANGED;
+use accounts::rules::password;
 use kernel::clock::Time;
 use kernel::error::Error;
 

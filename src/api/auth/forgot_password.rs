@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::accounts::{Accounts, passwords};
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::input::types::Email;
-use crate::input::{Body, Fields, Record};
+use crate::input::Body;
 use crate::reply::{Enveloped, private};
+use ::input::fields::{Fields, Record};
+use ::input::types::Email;
+use accounts::{Accounts, passwords};
 use kernel::error::Error;
 
 /// The address of an account whose password is forgotten.

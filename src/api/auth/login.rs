@@ -3,14 +3,16 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::accounts::Accounts;
-use crate::accounts::login::{self, log_in};
-use crate::accounts::tokens::ACCESS_TOKEN_S;
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::input::types::Text;
-use crate::input::{Body, Fields, Record};
+use crate::input::Body;
 use crate::reply::{Enveloped, private};
+use ::input::fields::{Fields, Record};
+use ::input::types::Text;
+use accounts::Accounts;
+use accounts::login;
+use accounts::login::log_in;
+use accounts::tokens::ACCESS_TOKEN_S;
 use kernel::error::Error;
 use kernel::ids::UserId;
 

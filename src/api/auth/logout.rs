@@ -1,9 +1,9 @@
 //! POST /v1/auth/logout
 
-use crate::accounts::{Accounts, sessions};
 use crate::gate::SessionScope;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, ok};
+use accounts::{Accounts, sessions};
 use kernel::error::Error;
 
 use super::Message;

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::accounts::{Accounts, profiles};
 use crate::gate::SessionScope;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};
+use accounts::{Accounts, profiles};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::UserId;

@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::accounts::Accounts;
-use crate::accounts::tokens::{self, ACCESS_TOKEN_S};
 use crate::gate::SessionScope;
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};
+use accounts::Accounts;
+use accounts::tokens;
+use accounts::tokens::ACCESS_TOKEN_S;
 use kernel::error::Error;
 
 use super::BEARER;

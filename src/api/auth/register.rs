@@ -3,14 +3,17 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::accounts::Accounts;
-use crate::accounts::registration::{self, New};
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::input::types::{Email, FullName, Phone, Text, Username};
-use crate::input::{Body, Fields, Record};
+use crate::input::Body;
 use crate::reply::{Enveloped, ok};
-use crate::rules::password::{self, About};
+use ::input::fields::{Fields, Record};
+use ::input::types::{Email, FullName, Phone, Text, Username};
+use accounts::Accounts;
+use accounts::registration;
+use accounts::registration::New;
+use accounts::rules::password;
+use accounts::rules::password::About;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::UserId;

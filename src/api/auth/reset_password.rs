@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::accounts::{Accounts, passwords};
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::input::types::Text;
-use crate::input::{Body, Fields, Record};
+use crate::input::Body;
 use crate::reply::{Enveloped, private};
+use ::input::fields::{Fields, Record};
+use ::input::types::Text;
+use accounts::{Accounts, passwords};
 use kernel::error::Error;
 
 use super::check_repeated;

@@ -6,14 +6,15 @@ pub mod summary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::OrgScope;
 use crate::api::organizations::usage_reports::{Cells, OrganizationQuery, Report};
-use crate::billing::Billing;
-use crate::billing::usage_reports::{self, Group, Row};
 use crate::input::QueryOrBody;
+use billing::Billing;
+use billing::usage_reports;
+use billing::usage_reports::{Group, Row};
 use kernel::clock::Day;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
+use tenants::access::OrgScope;
 
 pub use summary::summary;
 

@@ -1,11 +1,12 @@
 //! What creating and changing an organization take.
 
 use crate::app::App;
-use crate::input::types::{DescriptionText, Name};
-use crate::input::{Fields, Patch, Record};
-use crate::roles::OrganizationRole;
-use crate::tenants::fields::DefaultRole;
-use crate::tenants::organizations::{New, Update};
+use ::input::fields::{Fields, Record};
+use ::input::types::{DescriptionText, Name};
+use kernel::patch::Patch;
+use tenants::fields::DefaultRole;
+use tenants::organizations::{New, Update};
+use tenants::roles::OrganizationRole;
 
 /// A new organization.
 #[derive(Debug)]

@@ -3,17 +3,19 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::OrgScope;
 use crate::app::App;
-use crate::input::types::{DescriptionText, Email};
-use crate::input::{Body, Fields, Record};
+use crate::input::Body;
 use crate::reply::{Enveloped, ok};
-use crate::roles::OrganizationRole;
-use crate::tenants::invitations::New;
-use crate::tenants::{self, Tenants};
+use ::input::fields::{Fields, Record};
+use ::input::types::{DescriptionText, Email};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::InvitationId;
+use tenants;
+use tenants::Tenants;
+use tenants::access::OrgScope;
+use tenants::invitations::New;
+use tenants::roles::OrganizationRole;
 
 /// Whom to invite, as what.
 #[derive(Debug)]

@@ -4,18 +4,20 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{MemberScope, OrgScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
-use crate::input::{Body, Fields, Nothing, Query, Record};
+use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok};
-use crate::roles::OrganizationRole;
-use crate::rules::membership::Remover;
-use crate::tenants::{self, Tenants};
+use ::input::fields::{Fields, Record};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::UserId;
+use tenants;
+use tenants::Tenants;
+use tenants::access::{MemberScope, OrgScope};
+use tenants::roles::OrganizationRole;
+use tenants::rules::membership::Remover;
 
 /// One page of members.
 #[derive(Debug, Serialize, JsonSchema)]

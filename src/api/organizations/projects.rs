@@ -7,23 +7,26 @@ pub mod usage;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{OrgScope, ProjectScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
-use crate::input::types::{DescriptionText, Integer, Name, Temperature, Text};
-use crate::input::{Body, Fields, Nothing, Patch, Query, Record};
-use crate::live::totals::Subject;
+use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok};
-use crate::roles::{ProjectRole, Visibility};
-use crate::rules::projects::check_settings;
-use crate::tenants::Tenants;
-use crate::tenants::projects::{self as operations, New, Project as Row, SettingsPatch, Update};
+use ::input::fields::{Fields, Record};
+use ::input::types::{DescriptionText, Integer, Name, Temperature, Text};
+use billing::totals::Subject;
 use kernel::clock::Time;
 use kernel::error::{Detail, Error};
 use kernel::ids::{OrganizationId, ProjectId};
 use kernel::money::Ppm;
 use kernel::naming::Problem;
+use kernel::patch::Patch;
+use tenants::Tenants;
+use tenants::access::{OrgScope, ProjectScope};
+use tenants::projects as operations;
+use tenants::projects::{New, Project as Row, SettingsPatch, Update};
+use tenants::roles::{ProjectRole, Visibility};
+use tenants::rules::projects::check_settings;
 
 /// A new project.
 #[derive(Debug)]

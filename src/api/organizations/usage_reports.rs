@@ -8,14 +8,16 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::billing::usage_reports::{self, Query, Row};
-use crate::input::fields::{At, Field, Problems};
-use crate::input::json::Json;
-use crate::input::types::{items, one_of, string};
-use crate::input::{Fields, Record};
 use crate::reply::private;
-use crate::rules::periods::DateBound;
-use crate::rules::usage_groups::{self, Groups, Subject};
+use ::input::fields::{At, Field, Problems};
+use ::input::fields::{Fields, Record};
+use ::input::json::Json;
+use ::input::types::{items, one_of, string};
+use billing::rules::periods::DateBound;
+use billing::rules::usage_groups;
+use billing::rules::usage_groups::{Groups, Subject};
+use billing::usage_reports;
+use billing::usage_reports::{Query, Row};
 use kernel::money::Pico;
 
 use csv::usage_file;

@@ -4,12 +4,13 @@
 
 use crate::app::App;
 use crate::gate::Visitor;
-use crate::input::types::Text;
-use crate::input::{Fields, Form, Query, Record};
+use crate::input::{Form, Query};
 use crate::pages::{Input, Link, Page, is_dead_link};
-use crate::tenants::Tenants;
-use crate::tenants::invitations::{Followed, follow};
+use ::input::fields::{Fields, Record};
+use ::input::types::Text;
 use kernel::error::{Code, Error};
+use tenants::Tenants;
+use tenants::invitations::{Followed, follow};
 
 const TITLE: &str = "Accept the invitation";
 const ACTION: &str = "accept";

@@ -5,15 +5,17 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::billing::decision::kind_of;
 use crate::gate::Call;
-use crate::input::fields::{Field, accepted};
-use crate::input::json::Json;
-use crate::input::types::{Integer, Text};
-use crate::input::{self, Body, Description, Fields, Input, Record};
-use crate::rules::permissions::Permission;
+use crate::input;
+use crate::input::{Body, Description, Input};
 use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
+use ::input::fields::{Field, accepted};
+use ::input::fields::{Fields, Record};
+use ::input::json::Json;
+use ::input::types::{Integer, Text};
+use billing::decision::kind_of;
 use kernel::error::Error;
+use keys::rules::permissions::Permission;
 
 type Tokens = Integer<0, 1_000_000_000>;
 
@@ -149,8 +151,8 @@ fn maybe<T: Field>(value: Option<Json>) -> Option<Option<T>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::input::fields::read_without_state;
+    use crate::service::authorize::question::*;
+    use ::input::fields::read_without_state;
 
     const BODIES: &[(&str, bool)] = &[
         (r#"{"credential": "tk_x", "operation": "models"}"#, true),

@@ -6,16 +6,17 @@ use http::{HeaderValue, Method};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::billing::decision::kind_of;
 use crate::gate::Call;
-use crate::input::fields::{At, Field, Problems};
-use crate::input::json::Json;
-use crate::input::types::{Integer, Text, one_of};
-use crate::input::{Description, Fields, Input, Query, Record};
-use crate::rules::permissions::Permission;
-use crate::rules::proxies::forwarded_address;
+use crate::input::{Description, Input, Query};
 use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
+use ::input::fields::{At, Field, Problems};
+use ::input::fields::{Fields, Record};
+use ::input::json::Json;
+use ::input::types::{Integer, Text, one_of};
+use billing::decision::kind_of;
 use kernel::error::Error;
+use kernel::proxies::forwarded_address;
+use keys::rules::permissions::Permission;
 
 /// What is asked. It holds a credential, so it can't be printed.
 #[allow(missing_debug_implementations, reason = "see above")]

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use super::event::{self, EventText, ReportedUsage};
 use crate::app::App;
-use crate::billing::usage::Event;
-use crate::input::fields::{At, Field, Problems};
-use crate::input::json::Json;
-use crate::input::types::string;
-use crate::input::{Fields, Record, fields};
+use ::input::fields;
+use ::input::fields::{At, Field, Problems};
+use ::input::fields::{Fields, Record};
+use ::input::json::Json;
+use ::input::types::string;
+use billing::usage::Event;
 use kernel::clock::Time;
 use kernel::error::Error;
 

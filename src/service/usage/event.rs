@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::billing::usage::{Caller, Event, Usage};
-use crate::catalog::Kind;
-use crate::input::fields::{At, Entry, Field, Origin, Problems};
-use crate::input::json::Json;
-use crate::input::types::{Integer, one_of};
-use crate::input::{Fields, Record, fields};
+use ::input::fields;
+use ::input::fields::{At, Entry, Field, Origin, Problems};
+use ::input::fields::{Fields, Record};
+use ::input::json::Json;
+use ::input::types::{Integer, one_of};
+use billing::usage::{Caller, Event, Usage};
+use catalog::Kind;
 use kernel::error::{Detail, Error};
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
 
@@ -117,7 +118,7 @@ impl EventText {
 
 impl Field for EventText {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
-        let text = crate::input::types::string(value, at, problems)?;
+        let text = input::types::string(value, at, problems)?;
         if !Self::may_be(&text) {
             let message = format!("`{}` must be 1 to 256 characters without control characters.", at.path);
             return problems.add(at, "invalid_text", message);
@@ -166,8 +167,8 @@ pub(super) fn members(event: Json) -> Result<(Option<String>, Vec<Entry>), Error
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::input::fields::read_without_state;
+    use crate::service::usage::event::*;
+    use ::input::fields::read_without_state;
     use kernel::secrets::sha256;
 
     fn hash(rest: &str) -> String {

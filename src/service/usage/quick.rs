@@ -4,9 +4,8 @@ use serde::Deserialize;
 
 use super::MAX_EVENTS;
 use super::event::{EventText, Tokens};
-use crate::billing::usage::{Caller, Event, Usage};
-use crate::catalog::Kind;
-use crate::input::types::Integer;
+use billing::usage::{Caller, Event, Usage};
+use catalog::Kind;
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, ProjectId, ReservationId, UserId};
 
@@ -90,16 +89,11 @@ fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
     })
 }
 
-impl<const MIN: i64, const MAX: i64> Integer<MIN, MAX> {
-    const MIN: i64 = MIN;
-    const MAX: i64 = MAX;
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::event::Reported;
-    use super::*;
-    use crate::input::fields::read_without_state;
+    use crate::service::usage::quick::*;
+    use ::input::fields::read_without_state;
 
     const GOOD: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00+01:00","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"svc-1","kind":"chat""#;
     const PERSON: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00Z","project_id":"proj_01h2xcejqtf2nbrexx3vqjhp41","user_id":"user_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"chat""#;

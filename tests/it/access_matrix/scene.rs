@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
-use tollkeeper::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use crate::support::billed;
 use crate::support::world::{Place, Somebody, World, id};

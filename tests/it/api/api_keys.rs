@@ -51,7 +51,7 @@ fn a_key_is_made_listed_and_read() {
 
         world.clock.advance_ms(DAY_MS);
         let token =
-            world.token(tollkeeper::secrets::jwt::TokenKind::Access, ada.id, ada.session_id, 60).await;
+            world.token(tollkeeper::accounts::jwt::TokenKind::Access, ada.id, ada.session_id, 60).await;
         let listed = world.get(&format!("{path}?status=expired")).bearer(&token).data().await;
         assert_eq!(listed["api_keys"][0]["status"], "expired");
         assert_eq!(world.get(&format!("{path}?status=active")).bearer(&token).data().await["total"], 0);
@@ -234,7 +234,7 @@ fn a_known_key_costs_no_query_and_garbage_none_at_all() {
         }
         assert_eq!(world.app.db.statement_count(), before);
         // A well-formed key that nobody has: one query for a burst.
-        let unknown = tollkeeper::secrets::api_key::ApiKeySecret::generate("tk_", &world.app.random);
+        let unknown = tollkeeper::keys::secret::ApiKeySecret::generate("tk_", &world.app.random);
         let calls = (0..16).map(|_| world.get("/v1/models").bearer(unknown.expose()).refused());
         for refused in futures_util::future::join_all(calls).await {
             assert_eq!(refused, (401, "invalid_api_key".into()));

@@ -4,7 +4,8 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::clock::DAY_MS;
-use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};
+use tollkeeper::tenants::roles::OrganizationRole;
+use tollkeeper::tenants::roles::OrganizationRole::{Admin, Member, Owner};
 use tollkeeper::trail;
 
 use crate::support::http::{Answer, Call};
@@ -253,7 +254,7 @@ fn one_is_open_for_an_address_at_a_time() {
 }
 
 async fn fresh(world: &World, who: &Somebody) -> String {
-    world.token(tollkeeper::secrets::jwt::TokenKind::Access, who.id, who.session_id, 3600).await
+    world.token(tollkeeper::accounts::jwt::TokenKind::Access, who.id, who.session_id, 3600).await
 }
 
 #[test]

@@ -5,9 +5,10 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::ids::{OrganizationId, UserId};
-use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};
-use tollkeeper::roles::ProjectRole;
-use tollkeeper::store::{organization_members, organizations};
+use tollkeeper::tenants::roles::OrganizationRole;
+use tollkeeper::tenants::roles::OrganizationRole::{Admin, Member, Owner};
+use tollkeeper::tenants::roles::ProjectRole;
+use tollkeeper::tenants::store::{organization_members, organizations};
 use tollkeeper::trail;
 
 use crate::support::http::Call;

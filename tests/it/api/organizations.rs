@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::trail;
 
 use crate::support::http::Call;

@@ -5,9 +5,9 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::roles::ProjectRole::{self, Admin, Developer, Owner, Viewer};
-use tollkeeper::roles::{OrganizationRole, effective_project_role};
-use tollkeeper::store;
+use tollkeeper::tenants::roles::ProjectRole;
+use tollkeeper::tenants::roles::ProjectRole::{Admin, Developer, Owner, Viewer};
+use tollkeeper::tenants::roles::{OrganizationRole, effective_project_role};
 use tollkeeper::trail;
 
 use crate::support::http::Call;
@@ -633,7 +633,7 @@ fn who_is_demoted_behind_the_gate_is_refused() {
                 _ => put.bearer(&bob.access_token),
             };
             let mut tx = world.app.db.write().await.unwrap();
-            store::organizations::lock(&mut tx, organization).await.unwrap();
+            tollkeeper::tenants::store::organizations::lock(&mut tx, organization).await.unwrap();
             for text in [
                 "UPDATE organization_members SET role = 'member' WHERE user_id = $1",
                 "DELETE FROM project_members WHERE user_id = $1",

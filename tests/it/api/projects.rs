@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
-use tollkeeper::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::trail;
 
 use crate::support::http::{Answer, Call};

@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
+use tollkeeper::billing::bookkeeping::credits;
+use tollkeeper::billing::bookkeeping::credits::{Added, NewCredit};
+use tollkeeper::billing::bookkeeping::{Refusal, closing, settling};
+use tollkeeper::billing::rules::books::Source;
 use tollkeeper::clock::{Day, Time};
 use tollkeeper::ids::{InvoiceId, OrganizationId};
-use tollkeeper::jobs::billing::credits::{self, Added, NewCredit};
-use tollkeeper::jobs::billing::{Refusal, closing, settling};
 use tollkeeper::money::Nano;
-use tollkeeper::rules::books::Source;
-use tollkeeper::store;
 
-use tollkeeper::store::invoices::Invoice;
+use tollkeeper::billing::store::invoices::Invoice;
 use tollkeeper::trail::Trail;
 
 use crate::support::billed;
@@ -211,8 +211,10 @@ impl<'a> Books<'a> {
     /// All invoices, the oldest first.
     pub async fn invoices(&self) -> Vec<Invoice> {
         let mut tx = self.world.app.db.read().await.unwrap();
-        let page = store::Page { page: 1, page_size: 100 };
-        let mut all = store::invoices::list(&mut tx, self.organization_id(), None, page).await.unwrap();
+        let page = tollkeeper::db::Page { page: 1, page_size: 100 };
+        let mut all = tollkeeper::billing::store::invoices::list(&mut tx, self.organization_id(), None, page)
+            .await
+            .unwrap();
         all.reverse();
         all
     }
@@ -241,9 +243,9 @@ impl<'a> Books<'a> {
         billed::check(self.world, &self.place.organization).await;
         let mut tx = self.world.app.db.read().await.unwrap();
         let id = self.organization_id();
-        let wallet = store::wallets::get(&mut tx, id).await.unwrap().unwrap();
-        let mut credits = store::credits::left(&mut tx, id).await.unwrap();
-        credits.sort_by(tollkeeper::rules::books::in_order_of_use);
+        let wallet = tollkeeper::billing::store::wallets::get(&mut tx, id).await.unwrap().unwrap();
+        let mut credits = tollkeeper::billing::store::credits::left(&mut tx, id).await.unwrap();
+        credits.sort_by(tollkeeper::billing::rules::books::in_order_of_use);
         let credits: Vec<_> = credits
             .iter()
             .map(|c| {
@@ -253,7 +255,7 @@ impl<'a> Books<'a> {
             })
             .collect();
         let credits = if credits.is_empty() { "none".to_owned() } else { credits.join("; ") };
-        let open = store::invoices::open(&mut tx, id).await.unwrap();
+        let open = tollkeeper::billing::store::invoices::open(&mut tx, id).await.unwrap();
         let due = open.iter().map(|invoice| format!("; {} due of invoice {}", invoice.due, invoice.number));
         let mut line = format!(
             "= wallet {}, open month {}, credits: {credits}{}",
@@ -272,7 +274,9 @@ impl<'a> Books<'a> {
         self.stand().await;
         let invoices = self.invoices().await;
         let mut tx = self.world.app.db.read().await.unwrap();
-        let items = store::invoices::items(&mut tx, self.organization_id(), &invoices).await.unwrap();
+        let items = tollkeeper::billing::store::invoices::items(&mut tx, self.organization_id(), &invoices)
+            .await
+            .unwrap();
         for (invoice, items) in invoices.iter().zip(items) {
             let Invoice { number, month, amount, currency, due, .. } = invoice;
             let day = |time: Option<Time>| time.map(|time| time.day().to_string()).unwrap_or_default();
@@ -292,7 +296,13 @@ impl<'a> Books<'a> {
                 writeln!(self.story, "  {kind:10} {text}: {} x {price} = {}", item.quantity, item.amount)
                     .unwrap();
             }
-            let notes = store::credit_notes::between(&mut tx, invoice.organization_id, *month, *month).await;
+            let notes = tollkeeper::billing::store::credit_notes::between(
+                &mut tx,
+                invoice.organization_id,
+                *month,
+                *month,
+            )
+            .await;
             for (note, items) in notes.unwrap() {
                 let (number, reference, amount) = (note.number, &note.reference, note.amount);
                 writeln!(self.story, "  Credit note {number} for {reference}: {amount} {currency}").unwrap();

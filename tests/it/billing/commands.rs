@@ -5,9 +5,8 @@ use tollkeeper::clock::{Clock, DAY_MS};
 use tollkeeper::db::{Db, Settings, sql};
 use tollkeeper::ids::{LedgerTransactionId, OrganizationId};
 use tollkeeper::money::Nano;
-use tollkeeper::store;
 
-use tollkeeper::store::ledger::{Account, Movement, Transfer};
+use tollkeeper::billing::store::ledger::{Account, Movement, Transfer};
 
 use crate::support::process::{Ended, Start, Wire, on_each_database_url};
 use crate::support::world::{Folder, runtime};
@@ -106,7 +105,7 @@ async fn use_something(settings: &Settings, organization: &str) {
         account: Account::Usage,
         to_wallet: Nano::from_units(-7_000_000_000),
     };
-    store::ledger::record(&mut tx, &transfer, now).await.unwrap();
+    tollkeeper::billing::store::ledger::record(&mut tx, &transfer, now).await.unwrap();
     sql("INSERT INTO job_leases (job, holder, leased_until) VALUES ('billing', 'the test', $1)
          ON CONFLICT (job) DO UPDATE SET holder = excluded.holder, leased_until = excluded.leased_until")
     .bind(i64::MAX)

@@ -1,9 +1,9 @@
 //! The audit of books that have lived: each kind of drift, planted by hand, is found and named.
 
-use tollkeeper::audit;
+use tollkeeper::billing::audit;
+use tollkeeper::billing::bookkeeping::settling;
 use tollkeeper::clock::Day;
 use tollkeeper::db::{Db, sql};
-use tollkeeper::jobs::billing::settling;
 use tollkeeper::trail::Trail;
 
 use super::books::{Books, on_each};

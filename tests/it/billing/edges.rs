@@ -3,8 +3,9 @@
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
-use tollkeeper::audit;
-use tollkeeper::jobs::billing::{self as jobs, closing};
+use tollkeeper::billing::audit;
+use tollkeeper::billing::bookkeeping as jobs;
+use tollkeeper::billing::bookkeeping::closing;
 use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;

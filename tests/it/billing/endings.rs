@@ -2,10 +2,10 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::audit;
+use tollkeeper::billing::audit;
+use tollkeeper::billing::bookkeeping::credits;
+use tollkeeper::billing::expired_reservations::expire_due;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::jobs::billing::credits;
-use tollkeeper::jobs::reservations::expire_due;
 use tollkeeper::money::Nano;
 use tollkeeper::trail::Trail;
 

@@ -4,7 +4,7 @@
 //! code; [`by_hand`] does them again. Below the line is what the books say. `TOLLKEEPER_TEST_BLESS=1` writes that part anew; a figure
 //! that no sum comes to fails all the same.
 
-use tollkeeper::audit;
+use tollkeeper::billing::audit;
 use tollkeeper::clock::Day;
 
 use super::books::{Books, CATALOG, on_each_set};

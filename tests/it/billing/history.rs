@@ -1,8 +1,8 @@
 //! Random histories of one organization's money: whatever happens in whatever order, the books hold after every step.
 
+use tollkeeper::billing::bookkeeping::credits::NewCredit;
+use tollkeeper::billing::bookkeeping::settling;
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
-use tollkeeper::jobs::billing::credits::NewCredit;
-use tollkeeper::jobs::billing::settling;
 use tollkeeper::money::Nano;
 use tollkeeper::trail::Trail;
 
@@ -26,7 +26,7 @@ fn the_books_hold_whatever_happens() {
                 let told = books.story.clone();
                 let checked = async {
                     check(&world, &books.place.organization).await;
-                    let report = tollkeeper::audit::check(&world.app.billing, None).await.unwrap();
+                    let report = tollkeeper::billing::audit::check(&world.app.billing, None).await.unwrap();
                     assert!(report.is_clean(), "{:#?}", report.drifts);
                 };
                 let held = futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(checked)).await;

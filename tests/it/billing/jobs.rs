@@ -1,14 +1,14 @@
 //! Closing and credits where several are at it, where it was not done for long, and where it can't be done.
 
 use futures_util::future::join_all;
+use tollkeeper::billing::bookkeeping as jobs;
+use tollkeeper::billing::bookkeeping::{closing, credits, settling};
 use tollkeeper::clock::{MINUTE_MS, Month, Time};
 use tollkeeper::cluster::leases::LEASE_MS;
 use tollkeeper::db::sql;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::jobs::billing::{self as jobs, closing, credits, settling};
 use tollkeeper::metrics::Job;
 use tollkeeper::money::Nano;
-use tollkeeper::store;
 
 use tollkeeper::trail::Filter;
 use tollkeeper::trail::Trail;
@@ -20,7 +20,12 @@ const JANUARY: &str = "2026-01-15T09:00:00Z";
 
 async fn balance(books: &Books<'_>) -> String {
     let mut tx = books.world.app.db.read().await.unwrap();
-    store::wallets::get(&mut tx, books.organization_id()).await.unwrap().unwrap().posted.to_string()
+    tollkeeper::billing::store::wallets::get(&mut tx, books.organization_id())
+        .await
+        .unwrap()
+        .unwrap()
+        .posted
+        .to_string()
 }
 
 /// Actions of the audit trail about this organization's money, the oldest first, with who did them.
@@ -149,7 +154,10 @@ fn a_month_that_can_t_be_closed_keeps_nobody_else_waiting() {
             outcome.closed.iter().map(|closed| (closed.organization_id, closed.month.to_string())).collect();
         assert_eq!(closed, [(other_id, "2026-01".to_owned()), (other_id, "2026-02".to_owned())]);
         let mut tx = app.db.read().await.unwrap();
-        let wallet = store::wallets::get(&mut tx, books.organization_id()).await.unwrap().unwrap();
+        let wallet = tollkeeper::billing::store::wallets::get(&mut tx, books.organization_id())
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(wallet.open_month, Month::from_unix_months(672), "nothing of it was kept");
         let (last,): (i64,) =
             sql("SELECT last FROM sequences WHERE name = 'invoices'").one(&mut tx).await.unwrap();

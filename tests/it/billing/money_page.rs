@@ -1,7 +1,6 @@
 //! The examples of `docs/money.md`: their sums are done again, and what happens in them happens here.
 
 use tollkeeper::clock::Day;
-use tollkeeper::store;
 
 use super::books::Books;
 use super::by_hand;
@@ -47,7 +46,9 @@ async fn happens(books: &mut Books<'_>, row: &Row<'_>) {
         let month = day.month().plus(-1);
         let mut tx = books.world.app.db.read().await.unwrap();
         let notes =
-            store::credit_notes::between(&mut tx, books.organization_id(), month, month).await.unwrap();
+            tollkeeper::billing::store::credit_notes::between(&mut tx, books.organization_id(), month, month)
+                .await
+                .unwrap();
         let is: Vec<_> =
             notes.iter().map(|(note, _)| format!("{} over {}", note.number, note.amount)).collect();
         assert_eq!(is, [note]);
@@ -63,7 +64,8 @@ async fn happens(books: &mut Books<'_>, row: &Row<'_>) {
         assert_eq!(books.invoices().await.len(), before, "{what}");
     }
     let mut tx = books.world.app.db.read().await.unwrap();
-    let wallet = store::wallets::get(&mut tx, books.organization_id()).await.unwrap().unwrap();
+    let wallet =
+        tollkeeper::billing::store::wallets::get(&mut tx, books.organization_id()).await.unwrap().unwrap();
     assert_eq!(wallet.posted.to_string(), row.balance.replace(',', ""), "{} {what}", row.day);
 }
 

@@ -4,16 +4,15 @@
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
-use tollkeeper::audit;
+use tollkeeper::billing::audit;
+use tollkeeper::billing::bookkeeping::{Refusal, closing, credits, settling};
 use tollkeeper::clock::{Clock, DAY_MS};
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
 use tollkeeper::ids::CreditId;
-use tollkeeper::jobs::billing::{Refusal, closing, credits, settling};
 use tollkeeper::money::Nano;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
-use tollkeeper::store;
 
 use tollkeeper::trail::Trail;
 
@@ -25,13 +24,17 @@ const JANUARY: &str = "2026-01-05T09:00:00Z";
 
 async fn wallet(books: &Books<'_>) -> String {
     let mut tx = books.world.app.db.read().await.unwrap();
-    let wallet = store::wallets::get(&mut tx, books.organization_id()).await.unwrap().unwrap();
+    let wallet =
+        tollkeeper::billing::store::wallets::get(&mut tx, books.organization_id()).await.unwrap().unwrap();
     wallet.posted.to_string()
 }
 
 async fn credit(books: &Books<'_>, reference: &str) -> (CreditId, String) {
     let mut tx = books.world.app.db.read().await.unwrap();
-    let credit = store::credits::by_reference(&mut tx, books.organization_id(), reference).await.unwrap();
+    let credit =
+        tollkeeper::billing::store::credits::by_reference(&mut tx, books.organization_id(), reference)
+            .await
+            .unwrap();
     let credit = credit.unwrap();
     (credit.id, credit.remaining.to_string())
 }
@@ -377,8 +380,13 @@ fn an_event_of_an_earlier_version_is_credited_on_its_own_invoice() {
         books.corrects(2, 500, 0).await;
         let month = books.invoices().await[0].month;
         let mut tx = books.world.app.db.read().await.unwrap();
-        let notes =
-            store::credit_notes::between(&mut tx, books.organization_id(), month, month.plus(9)).await;
+        let notes = tollkeeper::billing::store::credit_notes::between(
+            &mut tx,
+            books.organization_id(),
+            month,
+            month.plus(9),
+        )
+        .await;
         let notes: Vec<_> =
             notes.unwrap().iter().map(|(note, _)| (note.month, note.amount.to_string())).collect();
         assert_eq!(notes, [(month, "0.001".to_owned())], "400 x 0.0000025");

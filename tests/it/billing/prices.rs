@@ -5,13 +5,12 @@
 
 use serde_json::{Value, json};
 use tollkeeper::app::App;
+use tollkeeper::billing::bookkeeping::closing;
 use tollkeeper::clock::{Clock, DAY_MS, Time};
 use tollkeeper::db::{Db, sql};
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::jobs::billing::closing;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
-use tollkeeper::store;
 
 use tollkeeper::trail::Trail;
 
@@ -118,10 +117,10 @@ impl Story<'_> {
         assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
         let id = OrganizationId::parse(&self.place.organization).unwrap();
         let mut tx = app.db.read().await.unwrap();
-        let page = store::Page { page: 1, page_size: 100 };
-        let invoices = store::invoices::list(&mut tx, id, None, page).await.unwrap();
-        let items = store::invoices::items(&mut tx, id, &invoices).await.unwrap();
-        let line = |item: &tollkeeper::rules::invoicing::Item| {
+        let page = tollkeeper::db::Page { page: 1, page_size: 100 };
+        let invoices = tollkeeper::billing::store::invoices::list(&mut tx, id, None, page).await.unwrap();
+        let items = tollkeeper::billing::store::invoices::items(&mut tx, id, &invoices).await.unwrap();
+        let line = |item: &tollkeeper::billing::rules::invoicing::Item| {
             format!("{} x {} = {}", item.quantity, item.unit_price, item.amount)
         };
         let told = invoices.iter().zip(items);
@@ -454,7 +453,7 @@ fn a_replica_with_an_older_file_is_not_ready() {
 /// What the jobs of a server do after a change that they were told of.
 async fn look(server: &Server) {
     server.app.feed.catch_up().await.unwrap();
-    tollkeeper::live::catalog::reload(&server.app.catalogs).await.unwrap();
+    tollkeeper::catalog::activation::reload(&server.app.catalogs).await.unwrap();
 }
 
 #[test]

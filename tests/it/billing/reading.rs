@@ -1,8 +1,8 @@
 //! What people see of money: the summary, invoices, and an invoice's page.
 
 use serde_json::{Value, json};
+use tollkeeper::billing::store::{invoices, months};
 use tollkeeper::db::{Error, FromRow, Row, sql};
-use tollkeeper::store::{invoices, months};
 
 use super::books::{Books, on_each};
 use crate::support::billed::fresh_token;

@@ -3,10 +3,10 @@
 use futures_util::FutureExt;
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::catalog::activation::reload;
 use tollkeeper::clock::{DAY_MS, Time};
 use tollkeeper::cluster::changes;
 use tollkeeper::db::Change;
-use tollkeeper::live::catalog::reload;
 
 use super::{File, catalog};
 use crate::support::http::Call;

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::task::JoinSet;
+use tollkeeper::accounts::store::users;
+use tollkeeper::billing::store::usage::totals;
+use tollkeeper::billing::store::usage::totals::{Added, Part};
 use tollkeeper::clock::{Month, Time};
 use tollkeeper::db::{Db, Error, Settings, Tx, sql};
 use tollkeeper::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
-use tollkeeper::store::usage::totals::{self, Added, Part};
-use tollkeeper::store::{api_keys, project_members, projects, standings, users};
+use tollkeeper::keys::store::api_keys;
+use tollkeeper::tenants::store::{project_members, projects, standings};
 
 use super::{each_db, insert_user};
 use crate::support::postgres::Cluster;

@@ -1,12 +1,13 @@
 //! Daily rows hold what is added to them, to the last pico, on both sides of 64 bits and of zero.
 
+use tollkeeper::billing::store::usage::days;
+use tollkeeper::billing::store::usage::days::{DailyKey, DailySums};
+use tollkeeper::billing::store::usage::recording::{Payer, RatedEvent};
 use tollkeeper::catalog::Kind;
 use tollkeeper::clock::Time;
 use tollkeeper::db::sql;
 use tollkeeper::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId};
 use tollkeeper::money::Pico;
-use tollkeeper::store::usage::days::{self, DailyKey, DailySums};
-use tollkeeper::store::usage::recording::{Payer, RatedEvent};
 
 use crate::support::chance::Chance;
 use crate::support::world::{World, on_each_database};

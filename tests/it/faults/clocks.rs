@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::app::App;
+use tollkeeper::billing::expired_reservations::expire_due;
+use tollkeeper::billing::{bookkeeping as billing, retention};
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use tollkeeper::cluster::leases::{LEASE_MS, Lease};
 use tollkeeper::db::sql;
-use tollkeeper::jobs::reservations::expire_due;
 use tollkeeper::jobs::sweep::sweep;
-use tollkeeper::jobs::{billing, retention};
 use tollkeeper::mail::sending::send_due;
 use tollkeeper::metrics::Job;
 use tollkeeper::routes::Listener;
-use tollkeeper::secrets::jwt::TokenKind;
 use tollkeeper::server::Entrance;
 
 use crate::support::books::{assert_books, number};

@@ -1,7 +1,7 @@
 //! One client network can't fill the queue of passwords, and being refused by it is no guess.
 
 use serde_json::json;
-use tollkeeper::rules::networks::Network;
+use tollkeeper::kernel::networks::Network;
 
 use super::{ATTACKER, HOME, login, ok, outcome};
 use crate::support::world::{PASSWORD, on_each_database_with};

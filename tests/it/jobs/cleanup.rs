@@ -1,10 +1,10 @@
 //! What would only grow goes by its age: unused accounts, old entries of the audit trail, old mail files, counters that are over.
 
 use serde_json::json;
+use tollkeeper::accounts::store::users::unused;
 use tollkeeper::clock::{DAY_MS, MINUTE_MS, Time};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::cleanup::{Removed, Turn, Walk, turn_of};
-use tollkeeper::store::users::unused;
 use tollkeeper::trail;
 use tollkeeper::trail::{Action, Event};
 

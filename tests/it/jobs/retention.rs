@@ -1,9 +1,9 @@
 //! Old usage events go; daily rows, and whatever could be repeated, stay.
 
 use serde_json::json;
+use tollkeeper::billing::retention::{Turn, Walk, turn, turn_of};
 use tollkeeper::clock::{DAY_MS, Time};
 use tollkeeper::db::sql;
-use tollkeeper::jobs::retention::{Turn, Walk, turn, turn_of};
 
 use crate::support::world::{World, on_each_database};
 
@@ -94,7 +94,7 @@ fn an_id_may_come_again_when_it_has_been_forgotten() {
             world.clock.advance_ms(MONTHS_MS + 2 * DAY_MS);
             assert_eq!(turn(&world.app.billing, &mut Walk::default()).await.unwrap().removed, 4);
         }
-        let report = tollkeeper::audit::check(&world.app.billing, None).await.unwrap();
+        let report = tollkeeper::billing::audit::check(&world.app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:?}", report.drifts);
     });
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tollkeeper::cluster::changes;
 use tollkeeper::db::Change;
 use tollkeeper::ids::{OrganizationId, ProjectId};
-use tollkeeper::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use crate::support::world::{World, on_each_database};
 

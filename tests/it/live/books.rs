@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
+use tollkeeper::billing::books::{Answer, Patience, Work, submit, submit_within};
+use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
 use tollkeeper::ids::{CallerId, OrganizationId, ProjectId, ReservationId, UserId};
-use tollkeeper::live::books::{Answer, Patience, Work, submit, submit_within};
 use tollkeeper::money::Nano;
-use tollkeeper::store::reservations::NewReservation;
 
 use crate::support::books::{assert_books, number, wallet};
 use crate::support::world::{Place, START, World, on_each_database};

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use tollkeeper::cluster::feed::TRUST_MS;
-use tollkeeper::live::keyring::CAPACITY_UNKNOWN;
-use tollkeeper::secrets::api_key::ApiKeySecret;
+use tollkeeper::keys::keyring::CAPACITY_UNKNOWN;
+use tollkeeper::keys::secret::ApiKeySecret;
 
 use crate::support::world::on_each_database;
 

@@ -1,12 +1,12 @@
 //! Sessions in memory: a repeated token costs nothing, an ended session nothing more either.
 
 use serde_json::json;
+use tollkeeper::accounts::jwt::TokenKind;
+use tollkeeper::accounts::store::{sessions, users};
 use tollkeeper::clock::{DAY_MS, SECOND_MS};
 use tollkeeper::cluster::changes;
 use tollkeeper::db::{Tx, sql};
-use tollkeeper::rules::networks::Network;
-use tollkeeper::secrets::jwt::TokenKind;
-use tollkeeper::store::{sessions, users};
+use tollkeeper::kernel::networks::Network;
 
 use crate::support::twin::{Twin, settle};
 use crate::support::world::{PASSWORD, Somebody, World, on_each_database};

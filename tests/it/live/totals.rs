@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::billing::bookkeeping::closing;
 use tollkeeper::clock::{DAY_MS, Time};
 use tollkeeper::db::sql;
-use tollkeeper::jobs::billing::closing;
 use tollkeeper::trail::Trail;
 
 use crate::support::billed::fresh_token;
@@ -304,7 +304,9 @@ fn nobody_else_fills_the_memory() {
         scene.rows(5, 0).await;
         let (eve, theirs) = (world.somebody("eve").await, world.somebody("bob").await);
         let elsewhere = world.place(&theirs, "Elsewhere").await;
-        world.join_organization(&scene.place, &eve, tollkeeper::roles::OrganizationRole::Member).await;
+        world
+            .join_organization(&scene.place, &eve, tollkeeper::tenants::roles::OrganizationRole::Member)
+            .await;
         let other_key = format!("{}/api-keys/{}", elsewhere.project_path(), scene.key.0);
         let [key, project] = scene.paths();
         for (path, who, status) in [

@@ -7,9 +7,8 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::{Error, FromRow, Row, sql};
 use tollkeeper::ids::InvitationId;
-use tollkeeper::roles::{OrganizationRole, ProjectRole};
-use tollkeeper::secrets::token::MailToken;
-use tollkeeper::store;
+use tollkeeper::kernel::secrets::token::MailToken;
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use super::model::{
     ADMIN, Call, HOME, MEMBER, ORGANIZATION_ROLES, OWNER, PEOPLE, PROJECT_ADMIN, PROJECT_ROLES, Project,
@@ -344,7 +343,14 @@ impl History {
                 let (token, id) =
                     (MailToken::generate(&app.random), InvitationId::parse(&invitation).unwrap());
                 let mut tx = app.db.write().await.unwrap();
-                store::invitations::give_token(&mut tx, id, token.hash(), app.clock.now()).await.unwrap();
+                tollkeeper::tenants::store::invitations::give_token(
+                    &mut tx,
+                    id,
+                    token.hash(),
+                    app.clock.now(),
+                )
+                .await
+                .unwrap();
                 tx.commit().await.unwrap();
                 let token = token.expose().to_owned();
                 self.links.lock().unwrap().push(Link { guest, invitation: invitation.into(), token });

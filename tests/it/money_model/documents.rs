@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tollkeeper::billing::rules::invoicing::{Item, ItemKind, Status};
 use tollkeeper::clock::Month;
 use tollkeeper::db::sql;
-use tollkeeper::rules::invoicing::{Item, ItemKind, Status};
-use tollkeeper::store;
 
 use super::books::NANO;
 use super::history::{History, TIERS};
@@ -38,12 +37,13 @@ impl History<'_> {
     pub async fn check_documents(&self) {
         let mut tx = self.world.app.db.read().await.unwrap();
         let id = self.organization_id();
-        let page = store::Page { page: 1, page_size: 100 };
-        let mut invoices = store::invoices::list(&mut tx, id, None, page).await.unwrap();
+        let page = tollkeeper::db::Page { page: 1, page_size: 100 };
+        let mut invoices = tollkeeper::billing::store::invoices::list(&mut tx, id, None, page).await.unwrap();
         invoices.reverse();
-        let items = store::invoices::items(&mut tx, id, &invoices).await.unwrap();
+        let items = tollkeeper::billing::store::invoices::items(&mut tx, id, &invoices).await.unwrap();
         let (first, last) = (Month::from_unix_months(0), Month::from_unix_months(100_000));
-        let notes = store::credit_notes::between(&mut tx, id, first, last).await.unwrap();
+        let notes =
+            tollkeeper::billing::store::credit_notes::between(&mut tx, id, first, last).await.unwrap();
         // In pico: what the documents charge, what rounding makes of it.
         let (mut charged, mut rounding, mut documents) = (0, 0, 0);
         // In nano: what the documents take from the wallet.
@@ -85,7 +85,7 @@ impl History<'_> {
             self.fail(&format!("{rounding} pico are lost to rounding in {rows} rows, {documents} documents"));
         }
 
-        let wallet = store::wallets::get(&mut tx, id).await.unwrap().unwrap();
+        let wallet = tollkeeper::billing::store::wallets::get(&mut tx, id).await.unwrap().unwrap();
         let (deposits, ended): (i64, i64) = sql("SELECT
                 (SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM credits
                  WHERE organization_id = $1 AND kind IN ('grant', 'purchase', 'payment')),

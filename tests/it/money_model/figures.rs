@@ -23,7 +23,7 @@ impl History<'_> {
 
     /// Every figure of the interface, and the audit.
     pub async fn check(&mut self) {
-        let report = tollkeeper::audit::check(&self.one_app().billing, None).await.unwrap();
+        let report = tollkeeper::billing::audit::check(&self.one_app().billing, None).await.unwrap();
         if !report.drifts.is_empty() {
             self.fail(&format!("the audit finds {:?}", report.drifts));
         }

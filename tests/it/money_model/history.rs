@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
+use tollkeeper::catalog::activation as catalog;
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, Time};
-use tollkeeper::live::catalog;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 

@@ -3,11 +3,10 @@
 use tollkeeper::clock::{DAY_MS, Month, Time};
 use tollkeeper::db::sql;
 use tollkeeper::ids::{InvoiceId, OrganizationId};
-use tollkeeper::jobs;
-use tollkeeper::store;
 
-use tollkeeper::jobs::billing::credits::{self, NewCredit};
-use tollkeeper::jobs::billing::{closing, settling};
+use tollkeeper::billing::bookkeeping::credits;
+use tollkeeper::billing::bookkeeping::credits::NewCredit;
+use tollkeeper::billing::bookkeeping::{closing, settling};
 use tollkeeper::money::Nano;
 
 use tollkeeper::trail::Trail;
@@ -27,7 +26,7 @@ impl History<'_> {
     pub async fn work(&mut self) {
         let now = self.world.clock.now();
         let app = self.one_app();
-        jobs::reservations::expire_due(&app.billing).await.unwrap();
+        tollkeeper::billing::expired_reservations::expire_due(&app.billing).await.unwrap();
         let trail = Trail::system();
         credits::expire_due(&app.billing, &trail).await.unwrap();
         let closed = closing::close_due(&app.billing, now, &trail, None).await.unwrap();
@@ -114,7 +113,11 @@ impl History<'_> {
     async fn invoice_of(&self, month: i64) -> InvoiceId {
         let mut tx = self.world.app.db.read().await.unwrap();
         let month = Month::from_unix_months(month);
-        store::invoices::of_month(&mut tx, self.organization_id(), month).await.unwrap().unwrap().id
+        tollkeeper::billing::store::invoices::of_month(&mut tx, self.organization_id(), month)
+            .await
+            .unwrap()
+            .unwrap()
+            .id
     }
 
     /// An open invoice is paid from outside.

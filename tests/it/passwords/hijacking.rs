@@ -4,9 +4,8 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::ids::UserId;
-use tollkeeper::roles::OrganizationRole;
-use tollkeeper::secrets::token::MailToken;
-use tollkeeper::store;
+use tollkeeper::kernel::secrets::token::MailToken;
+use tollkeeper::tenants::roles::OrganizationRole;
 
 use super::{NEW_PASSWORD, access_token, forgot, login, mails, register, reset, text};
 use crate::support::http::{Answer, Call};
@@ -81,7 +80,7 @@ async fn hijack(world: &World) -> Hijacked {
     // Another account of the stranger owns the organization as well, and one more is invited: as mail may be refused to
     // people who aren't verified, straight into the tables.
     let accomplice = world.somebody("accomplice").await;
-    world.join_organization(&place, &accomplice, tollkeeper::roles::OrganizationRole::Owner).await;
+    world.join_organization(&place, &accomplice, tollkeeper::tenants::roles::OrganizationRole::Owner).await;
     let invitation = invite_straight(world, &access_token, &place).await;
     Hijacked { access_token, refresh_token, place, key: text(&made, "key"), verification, invitation }
 }
@@ -95,7 +94,10 @@ async fn invite_straight(world: &World, access_token: &str, place: &Place) -> St
     let id = world.insert_invitation(place, friend, OrganizationRole::Owner, sender).await;
     let token = MailToken::generate(&world.app.random);
     let mut tx = world.app.db.write().await.unwrap();
-    let given = store::invitations::give_token(&mut tx, id, token.hash(), world.clock.now()).await.unwrap();
+    let given =
+        tollkeeper::tenants::store::invitations::give_token(&mut tx, id, token.hash(), world.clock.now())
+            .await
+            .unwrap();
     assert!(given.is_some());
     tx.commit().await.unwrap();
     token.expose().to_owned()

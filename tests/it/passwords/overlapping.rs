@@ -1,12 +1,12 @@
 //! Logins with the old password that overlap a new one, on another server over the same database.
 
 use serde_json::json;
+use tollkeeper::accounts::hasher::{Hasher, Verdict};
 use tollkeeper::app::App;
 use tollkeeper::db::sql;
 use tollkeeper::error::Error;
+use tollkeeper::kernel::networks::Network;
 use tollkeeper::random::Random;
-use tollkeeper::rules::networks::Network;
-use tollkeeper::secrets::password::{Hasher, Verdict};
 
 use super::NEW_PASSWORD;
 use crate::support::twin::{Twin, settle};

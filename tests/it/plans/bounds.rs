@@ -2,7 +2,7 @@
 
 use tollkeeper::db::sql;
 use tollkeeper::mail::store::outbox;
-use tollkeeper::store::{invitations, organizations};
+use tollkeeper::tenants::store::{invitations, organizations};
 
 use super::plan;
 use crate::support::world::on_each_database;

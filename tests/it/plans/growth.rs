@@ -1,8 +1,8 @@
 //! What a login asks of sessions, and what the daily clean-up asks: by an index, however much has gathered.
 
+use tollkeeper::accounts::store::sessions;
+use tollkeeper::accounts::store::users::unused;
 use tollkeeper::db::sql;
-use tollkeeper::store::sessions;
-use tollkeeper::store::users::unused;
 use tollkeeper::trail;
 
 use super::plan;

@@ -1,9 +1,10 @@
 //! How large amounts may get, and what becomes of what is larger.
 
 use serde_json::{Value, json};
-use tollkeeper::audit;
+use tollkeeper::billing::audit;
+use tollkeeper::billing::bookkeeping::credits;
+use tollkeeper::billing::bookkeeping::credits::NewCredit;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::jobs::billing::credits::{self, NewCredit};
 use tollkeeper::money::Nano;
 use tollkeeper::trail::Trail;
 

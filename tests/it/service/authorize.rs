@@ -1,8 +1,8 @@
 //! POST /service/v1/authorize: models' own rates, and people without a key.
 
 use serde_json::{Value, json};
-use tollkeeper::roles::{OrganizationRole, ProjectRole};
-use tollkeeper::secrets::jwt::TokenKind;
+use tollkeeper::accounts::jwt::TokenKind;
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use crate::support::world::{Place, World, on_each_database};
 

@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::audit;
+use tollkeeper::billing::audit;
 
 use crate::support::books::{assert_books, wallet};
 use crate::support::http::Call;

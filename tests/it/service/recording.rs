@@ -153,7 +153,9 @@ fn corrections_take_back_what_was_counted_and_no_more() {
         let ada = world.somebody("grace").await;
         let (second_key, _) = {
             let body = json!({"name": "second"});
-            world.join_organization(&scene.place, &ada, tollkeeper::roles::OrganizationRole::Owner).await;
+            world
+                .join_organization(&scene.place, &ada, tollkeeper::tenants::roles::OrganizationRole::Owner)
+                .await;
             world.old_key(&ada, &scene.place, &body).await
         };
         report(&world, &[scene.event("e", 10, 20), scene.event("f", 1, 1)]).await;

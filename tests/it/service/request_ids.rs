@@ -2,8 +2,9 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tollkeeper::billing::bookkeeping::credits;
+use tollkeeper::billing::bookkeeping::credits::NewCredit;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::jobs::billing::credits::{self, NewCredit};
 use tollkeeper::money::Nano;
 use tollkeeper::trail::Trail;
 

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
-use tollkeeper::jobs::reservations::expire_due;
+use tollkeeper::billing::expired_reservations::expire_due;
 use tollkeeper::routes::Listener;
 use tollkeeper::server::Entrance;
 

@@ -5,7 +5,7 @@
 
 use http::Method;
 use serde_json::{Map, Value, json};
-use tollkeeper::secrets::jwt::TokenKind;
+use tollkeeper::accounts::jwt::TokenKind;
 
 use crate::support::http::Call;
 use crate::support::world::{Place, Somebody, World, on_each_database_with};

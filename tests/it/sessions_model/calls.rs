@@ -6,10 +6,9 @@ use tollkeeper::error::Code;
 use tollkeeper::gate::{Access, Call, Credential, Session as Gate};
 use tollkeeper::ids::{RequestId, UserId};
 use tollkeeper::input::RequestBody;
-use tollkeeper::secrets::token::MailToken;
-use tollkeeper::store;
+use tollkeeper::kernel::secrets::token::MailToken;
 
-use tollkeeper::store::email_tokens::Purpose;
+use tollkeeper::accounts::store::email_tokens::Purpose;
 
 use crate::support::twin::Twin;
 
@@ -47,9 +46,16 @@ pub async fn mail_token(server: &Twin, user_id: UserId) -> String {
     let (token, now) = (MailToken::generate(&app.random), app.clock.now());
     let mut tx = app.db.write().await.unwrap();
     let ends_at = now.plus_ms(HOUR_MS);
-    store::email_tokens::replace(&mut tx, user_id, Purpose::ResetPassword, token.hash(), now, ends_at)
-        .await
-        .unwrap();
+    tollkeeper::accounts::store::email_tokens::replace(
+        &mut tx,
+        user_id,
+        Purpose::ResetPassword,
+        token.hash(),
+        now,
+        ends_at,
+    )
+    .await
+    .unwrap();
     tx.commit().await.unwrap();
     token.expose().to_owned()
 }

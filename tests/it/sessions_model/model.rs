@@ -1,7 +1,7 @@
 //! What should be true of sessions and tokens.
 
+use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::clock::{DAY_MS, HOUR_MS, Time};
-use tollkeeper::secrets::jwt::TokenKind;
 
 /// What should be true.
 #[derive(Default)]

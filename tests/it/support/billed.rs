@@ -1,17 +1,16 @@
 //! Usage as it is billed: what the queue of the service listener writes for it, without the queue.
 
+use tollkeeper::accounts::jwt::TokenKind;
+use tollkeeper::billing::rules::books;
+use tollkeeper::billing::rules::invoicing::{Item, ItemKind, Status};
 use tollkeeper::catalog::Kind;
 use tollkeeper::clock::{Day, Month};
 use tollkeeper::db::sql;
 use tollkeeper::ids::{InvoiceId, LedgerTransactionId, OrganizationId, SessionId};
 use tollkeeper::money::{Nano, Pico};
-use tollkeeper::rules::books;
-use tollkeeper::rules::invoicing::{Item, ItemKind, Status};
-use tollkeeper::secrets::jwt::TokenKind;
-use tollkeeper::store;
 
-use tollkeeper::store::invoices::{Invoice, Issuer};
-use tollkeeper::store::ledger::{Account, Movement, Transfer};
+use tollkeeper::billing::store::invoices::{Invoice, Issuer};
+use tollkeeper::billing::store::ledger::{Account, Movement, Transfer};
 
 use super::world::{Place, Somebody, World};
 
@@ -32,11 +31,12 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
     let catalog = world.app.catalog.now().clone();
     let model = catalog.get(usage.model).unwrap();
     let price = model.price_at(usage.day.start()).unwrap();
-    let amount = tollkeeper::rules::rating::rate(price, usage.prompt, usage.completion).unwrap();
+    let amount = tollkeeper::billing::rules::rating::rate(price, usage.prompt, usage.completion).unwrap();
     let organization_id = OrganizationId::parse(&usage.place.organization).unwrap();
     let now = world.clock.now();
     let mut tx = world.app.db.write().await.unwrap();
-    let mut wallet = store::wallets::lock(&mut tx, organization_id, now).await.unwrap().unwrap();
+    let mut wallet =
+        tollkeeper::billing::store::wallets::lock(&mut tx, organization_id, now).await.unwrap().unwrap();
     let month = usage.day.month().max(wallet.open_month);
     let kind = if model.kind == Kind::Chat { "chat" } else { "embeddings" };
     let (amount_pico, posted): (i64, i64) =
@@ -69,10 +69,20 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
         .execute(&mut tx)
         .await
         .unwrap();
-    let credits = store::credits::left(&mut tx, organization_id).await.unwrap();
+    let credits = tollkeeper::billing::store::credits::left(&mut tx, organization_id).await.unwrap();
     for part in books::charge(&credits, Nano::from_units(rise), Nano::ZERO, now) {
-        store::credits::set_remaining(&mut tx, part.credit_id, part.remaining).await.unwrap();
-        store::credits::add_use(&mut tx, organization_id, month, part.credit_id, part.amount).await.unwrap();
+        tollkeeper::billing::store::credits::set_remaining(&mut tx, part.credit_id, part.remaining)
+            .await
+            .unwrap();
+        tollkeeper::billing::store::credits::add_use(
+            &mut tx,
+            organization_id,
+            month,
+            part.credit_id,
+            part.amount,
+        )
+        .await
+        .unwrap();
     }
     let id = LedgerTransactionId::new(now, &world.app.random);
     let transfer = Transfer {
@@ -83,9 +93,9 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
         account: Account::Usage,
         to_wallet: Nano::from_units(-rise),
     };
-    store::ledger::record(&mut tx, &transfer, now).await.unwrap();
+    tollkeeper::billing::store::ledger::record(&mut tx, &transfer, now).await.unwrap();
     wallet.posted = Nano::from_units(wallet.posted.units() - rise);
-    store::wallets::write(&mut tx, &wallet).await.unwrap();
+    tollkeeper::billing::store::wallets::write(&mut tx, &wallet).await.unwrap();
     tx.commit().await.unwrap();
 }
 
@@ -95,7 +105,7 @@ pub async fn invoice(world: &World, organization: &str) -> String {
     let mut tx = world.app.db.write().await.unwrap();
     let invoice = Invoice {
         id: InvoiceId::new(now, &world.app.random),
-        number: store::invoices::next_number(&mut tx).await.unwrap(),
+        number: tollkeeper::billing::store::invoices::next_number(&mut tx).await.unwrap(),
         organization_id,
         organization_name: "Somebody".into(),
         month: Month::from_unix_months(672),
@@ -115,7 +125,7 @@ pub async fn invoice(world: &World, organization: &str) -> String {
         unit_price: Pico::ZERO,
         amount: Pico::ZERO,
     };
-    store::invoices::insert(&mut tx, &invoice, &[item]).await.unwrap();
+    tollkeeper::billing::store::invoices::insert(&mut tx, &invoice, &[item]).await.unwrap();
     tx.commit().await.unwrap();
     invoice.id.to_string()
 }
@@ -126,7 +136,7 @@ pub async fn fresh_token(world: &World, who: &Somebody) -> String {
     let session = SessionId::new(now, random);
     let mut tx = world.app.db.write().await.unwrap();
     let ends = now.plus_ms(tollkeeper::clock::DAY_MS);
-    store::sessions::insert(&mut tx, session, who.id, false, now, ends).await.unwrap();
+    tollkeeper::accounts::store::sessions::insert(&mut tx, session, who.id, false, now, ends).await.unwrap();
     tx.commit().await.unwrap();
     world.token(TokenKind::Access, who.id, session, 3600).await
 }
@@ -135,22 +145,23 @@ pub async fn fresh_token(world: &World, who: &Somebody) -> String {
 pub async fn check(world: &World, organization: &str) {
     let id = OrganizationId::parse(organization).unwrap();
     let mut tx = world.app.db.read().await.unwrap();
-    let wallet = store::wallets::get(&mut tx, id).await.unwrap().unwrap();
-    let sum = store::ledger::wallet_sum(&mut tx, id).await.unwrap();
+    let wallet = tollkeeper::billing::store::wallets::get(&mut tx, id).await.unwrap().unwrap();
+    let sum = tollkeeper::billing::store::ledger::wallet_sum(&mut tx, id).await.unwrap();
     assert_eq!(wallet.posted, sum.amount, "the wallet is the sum of its entries");
-    let credits = store::credits::left(&mut tx, id).await.unwrap();
+    let credits = tollkeeper::billing::store::credits::left(&mut tx, id).await.unwrap();
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     let owed = left - wallet.posted.units();
     assert!(owed >= 0, "more is posted than the credits hold: {owed}");
-    let open = store::invoices::open(&mut tx, id).await.unwrap();
+    let open = tollkeeper::billing::store::invoices::open(&mut tx, id).await.unwrap();
     let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
     assert!(due <= owed, "{due} is due, {owed} is owed");
-    let charged = store::months::charged_from(&mut tx, id, wallet.open_month).await.unwrap();
+    let charged =
+        tollkeeper::billing::store::months::charged_from(&mut tx, id, wallet.open_month).await.unwrap();
     let unpaid: i128 = charged.iter().map(|charged| charged.unpaid.units().max(0)).sum();
     assert_eq!(owed - due, unpaid, "a debt of {owed}: {due} are due, {unpaid} not billed yet");
-    let page = store::Page { page: 1, page_size: 100 };
-    let invoices = store::invoices::list(&mut tx, id, None, page).await.unwrap();
-    let items = store::invoices::items(&mut tx, id, &invoices).await.unwrap();
+    let page = tollkeeper::db::Page { page: 1, page_size: 100 };
+    let invoices = tollkeeper::billing::store::invoices::list(&mut tx, id, None, page).await.unwrap();
+    let items = tollkeeper::billing::store::invoices::items(&mut tx, id, &invoices).await.unwrap();
     for (invoice, items) in invoices.iter().zip(items) {
         let sum: i128 = items.iter().map(|item| item.amount.units()).sum();
         assert_eq!(sum, invoice.amount.units() * 1_000, "the lines sum to the amount");

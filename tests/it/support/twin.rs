@@ -2,10 +2,10 @@
 
 use http::Method;
 use serde_json::Value;
+use tollkeeper::accounts::hasher::Hasher;
 use tollkeeper::app::App;
 use tollkeeper::random::Random;
 use tollkeeper::routes::Listener;
-use tollkeeper::secrets::password::Hasher;
 use tollkeeper::server::Entrance;
 
 use super::http::Call;

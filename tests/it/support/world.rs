@@ -5,18 +5,17 @@ use std::sync::OnceLock;
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::accounts::jwt::{Claims, TokenKind};
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, DAY_MS, Time};
 use tollkeeper::config::Config;
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
 use tollkeeper::ids::{InvitationId, SessionId, UserId};
-use tollkeeper::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::kernel::networks::Network;
 use tollkeeper::routes::Listener;
-use tollkeeper::rules::networks::Network;
-use tollkeeper::secrets::jwt::{Claims, TokenKind};
 use tollkeeper::server::Entrance;
-use tollkeeper::store;
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use super::http::Call;
 use super::postgres::Cluster;
@@ -166,7 +165,8 @@ impl World {
         let somebody = self.unverified(name).await;
         let mut tx = self.app.db.write().await.unwrap();
         let now = self.clock.now();
-        let _verified = store::users::set_email_verified(&mut tx, somebody.id, now).await.unwrap();
+        let _verified =
+            tollkeeper::accounts::store::users::set_email_verified(&mut tx, somebody.id, now).await.unwrap();
         tx.commit().await.unwrap();
         somebody
     }
@@ -176,7 +176,7 @@ impl World {
         let (now, random) = (self.clock.now(), &self.app.random);
         let id = UserId::new(now, random);
         let email = format!("{name}@example.com");
-        let new = store::users::NewUser {
+        let new = tollkeeper::accounts::store::users::NewUser {
             id,
             email: &email,
             email_folded: &email,
@@ -187,7 +187,7 @@ impl World {
             password_hash: password_hash(&self.app).await,
         };
         let mut tx = self.app.db.write().await.unwrap();
-        store::users::insert(&mut tx, &new, now).await.unwrap();
+        tollkeeper::accounts::store::users::insert(&mut tx, &new, now).await.unwrap();
         tx.commit().await.unwrap();
         self.session(id).await
     }
@@ -198,7 +198,9 @@ impl World {
         let session_id = SessionId::new(now, &self.app.random);
         let ends = now.plus_ms(30 * tollkeeper::clock::DAY_MS);
         let mut tx = self.app.db.write().await.unwrap();
-        store::sessions::insert(&mut tx, session_id, id, false, now, ends).await.unwrap();
+        tollkeeper::accounts::store::sessions::insert(&mut tx, session_id, id, false, now, ends)
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         let access_token = self.token(TokenKind::Access, id, session_id, 3600).await;
         let refresh_token = self.token(TokenKind::Refresh, id, session_id, 30 * 86_400).await;

@@ -5,22 +5,24 @@ use http::{HeaderValue, Response, header};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use crate::access::OrgScope;
 use crate::app::App;
-use crate::billing::Billing;
-use crate::billing::invoices::{self, Document, Page};
 use crate::gate::{Call, InvoiceScope};
-use crate::input::fields::{At, Field, Problems};
-use crate::input::json::Json;
-use crate::input::types::{Integer, one_of};
-use crate::input::{Description, Fields, Input, Query, Record};
+use crate::input::{Description, Input, Query};
 use crate::invoice_page::{POLICY, Sheet};
 use crate::reply::{Body, Enveloped, Reply, private};
-use crate::rules::invoicing::{Item, Status};
+use ::input::fields::{At, Field, Problems};
+use ::input::fields::{Fields, Record};
+use ::input::json::Json;
+use ::input::types::{Integer, one_of};
+use billing::Billing;
+use billing::invoices;
+use billing::invoices::{Document, Page};
+use billing::rules::invoicing::{Item, Status};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{CreditNoteId, InvoiceId};
 use kernel::money::{Nano, Pico};
+use tenants::access::OrgScope;
 
 /// A status, as a query parameter.
 struct StatusWord(Status);
@@ -247,7 +249,7 @@ pub async fn read(billing: Billing, scope: InvoiceScope, form: Form) -> Result<S
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::api::organizations::billing::invoices::*;
 
     #[test]
     fn the_page_is_for_whoever_names_it() {

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::OrgScope;
-use crate::billing::{Billing, summary};
 use crate::input::Nothing;
 use crate::reply::{Enveloped, private};
+use billing::{Billing, summary};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::money::{Nano, Pico};
+use tenants::access::OrgScope;
 
 /// How an organization stands.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -4,22 +4,24 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::{ProjectMemberScope, ProjectScope};
 use crate::api::auth::Message;
 use crate::api::paging::ListQuery;
 use crate::app::App;
-use crate::input::fields::{At, Field, Problems};
-use crate::input::json::Json;
-use crate::input::types::string;
-use crate::input::{Body, Fields, Nothing, Query, Record};
+use crate::input::{Body, Nothing, Query};
 use crate::reply::{Enveloped, ok};
-use crate::roles::ProjectRole;
-use crate::rules::membership::Remover;
-use crate::tenants::project_members::New;
-use crate::tenants::{self, Tenants};
+use ::input::fields::{At, Field, Problems};
+use ::input::fields::{Fields, Record};
+use ::input::json::Json;
+use ::input::types::string;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::UserId;
+use tenants;
+use tenants::Tenants;
+use tenants::access::{ProjectMemberScope, ProjectScope};
+use tenants::project_members::New;
+use tenants::roles::ProjectRole;
+use tenants::rules::membership::Remover;
 
 /// Somebody for the project.
 #[derive(Debug)]

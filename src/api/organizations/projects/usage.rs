@@ -4,15 +4,16 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::access::ProjectScope;
 use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report};
 use crate::app::App;
-use crate::billing::usage_reports::{self, Row};
 use crate::input::QueryOrBody;
-use crate::tenants;
+use billing::usage_reports;
+use billing::usage_reports::Row;
 use kernel::clock::Day;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
+use tenants;
+use tenants::access::ProjectScope;
 
 /// Usage of a project, by key and person.
 #[derive(Debug, Serialize, JsonSchema)]

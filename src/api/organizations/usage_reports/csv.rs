@@ -4,10 +4,10 @@ use http::{HeaderValue, Response, header};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use crate::billing::usage_reports::Row;
 use crate::reply::{Body, Enveloped, Reply};
-use crate::rules::periods::Range;
-use crate::rules::usage_groups::{Groups, Subject};
+use billing::rules::periods::Range;
+use billing::rules::usage_groups::{Groups, Subject};
+use billing::usage_reports::Row;
 use kernel::error::Error;
 
 /// A report, in the format that was asked for.
@@ -118,7 +118,7 @@ fn harmless(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::api::organizations::usage_reports::csv::*;
 
     #[test]
     fn cells_are_quoted_and_never_formulas() {

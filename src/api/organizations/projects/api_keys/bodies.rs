@@ -1,13 +1,14 @@
 //! What is sent about API keys: a new one, or a merge patch of one.
 
 use crate::app::App;
-use crate::input::types::{DescriptionText, Integer, ModelIds, Name};
-use crate::input::{Fields, Patch, Record};
-use crate::keys::api_keys::{Change, New, Restrictions};
-use crate::rules::allowed_ips::AllowedIps;
-use crate::rules::api_keys::{check_expiry, unknown_models};
-use crate::rules::permissions::Permissions;
+use ::input::fields::{Fields, Record};
+use ::input::types::{DescriptionText, Integer, ModelIds, Name};
 use kernel::clock::Time;
+use kernel::patch::Patch;
+use keys::api_keys::{Change, New, Restrictions};
+use keys::rules::api_keys::{check_expiry, unknown_models};
+use keys::rules::permissions::Permissions;
+use tenants::rules::allowed_ips::AllowedIps;
 
 /// A new API key.
 #[derive(Debug)]

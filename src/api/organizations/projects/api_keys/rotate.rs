@@ -4,13 +4,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::input::Nothing;
-use crate::keys::Keys;
-use crate::keys::access::KeyScope;
-use crate::keys::api_keys::{self, Rotated};
 use crate::reply::{Enveloped, private};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::ApiKeyId;
+use keys::Keys;
+use keys::access::KeyScope;
+use keys::api_keys;
+use keys::api_keys::Rotated;
 
 /// The new secret of a key, and how long the one before it stays good.
 #[derive(Serialize, JsonSchema)]

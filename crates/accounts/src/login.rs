@@ -1,0 +1,168 @@
+//! Logins: the password is checked, and a session opened.
+
+use crate::guesses::Guess;
+use crate::jwt::TokenKind;
+use crate::refusals::{Reason, Refusal};
+use crate::store;
+use crate::tokens::{SESSION_MS, sign};
+use crate::{Accounts, Session};
+use kernel::addresses;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::SessionId;
+use kernel::networks::Network;
+
+use crate::store::users::{Credentials, User};
+use trail::{Action, Event, Trail};
+
+/// Login credentials.
+#[derive(Clone, Copy)]
+pub struct Login<'a> {
+    /// The address as typed.
+    pub email: &'a str,
+    /// The password as typed.
+    pub password: &'a str,
+    /// Kept with the session; nothing depends on it.
+    pub remember_me: bool,
+}
+
+/// The tokens of a new session, and its user.
+pub struct LoggedIn {
+    /// The access token.
+    pub access_token: String,
+    /// The refresh token.
+    pub refresh_token: String,
+    /// The account.
+    pub user: User,
+}
+
+/// How often a password is checked when its hash changes meanwhile. The second time it has today's
+/// parameters: another login may have brought it there, but doesn't do so again.
+const MAX_CHECKS: usize = 2;
+
+/// Checks the password and opens a session; open invitations for a verified address are accepted with it. An
+/// unknown address costs the same work as a wrong password. The outcome is counted.
+///
+/// # Errors
+/// 401; 403 where a verified address is asked for; 429 while a wait is on or the queue of passwords is full.
+pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
+    let outcome = check_and_open(accounts, trail, login).await;
+    accounts.metrics.logins.count(outcome.as_ref().err().map(|error| error.code));
+    outcome
+}
+
+async fn check_and_open(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
+    for attempt in 0..MAX_CHECKS {
+        let proof = check(accounts, trail, login, attempt == 0).await?;
+        if let Some((session, now)) = open(accounts, trail, &proof, login.remember_me).await? {
+            return Ok(LoggedIn {
+                access_token: sign(accounts, TokenKind::Access, session, now).await?,
+                refresh_token: sign(accounts, TokenKind::Refresh, session, now).await?,
+                user: proof.user,
+            });
+        }
+    }
+    Err(Code::InvalidCredentials.into())
+}
+
+/// A password that was checked against the account's hash.
+struct Proof {
+    user: User,
+    guess: Guess,
+    /// The hash that it was checked against.
+    against: String,
+    /// The hash to keep: the same, or one with today's parameters.
+    kept: String,
+}
+
+/// Checks the password; `is_counted`: as a guess of its own. What is refused leaves an entry in the audit
+/// trail.
+async fn check(
+    accounts: &Accounts,
+    trail: &Trail,
+    login: &Login<'_>,
+    is_counted: bool,
+) -> Result<Proof, Error> {
+    let email_folded = addresses::fold(login.email);
+    let network = Network::of(trail.address);
+    // A place first: being refused by the full queue is no guess.
+    let place = accounts.hasher.place(network)?;
+    let mut tx = accounts.db.read().await?;
+    let found = store::users::credentials_by_email(&mut tx, &email_folded, network).await?;
+    drop(tx);
+    let last_login_here_at = found.as_ref().and_then(|found| found.last_login_here_at);
+    let guess = Guess::new(&email_folded, network, last_login_here_at);
+    let user_id = found.as_ref().map(|found| found.user.id);
+    let refusal = |reason| Refusal { guess: &guess, email_folded: &email_folded, user_id, reason };
+    let counted_at = accounts.clock.now();
+    if is_counted && let Err(error) = guess.count(accounts, counted_at).await {
+        drop(place);
+        if error.code == Code::TooManyAttempts {
+            refusal(Reason::TooManyAttempts).leave(accounts, trail, counted_at).await?;
+        }
+        return Err(error);
+    }
+    let stored = found.as_ref().map(|found| found.password_hash.as_str());
+    let verdict = place.verify(login.password, stored).await?;
+    let Some(found) = found.filter(|_| verdict.matches) else {
+        drop(place);
+        refusal(Reason::InvalidCredentials).leave(accounts, trail, accounts.clock.now()).await?;
+        return Err(Code::InvalidCredentials.into());
+    };
+    let Credentials { user, password_hash: against, .. } = found;
+    if accounts.settings.require_verified_email && user.email_verified_at.is_none() {
+        drop(place);
+        let now = accounts.clock.now();
+        // The password was right: that was no guess.
+        let mut tx = accounts.db.write().await?;
+        guess.forget(&mut tx, now).await?;
+        tx.commit().await?;
+        refusal(Reason::EmailNotVerified).leave(accounts, &trail.by(user.id), now).await?;
+        return Err(Code::EmailNotVerified.into());
+    }
+    // The parameters of hashes have changed since: another login will do when this fails.
+    let rehashed = if verdict.needs_rehash { place.hash(login.password).await.ok() } else { None };
+    let kept = rehashed.unwrap_or_else(|| against.clone());
+    Ok(Proof { user, guess, against, kept })
+}
+
+/// Opens a session, and ends the person's oldest where that is one too many; none when the account has
+/// another hash by now than the one that the password was checked against.
+async fn open(
+    accounts: &Accounts,
+    trail: &Trail,
+    proof: &Proof,
+    remember_me: bool,
+) -> Result<Option<(Session, Time)>, Error> {
+    let (user, now) = (&proof.user, accounts.clock.now());
+    let (session_id, trail) = (SessionId::new(now, &accounts.random), trail.by(user.id));
+    let mut tx = accounts.db.write().await?;
+    // Locks the account: a new password waits for this session to end it, or this one for that, and finds it
+    // changed.
+    if !store::users::note_login(&mut tx, user.id, &proof.against, &proof.kept, now).await? {
+        return Ok(None);
+    }
+    let expires_at = now.plus_ms(SESSION_MS);
+    store::sessions::insert(&mut tx, session_id, user.id, remember_me, now, expires_at).await?;
+    let limits = &accounts.settings.limits;
+    let ended = if limits.enabled {
+        store::sessions::end_oldest(&mut tx, user.id, session_id, limits.sessions_per_person, now).await?
+    } else {
+        Vec::new()
+    };
+    proof.guess.forget(&mut tx, now).await?;
+    if user.email_verified_at.is_some() {
+        (accounts.hooks.accept_invitations)(&mut tx, &trail, user, now).await?;
+    }
+    let is_told = proof.guess.note_login(accounts, &mut tx, user, &trail, now).await?;
+    let started = [(Action::SessionStarted, session_id)].into_iter();
+    for (action, id) in started.chain(ended.iter().map(|id| (Action::SessionEnded, *id))) {
+        let event = Event { action, target: id.to_string(), organization_id: None };
+        trail::record(&mut tx, &trail, &event, now, &accounts.random).await?;
+    }
+    tx.commit().await?;
+    if is_told {
+        accounts.outbox.notify_one();
+    }
+    Ok(Some((Session { id: session_id, user_id: user.id }, now)))
+}

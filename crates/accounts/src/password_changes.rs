@@ -1,0 +1,96 @@
+//! A new password, set by a person who is logged in and knows the old one.
+
+use crate::guesses;
+use crate::guesses::Guess;
+use crate::rules::password_changes;
+use crate::store;
+use crate::{Accounts, Session, passwords};
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use kernel::networks::Network;
+use mail::posting::Draft;
+
+use crate::store::email_tokens::Purpose;
+use crate::store::users::Credentials;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::Template;
+use trail::{Action, Event, Trail};
+
+/// The old password and the new one, as typed.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    /// The old one.
+    pub current_password: &'a str,
+    /// The new one.
+    pub new_password: &'a str,
+}
+
+/// Sets the password; every other session of the account and every older link for a new password end. A guess
+/// at the current password counts like a login. Returns the time of the change.
+///
+/// # Errors
+/// 400 with each rule that the new password breaks; `wrong_password`; 401 when the session is over or the
+/// password was changed meanwhile; 429 after too many changes or guesses, or while the queue of passwords is
+/// full.
+pub async fn change(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    change: &Change<'_>,
+) -> Result<Time, Error> {
+    let network = Network::of(trail.address);
+    let mut tx = accounts.db.read().await?;
+    let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
+    let Credentials { user, password_hash: stored, last_login_here_at } =
+        found.ok_or(Code::InvalidAccessToken)?;
+    passwords::check_rules("new_password", change.new_password, &user)?;
+    // Before anything is hashed for it, and again where it counts.
+    limit(accounts, &mut tx, user.id, accounts.clock.now()).await?;
+    drop(tx);
+    // A place first: being refused by the full queue is no guess.
+    let place = accounts.hasher.place(network)?;
+    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
+    guess.count(accounts, accounts.clock.now()).await?;
+    let verdict = place.verify(change.current_password, Some(&stored)).await?;
+    if !verdict.matches {
+        return Err(Error::new(Code::WrongPassword).param("current_password"));
+    }
+    let password_hash = place.hash(change.new_password).await?;
+    drop(place);
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    // Another request may have changed it, or ended this session, while we hashed: then what was checked no
+    // longer holds.
+    let is_replaced = store::users::replace_password(&mut tx, user.id, &stored, &password_hash, now).await?;
+    if !is_replaced || store::sessions::live(&mut tx, session.id, now).await?.is_none() {
+        return Err(Code::InvalidAccessToken.into());
+    }
+    limit(accounts, &mut tx, user.id, now).await?;
+    store::sessions::end_all(&mut tx, user.id, Some(session.id), now).await?;
+    store::email_tokens::void(&mut tx, user.id, Purpose::ResetPassword).await?;
+    guess.forget(&mut tx, now).await?;
+    // The reader of an address that was never verified may have nothing to do with the account.
+    if user.email_verified_at.is_some() {
+        let draft = Draft::plain(Template::PasswordChanged);
+        accounts.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
+    }
+    let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
+    trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(now)
+}
+
+/// Refuses one change too many within an hour, by what the audit trail has of the others.
+async fn limit(accounts: &Accounts, tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), Error> {
+    let limits = &accounts.settings.limits;
+    if !limits.enabled {
+        return Ok(());
+    }
+    let (target, per_hour) = (user_id.to_string(), limits.password_changes_per_hour);
+    let changes = (Action::PasswordChanged, target.as_str());
+    let times = trail::times(tx, changes, password_changes::counted(now), per_hour).await?;
+    password_changes::another(&times, per_hour, now).map_err(guesses::too_many)
+}

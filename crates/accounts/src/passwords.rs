@@ -1,0 +1,151 @@
+//! New passwords, set by the reader of an account's mail.
+//!
+//! Anybody can register another person's address, log in and settle down before the owner comes. So when the
+//! first proof that an account has of its address comes with a new password, everything ends by which the
+//! account could be used until then.
+
+use crate::hasher::Place;
+use crate::rules::password;
+use crate::store;
+use crate::{Accounts, guesses};
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Detail, Error};
+use kernel::networks::Network;
+use kernel::secrets::token::MailToken;
+use mail::posting::Draft;
+
+use crate::store::email_tokens::Purpose;
+use crate::store::users::{Credentials, User};
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event, Trail};
+
+/// The detail of a new password that is the old one.
+pub const UNCHANGED: &str = "password_unchanged";
+
+/// The outcome of a new password.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewPassword {
+    /// The account's address.
+    pub email: String,
+    /// The organizations that the account belongs to, a line each, if another person may have made it so.
+    pub belongs_to: Vec<String>,
+}
+
+/// Puts a mail with a link for a new password into the outbox, whether or not there is an account with this
+/// address: its recipient is looked up when it leaves, so neither the outcome nor its time tells.
+///
+/// # Errors
+/// 429 for one mail too many within an hour.
+pub async fn request_reset(accounts: &Accounts, trail: &Trail, email: &str) -> Result<(), Error> {
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let (sender, draft) = (Sender::visitor(trail), Draft::plain(Template::ResetPassword));
+    accounts.outbox.post(&mut tx, &sender, &draft, email, now).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(())
+}
+
+/// Uses the token up and sets the password; every session of the account ends. If its address had never been
+/// verified before, so does everything else by which it could be used. A password that breaks a rule leaves
+/// the token as it was.
+///
+/// # Errors
+/// `invalid_token`; 400 with each rule that the password breaks; 429 while the queue of passwords is full.
+pub async fn reset(
+    accounts: &Accounts,
+    trail: &Trail,
+    token: &str,
+    password: &str,
+) -> Result<NewPassword, Error> {
+    let refused = || Error::new(Code::InvalidToken).param("token");
+    let token = MailToken::parse(token).ok_or_else(refused)?;
+    let network = Network::of(trail.address);
+    let mut tx = accounts.db.read().await?;
+    let now = accounts.clock.now();
+    let owner = store::email_tokens::owner(&mut tx, Purpose::ResetPassword, token.hash(), now).await?;
+    let owner = owner.ok_or_else(refused)?;
+    let account = store::users::credentials_by_id(&mut tx, owner, network).await?.ok_or_else(refused)?;
+    drop(tx);
+    let place = accounts.hasher.place(network)?;
+    let password_hash = hash_new("password", password, &account, place).await?;
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    // Of two that come with the same token, only one gets here with it.
+    store::email_tokens::consume(&mut tx, Purpose::ResetPassword, token.hash(), now)
+        .await?
+        .ok_or_else(refused)?;
+    let trail = trail.by(account.user.id);
+    set(accounts, tx, &trail, account.user, &password_hash, now).await
+}
+
+/// Sets the password of an account whose owner has shown to read its mail, ends its sessions and commits. If
+/// the address wasn't verified before, everything else that was made before ends as well, and the owner is
+/// told what the account belongs to.
+pub(super) async fn set(
+    accounts: &Accounts,
+    mut tx: Tx,
+    trail: &Trail,
+    user: User,
+    password_hash: &str,
+    now: Time,
+) -> Result<NewPassword, Error> {
+    store::users::set_password(&mut tx, user.id, password_hash, now).await?;
+    let verified = store::users::set_email_verified(&mut tx, user.id, now).await?;
+    store::sessions::end_all(&mut tx, user.id, None, now).await?;
+    let network = Network::of(trail.address);
+    guesses::end_all_waits(&mut tx, user.id, &user.email_folded, network, now).await?;
+    let mut belongs_to = Vec::new();
+    if verified.is_first() {
+        store::email_tokens::void_all(&mut tx, user.id).await?;
+        belongs_to = (accounts.hooks.reclaim)(&mut tx, trail, &user, now).await?;
+    }
+    (accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;
+    let about = About { belongs_to: belongs_to.clone(), ..About::default() };
+    let draft = Draft { template: Template::PasswordChanged, about };
+    accounts.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
+    let event = Event { action: Action::PasswordReset, target: user.id.to_string(), organization_id: None };
+    trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(NewPassword { email: user.email, belongs_to })
+}
+
+/// Returns the hash of a new password that meets the rules and isn't the one that the account has.
+///
+/// # Errors
+/// 400 with what is wrong with the password.
+pub(super) async fn hash_new(
+    field: &'static str,
+    password: &str,
+    account: &Credentials,
+    place: Place,
+) -> Result<String, Error> {
+    check_rules(field, password, &account.user)?;
+    if place.verify(password, Some(&account.password_hash)).await?.matches {
+        let message = format!("`{field}` is the password that the account has: choose another one.");
+        return Err(Error::invalid(vec![Detail { param: field.to_owned(), code: UNCHANGED, message }]));
+    }
+    place.hash(password).await
+}
+
+/// Checks a new password against the rules, with what is known of its owner.
+///
+/// # Errors
+/// 400 with every rule that it breaks.
+pub(super) fn check_rules(field: &str, password: &str, user: &User) -> Result<(), Error> {
+    let about = password::About {
+        username: &user.username,
+        email: &user.email,
+        full_name: user.full_name.as_deref(),
+    };
+    let problems = password::check(password, &about).into_iter().map(|problem| Detail {
+        param: field.to_owned(),
+        code: problem.code,
+        message: format!("`{field}` {}.", problem.message),
+    });
+    let problems: Vec<_> = problems.collect();
+    if problems.is_empty() { Ok(()) } else { Err(Error::invalid(problems)) }
+}

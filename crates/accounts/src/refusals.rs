@@ -1,0 +1,122 @@
+//! The traces of a refused login: an audit entry, a count, and a mail to the owner.
+//!
+//! An address without an account leaves the same by the same statements, so that the time of an answer
+//! doesn't tell which accounts exist.
+
+use serde_json::json;
+
+use crate::Accounts;
+use crate::guesses::Guess;
+use crate::store;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
+use kernel::limiter;
+use kernel::limiter::Subject;
+use mail::posting::Draft;
+
+use crate::store::login_guesses::FAILURES_TOLD;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event, Trail};
+
+/// Entries in the audit trail a minute for one account, network and reason.
+const ENTRIES_PER_MINUTE: u32 = 1;
+/// Entries a minute for one network and reason, over all accounts.
+const NETWORK_ENTRIES_PER_MINUTE: u32 = 60;
+
+/// The reason of a refusal. Its word never changes once released.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// There is no such account, or its password is another.
+    InvalidCredentials,
+    /// A wait was on.
+    TooManyAttempts,
+    /// The password was right, and the address isn't verified.
+    EmailNotVerified,
+}
+
+impl Reason {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidCredentials => "invalid_credentials",
+            Self::TooManyAttempts => "too_many_attempts",
+            Self::EmailNotVerified => "email_not_verified",
+        }
+    }
+}
+
+/// A login that is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<'a> {
+    /// The attempt.
+    pub guess: &'a Guess,
+    /// The address as it was typed, folded.
+    pub email_folded: &'a str,
+    /// The account, where there is one.
+    pub user_id: Option<UserId>,
+    /// The reason.
+    pub reason: Reason,
+}
+
+impl Refusal<'_> {
+    /// Counts a wrong password and leaves an entry in the audit trail. The owner is told of the tenth failure
+    /// of a day.
+    pub async fn leave(&self, accounts: &Accounts, trail: &Trail, now: Time) -> Result<(), Error> {
+        let is_failure = self.reason == Reason::InvalidCredentials;
+        let is_entered = self.takes_entry(accounts, now);
+        if !is_failure && !is_entered {
+            return Ok(());
+        }
+        let mut tx = accounts.db.write().await?;
+        let mut is_told = false;
+        if is_failure {
+            let failures =
+                store::login_guesses::count_failure(&mut tx, self.guess.account_hash(), now).await?;
+            is_told = failures == FAILURES_TOLD && self.is_address();
+        }
+        if is_told {
+            // To whom, and whether to anybody, is looked up when the mail leaves.
+            let about = About { address: trail.address.map(|it| it.to_string()), ..About::default() };
+            let draft = Draft { template: Template::LoginsRefused, about };
+            accounts.outbox.post(&mut tx, &Sender::visitor(trail), &draft, self.email_folded, now).await?;
+        }
+        if is_entered {
+            self.enter(accounts, &mut tx, trail, now).await?;
+        }
+        tx.commit().await?;
+        if is_told {
+            accounts.outbox.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Whether the trail takes another entry: it is kept for long, and anybody may fail to log in.
+    fn takes_entry(&self, accounts: &Accounts, now: Time) -> bool {
+        let (network, reason) = (self.guess.network().to_string(), self.reason.as_str());
+        let account = u128::from_be_bytes(*self.guess.account_hash().first_chunk().unwrap_or(&[0; 16]));
+        let one = limiter::key_for("refused_login", Subject::Within(account, &format!("{network} {reason}")));
+        let all = limiter::key_for("refused_logins", Subject::Text(&format!("{network} {reason}")));
+        accounts.limiter.check(one, ENTRIES_PER_MINUTE, now).is_ok()
+            && accounts.limiter.check(all, NETWORK_ENTRIES_PER_MINUTE, now).is_ok()
+    }
+
+    /// People type other things into the field by mistake, for instance their password: no trace is left of
+    /// that.
+    fn is_address(&self) -> bool {
+        self.email_folded.contains('@')
+    }
+
+    async fn enter(&self, accounts: &Accounts, tx: &mut Tx, trail: &Trail, now: Time) -> Result<(), Error> {
+        let email_sha256 = self.is_address().then(|| hex(&self.guess.account_hash()));
+        let target = self.user_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
+        let event = Event { action: Action::SessionRefused, target, organization_id: None };
+        let detail = json!({"reason": self.reason.as_str(), "email_sha256": email_sha256});
+        Ok(trail::record_with(tx, trail, &event, &detail, now, &accounts.random).await?)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

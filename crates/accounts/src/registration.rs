@@ -1,0 +1,65 @@
+//! Registration of a person.
+
+use crate::Accounts;
+use crate::store;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
+use kernel::networks::Network;
+use mail::posting::Draft;
+
+use crate::store::users::NewUser;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::Template;
+use trail::{Action, Event, Trail};
+
+/// A new account. Its values keep to the rules of `rules::naming`, and its password to those of
+/// `rules::password`.
+#[derive(Clone, Copy)]
+pub struct New<'a> {
+    /// The address as written.
+    pub email: &'a str,
+    /// The form in which addresses are compared.
+    pub email_folded: &'a str,
+    /// The username as written.
+    pub username: &'a str,
+    /// The form in which usernames are compared.
+    pub username_folded: &'a str,
+    /// The full name.
+    pub full_name: Option<&'a str>,
+    /// E.164.
+    pub phone: Option<&'a str>,
+    /// The password.
+    pub password: &'a str,
+}
+
+/// Makes an account and mails the link that verifies its address; returns its id and when it was made.
+/// Committed with the account, the mail leaves whatever happens to this process.
+///
+/// # Errors
+/// 409 for an address or a username that is taken; 429 for one mail too many within an hour, or while the
+/// queue of passwords is full.
+pub async fn register(accounts: &Accounts, trail: &Trail, new: &New<'_>) -> Result<(UserId, Time), Error> {
+    let password_hash = accounts.hasher.place(Network::of(trail.address))?.hash(new.password).await?;
+    let now = accounts.clock.now();
+    let user_id = UserId::new(now, &accounts.random);
+    let user = NewUser {
+        id: user_id,
+        email: new.email,
+        email_folded: new.email_folded,
+        username: new.username,
+        username_folded: new.username_folded,
+        full_name: new.full_name,
+        phone: new.phone,
+        password_hash: &password_hash,
+    };
+    let mut tx = accounts.db.write().await?;
+    store::users::insert(&mut tx, &user, now).await?;
+    let draft = Draft::plain(Template::VerifyEmail);
+    accounts.outbox.post(&mut tx, &Sender::visitor(trail), &draft, new.email, now).await?;
+    let event = Event { action: Action::UserRegistered, target: user_id.to_string(), organization_id: None };
+    trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok((user_id, now))
+}

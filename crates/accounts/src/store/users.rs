@@ -1,0 +1,359 @@
+//! Accounts.
+
+pub mod unused;
+
+use std::sync::LazyLock;
+
+use cluster::changes;
+use cluster::changes::Change;
+use db::{FromRow, Lock, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::UserId;
+use kernel::networks::Network;
+
+/// A row of `users`, without the password's hash: only who checks a password reads that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct User {
+    /// Primary key.
+    pub id: UserId,
+    /// As given.
+    pub email: String,
+    /// The form in which addresses are compared.
+    pub email_folded: String,
+    /// As given.
+    pub username: String,
+    /// As given.
+    pub full_name: Option<String>,
+    /// E.164.
+    pub phone: Option<String>,
+    /// Registration.
+    pub created_at: Time,
+    /// When the address was verified.
+    pub email_verified_at: Option<Time>,
+    /// When the number was verified.
+    pub phone_verified_at: Option<Time>,
+    /// The last login.
+    pub last_login_at: Option<Time>,
+}
+
+impl FromRow for User {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            email: row.get("email")?,
+            email_folded: row.get("email_folded")?,
+            username: row.get("username")?,
+            full_name: row.get("full_name")?,
+            phone: row.get("phone")?,
+            created_at: row.get("created_at")?,
+            email_verified_at: row.get("email_verified_at")?,
+            phone_verified_at: row.get("phone_verified_at")?,
+            last_login_at: row.get("last_login_at")?,
+        })
+    }
+}
+
+/// Whom to tell by mail of what somebody does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Audience {
+    /// The username of whoever does it.
+    pub by: String,
+    /// The addresses of the others.
+    pub others: Vec<String>,
+}
+
+impl Audience {
+    /// From id, address and username of everybody; `None` when who does it isn't among them.
+    pub fn of(everybody: Vec<(UserId, String, String)>, by: UserId) -> Option<Self> {
+        let mut name = None;
+        let mut others = Vec::with_capacity(everybody.len());
+        for (id, email, username) in everybody {
+            if id == by {
+                name = Some(username);
+            } else {
+                others.push(email);
+            }
+        }
+        name.map(|by| Self { by, others })
+    }
+}
+
+/// An account with what its password is checked against; never shown.
+#[derive(Clone)]
+pub struct Credentials {
+    /// Whose.
+    pub user: User,
+    /// PHC string.
+    pub password_hash: String,
+    /// The last good login from the network that the caller named.
+    pub last_login_here_at: Option<Time>,
+}
+
+impl FromRow for Credentials {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            user: User::from_row(row)?,
+            password_hash: row.get("password_hash")?,
+            last_login_here_at: row.get("last_login_here_at")?,
+        })
+    }
+}
+
+/// What a [`User`] is read from.
+const COLUMNS: &str =
+    "id, email, email_folded, username, full_name, phone, created_at, email_verified_at, phone_verified_at,
+     last_login_at";
+
+/// The columns of [`Credentials`] beside the account; the second parameter is the network.
+const CHECKED: &str =
+    "password_hash, (SELECT n.last_login_at FROM login_networks n WHERE n.user_id = users.id AND n.network = $2)
+         AS last_login_here_at";
+
+/// What a registration writes.
+pub struct NewUser<'a> {
+    /// Primary key.
+    pub id: UserId,
+    /// As given.
+    pub email: &'a str,
+    /// Unique.
+    pub email_folded: &'a str,
+    /// As given.
+    pub username: &'a str,
+    /// Unique.
+    pub username_folded: &'a str,
+    /// As given.
+    pub full_name: Option<&'a str>,
+    /// E.164.
+    pub phone: Option<&'a str>,
+    /// PHC string.
+    pub password_hash: &'a str,
+}
+
+/// Adds an account.
+///
+/// # Errors
+/// `Unique` with `UserEmail` or `UserUsername`: the constraints decide races.
+pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Time) -> Result<(), db::Error> {
+    sql("INSERT INTO users (id, email, email_folded, username, username_folded, full_name, phone, password_hash, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+    .bind(user.id)
+    .bind(user.email)
+    .bind(user.email_folded)
+    .bind(user.username)
+    .bind(user.username_folded)
+    .bind(user.full_name)
+    .bind(user.phone)
+    .bind(user.password_hash)
+    .bind(now)
+    .defer(tx)
+    .await
+}
+
+static BY_ID: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM users WHERE id = $1"));
+
+static BY_EMAIL: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM users WHERE email_folded = $1"));
+
+static CREDENTIALS_BY_ID: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS}, {CHECKED} FROM users WHERE id = $1"));
+
+static CREDENTIALS_BY_EMAIL: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS}, {CHECKED} FROM users WHERE email_folded = $1"));
+
+/// The account with this id.
+pub async fn by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<User>, db::Error> {
+    sql(BY_ID.as_str()).bind(user_id).batched().optional(tx).await
+}
+
+/// The account with this address, compared without regard to case.
+pub async fn by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<User>, db::Error> {
+    sql(BY_EMAIL.as_str()).bind(email_folded).optional(tx).await
+}
+
+/// As [`by_id`], for a check of the password.
+pub async fn credentials_by_id(
+    tx: &mut Tx,
+    user_id: UserId,
+    network: Network,
+) -> Result<Option<Credentials>, db::Error> {
+    sql(CREDENTIALS_BY_ID.as_str()).bind(user_id).bind(network.to_string()).optional(tx).await
+}
+
+/// As [`by_email`], for a check of the password.
+pub async fn credentials_by_email(
+    tx: &mut Tx,
+    email_folded: &str,
+    network: Network,
+) -> Result<Option<Credentials>, db::Error> {
+    sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).bind(network.to_string()).optional(tx).await
+}
+
+/// Notes a login and keeps this hash, if the stored one is still the one that was checked; whether it was. Until the
+/// transaction ends nobody else changes the account.
+pub async fn note_login(
+    tx: &mut Tx,
+    user_id: UserId,
+    checked: &str,
+    kept: &str,
+    now: Time,
+) -> Result<bool, db::Error> {
+    let changed = sql("UPDATE users SET last_login_at = $4, password_hash = $3, awaits_login = 0
+         WHERE id = $1 AND password_hash = $2")
+    .bind(user_id)
+    .bind(checked)
+    .bind(kept)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(changed == 1)
+}
+
+/// Sets another password, whatever the stored one is, for a person who has shown to read the account's mail, and tells every
+/// replica.
+pub async fn set_password(
+    tx: &mut Tx,
+    user_id: UserId,
+    password_hash: &str,
+    now: Time,
+) -> Result<(), db::Error> {
+    changes::record(tx, Change::User(user_id), now).await?;
+    sql("UPDATE users SET password_hash = $2, password_changed_at = $3, awaits_login = 0 WHERE id = $1")
+        .bind(user_id)
+        .bind(password_hash)
+        .bind(now)
+        .defer(tx)
+        .await
+}
+
+/// Sets another password if the stored hash is still the one that was checked, and tells every replica; whether it was.
+pub async fn replace_password(
+    tx: &mut Tx,
+    user_id: UserId,
+    checked: &str,
+    password_hash: &str,
+    now: Time,
+) -> Result<bool, db::Error> {
+    let changed = sql("UPDATE users SET password_hash = $3, password_changed_at = $4
+         WHERE id = $1 AND password_hash = $2")
+    .bind(user_id)
+    .bind(checked)
+    .bind(password_hash)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    if changed == 1 {
+        changes::record(tx, Change::User(user_id), now).await?;
+    }
+    Ok(changed == 1)
+}
+
+/// Takes the account's lock: nobody changes its password until the transaction ends.
+pub async fn lock(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
+    sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Change).await
+}
+
+/// Whether the password was replaced after `then`. Only under the account's lock does the answer last. A time after
+/// `latest` counts for nothing: a clock has been set back since it was written.
+pub async fn password_changed_since(
+    tx: &mut Tx,
+    user_id: UserId,
+    then: Time,
+    latest: Time,
+) -> Result<bool, db::Error> {
+    let changed: Option<(UserId,)> =
+        sql("SELECT id FROM users WHERE id = $1 AND password_changed_at > $2 AND password_changed_at <= $3")
+            .bind(user_id)
+            .bind(then)
+            .bind(latest)
+            .optional(tx)
+            .await?;
+    Ok(changed.is_some())
+}
+
+/// An address that is verified from now on. Whoever verifies one also gives the person what only verified people have.
+#[must_use = "a person whose address is verified may get credit: `first_credit::give`"]
+#[derive(PartialEq, Eq, Debug)]
+pub struct EmailVerified {
+    user_id: UserId,
+    is_first: bool,
+}
+
+impl EmailVerified {
+    /// The account that has the address.
+    pub const fn user_id(&self) -> UserId {
+        self.user_id
+    }
+
+    /// Whether it was not verified before.
+    pub const fn is_first(&self) -> bool {
+        self.is_first
+    }
+}
+
+/// Marks the address as verified; the first time counts.
+pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<EmailVerified, db::Error> {
+    let text = "UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL";
+    set_verified(tx, text, user_id, now).await
+}
+
+/// The same for a token without a password: invitations then wait for the next login.
+pub async fn set_email_verified_by_token(
+    tx: &mut Tx,
+    user_id: UserId,
+    now: Time,
+) -> Result<EmailVerified, db::Error> {
+    let text = "UPDATE users SET email_verified_at = $2, awaits_login = 1
+                WHERE id = $1 AND email_verified_at IS NULL";
+    set_verified(tx, text, user_id, now).await
+}
+
+async fn set_verified(
+    tx: &mut Tx,
+    text: &'static str,
+    user_id: UserId,
+    now: Time,
+) -> Result<EmailVerified, db::Error> {
+    let changed = sql(text).bind(user_id).bind(now).execute(tx).await?;
+    Ok(EmailVerified { user_id, is_first: changed == 1 })
+}
+
+/// Marks the address as verified if the stored hash is still the one that was checked.
+pub async fn set_email_verified_with(
+    tx: &mut Tx,
+    user_id: UserId,
+    checked: &str,
+    now: Time,
+) -> Result<Option<EmailVerified>, db::Error> {
+    let changed =
+        sql("UPDATE users SET email_verified_at = COALESCE(email_verified_at, $3), awaits_login = 0
+         WHERE id = $1 AND password_hash = $2")
+        .bind(user_id)
+        .bind(checked)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    // The caller has proved to own the account either way, so nothing hangs on whether this is the first time.
+    Ok((changed == 1).then_some(EmailVerified { user_id, is_first: false }))
+}
+
+/// Whether the address is verified; `false` without such an account.
+pub async fn is_verified(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let verified: Option<(String,)> =
+        sql("SELECT id FROM users WHERE id = $1 AND email_verified_at IS NOT NULL")
+            .bind(user_id)
+            .optional(tx)
+            .await?;
+    Ok(verified.is_some())
+}
+
+/// Notes that an organization of theirs has been given credit.
+pub async fn set_credit_granted(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE users SET credit_granted_at = $2 WHERE id = $1").bind(user_id).bind(now).defer(tx).await
+}
+
+/// Whether the address was verified by a token alone, and nobody has logged in since.
+pub async fn awaits_login(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let waiting: Option<(UserId,)> =
+        sql("SELECT id FROM users WHERE id = $1 AND awaits_login = 1").bind(user_id).optional(tx).await?;
+    Ok(waiting.is_some())
+}

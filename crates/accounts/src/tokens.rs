@@ -1,0 +1,77 @@
+//! The tokens of a session.
+
+use std::sync::Arc;
+
+use crate::jwt::{Claims, Keyset, TokenKind};
+use crate::store;
+use crate::{Accounts, Session};
+use kernel::clock::{SECOND_MS, Time};
+use kernel::error::{Code, Error};
+use kernel::ids::TokenId;
+
+/// How long a session lives, in milliseconds: as long as its refresh token.
+pub const SESSION_MS: i64 = TokenKind::Refresh.life_ms();
+/// How long an access token lives, in seconds.
+pub const ACCESS_TOKEN_S: i64 = TokenKind::Access.life_ms() / SECOND_MS;
+
+impl Accounts {
+    /// Returns the live session of a token of this kind.
+    ///
+    /// # Errors
+    /// 401 when it is no such token or its session is over; 503 when neither memory nor the database can
+    /// tell.
+    pub async fn live_session(&self, token: &str, kind: TokenKind) -> Result<Session, Error> {
+        let refused = match kind {
+            TokenKind::Access => Code::InvalidAccessToken,
+            TokenKind::Refresh => Code::InvalidRefreshToken,
+        };
+        let now = self.clock.now();
+        let claims = self.signing_keys.verify(self, token, kind, now).await?.ok_or(refused)?;
+        let session = match kind {
+            TokenKind::Access => self.sessions.live(self, claims.sid, now).await?,
+            // Rare, and an hour's access comes of it: worth a look at the database.
+            TokenKind::Refresh => store::sessions::live(&mut self.db.read().await?, claims.sid, now).await?,
+        };
+        match session {
+            Some(session) if session.user_id == claims.sub => {
+                Ok(Session { id: claims.sid, user_id: session.user_id })
+            }
+            _ => Err(refused.into()),
+        }
+    }
+
+    /// The keys that sign and verify tokens, a few seconds old at most while the database can be reached.
+    ///
+    /// # Errors
+    /// They were never read, or some were revoked, and the database can't be reached.
+    pub async fn keyset(&self) -> Result<Arc<Keyset>, Error> {
+        self.signing_keys.keyset(self).await
+    }
+}
+
+/// Signs a new access token of a session.
+///
+/// # Errors
+/// There is no key to sign with.
+pub async fn refresh(accounts: &Accounts, session: Session) -> Result<String, Error> {
+    sign(accounts, TokenKind::Access, session, accounts.clock.now()).await
+}
+
+/// Signs a token of a session that lives from now on.
+pub(super) async fn sign(
+    accounts: &Accounts,
+    kind: TokenKind,
+    session: Session,
+    now: Time,
+) -> Result<String, Error> {
+    let claims = Claims {
+        iss: accounts.settings.public_url.clone(),
+        aud: accounts.settings.public_url.clone(),
+        sub: session.user_id,
+        sid: session.id,
+        jti: TokenId::new(now, &accounts.random).to_string(),
+        iat: now.unix_seconds(),
+        exp: now.plus_ms(kind.life_ms()).unix_seconds(),
+    };
+    Ok(accounts.keyset().await?.sign(kind, &claims))
+}

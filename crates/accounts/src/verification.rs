@@ -1,0 +1,147 @@
+//! Verification of an address by the link in a mail.
+
+use crate::Accounts;
+use crate::guesses::Guess;
+use crate::passwords;
+use crate::passwords::NewPassword;
+use crate::store;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use kernel::networks::Network;
+use kernel::secrets::token::MailToken;
+
+use crate::store::email_tokens::Purpose;
+use crate::store::users::Credentials;
+use trail::{Action, Event, Trail};
+
+/// A verified address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verified {
+    /// The address.
+    pub email: String,
+    /// When it was verified for the first time.
+    pub verified_at: Time,
+}
+
+/// Uses the token up and marks the address as verified. The reader of the mail need not be the person who
+/// made the account: open invitations wait for the next login.
+///
+/// # Errors
+/// `invalid_token`.
+pub async fn verify(accounts: &Accounts, trail: &Trail, token: &str) -> Result<Verified, Error> {
+    let token = MailToken::parse(token).ok_or_else(refused)?;
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let user_id = store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
+        .await?
+        .ok_or_else(refused)?;
+    let verified = store::users::set_email_verified_by_token(&mut tx, user_id, now).await?;
+    let user = store::users::by_id(&mut tx, user_id).await?.ok_or_else(refused)?;
+    record(accounts, &mut tx, &trail.by(user_id), user_id, now).await?;
+    (accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;
+    tx.commit().await?;
+    Ok(Verified { email: user.email, verified_at: user.email_verified_at.unwrap_or(now) })
+}
+
+/// Verifies the address for a person who knows the account's password, and accepts the open invitations for
+/// it; returns the address. A wrong password counts like one at login, and leaves the token as it was.
+///
+/// # Errors
+/// `invalid_token`; `wrong_password`; 429 while a wait is on or the queue of passwords is full.
+pub async fn verify_with_password(
+    accounts: &Accounts,
+    trail: &Trail,
+    token: &str,
+    password: &str,
+) -> Result<String, Error> {
+    let token = MailToken::parse(token).ok_or_else(refused)?;
+    let network = Network::of(trail.address);
+    let Credentials { user, password_hash, last_login_here_at } =
+        account_of(accounts, &token, network).await?;
+    // A place first: being refused by the full queue is no guess.
+    let place = accounts.hasher.place(network)?;
+    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
+    guess.count(accounts, accounts.clock.now()).await?;
+    let wrong = || Error::new(Code::WrongPassword).param("password");
+    if !place.verify(password, Some(&password_hash)).await?.matches {
+        return Err(wrong());
+    }
+    drop(place);
+    let (now, trail) = (accounts.clock.now(), trail.by(user.id));
+    let mut tx = accounts.db.write().await?;
+    store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
+        .await?
+        .ok_or_else(refused)?;
+    // The password may have been changed while it was checked.
+    let verified = store::users::set_email_verified_with(&mut tx, user.id, &password_hash, now).await?;
+    let verified = verified.ok_or_else(wrong)?;
+    guess.forget(&mut tx, now).await?;
+    record(accounts, &mut tx, &trail, user.id, now).await?;
+    (accounts.hooks.accept_invitations)(&mut tx, &trail, &user, now).await?;
+    (accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;
+    tx.commit().await?;
+    Ok(user.email)
+}
+
+/// Verifies the address for a person who sets a new password: they haven't made the account, or don't know
+/// its password any more. Everything ends by which it could be used before. A password that breaks a rule
+/// leaves the token as it was.
+///
+/// # Errors
+/// `invalid_token`, also where the address is verified already; 400 with each rule that the password breaks;
+/// 429 while the queue of passwords is full.
+pub async fn verify_with_new_password(
+    accounts: &Accounts,
+    trail: &Trail,
+    token: &str,
+    new_password: &str,
+) -> Result<NewPassword, Error> {
+    let token = MailToken::parse(token).ok_or_else(refused)?;
+    let network = Network::of(trail.address);
+    let account = account_of(accounts, &token, network).await?;
+    // The link lives longer than one for a new password, so it is no such link once the address is verified.
+    if account.user.email_verified_at.is_some() {
+        return Err(refused());
+    }
+    let place = accounts.hasher.place(network)?;
+    let password_hash = passwords::hash_new("new_password", new_password, &account, place).await?;
+    let (now, user) = (accounts.clock.now(), account.user);
+    let trail = trail.by(user.id);
+    let mut tx = accounts.db.write().await?;
+    store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
+        .await?
+        .ok_or_else(refused)?;
+    store::users::lock(&mut tx, user.id).await?;
+    let current = store::users::by_id(&mut tx, user.id).await?.ok_or_else(refused)?;
+    if current.email_verified_at.is_some() {
+        return Err(refused());
+    }
+    record(accounts, &mut tx, &trail, user.id, now).await?;
+    passwords::set(accounts, tx, &trail, user, &password_hash, now).await
+}
+
+fn refused() -> Error {
+    Error::new(Code::InvalidToken).param("token")
+}
+
+async fn record(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    user_id: UserId,
+    now: Time,
+) -> Result<(), Error> {
+    let event = Event { action: Action::EmailVerified, target: user_id.to_string(), organization_id: None };
+    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
+}
+
+/// The account that a token would verify, without using it up.
+async fn account_of(accounts: &Accounts, token: &MailToken, network: Network) -> Result<Credentials, Error> {
+    let mut tx = accounts.db.read().await?;
+    let now = accounts.clock.now();
+    let owner = store::email_tokens::owner(&mut tx, Purpose::VerifyEmail, token.hash(), now).await?;
+    let owner = owner.ok_or_else(refused)?;
+    store::users::credentials_by_id(&mut tx, owner, network).await?.ok_or_else(refused)
+}

@@ -1,0 +1,72 @@
+//! Money without a request: months close, credits expire; and what operators do to it by hand.
+
+pub mod closing;
+pub mod credits;
+pub mod settling;
+
+use std::fmt;
+
+use crate::Billing;
+use cluster::leases::Lease;
+use kernel::error::{Code, Error};
+use trail::Trail;
+
+/// Closes every month that is due and ends every credit whose time is over, if no other replica is at it. Months wait until the
+/// service has been up for a while, and all of it for a clock that is trusted.
+pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<(), Error> {
+    lease.during(Box::pin(run(billing, lease))).await?.unwrap_or(Ok(()))
+}
+
+async fn run(billing: &Billing, lease: &Lease) -> Result<(), Error> {
+    let trail = Trail::system();
+    credits::expire_due(billing, &trail).await?;
+    let Ok(now) = billing.clock_guard.now() else { return Ok(()) };
+    if billing.clock_guard.check_up().is_err() {
+        return Ok(());
+    }
+    let outcome = closing::close_due(billing, now, &trail, Some(lease)).await?;
+    let invoices = outcome.closed.iter().filter(|closed| closed.invoice.is_some()).count();
+    if !outcome.closed.is_empty() {
+        tracing::info!(months = outcome.closed.len(), invoices, "billing months were closed");
+    }
+    for failed in &outcome.failed {
+        let (organization, month) = (failed.organization_id, failed.month);
+        tracing::error!(%organization, %month, "a billing month can't be closed: {}", failed.reason);
+    }
+    Ok(())
+}
+
+/// Why something isn't done by hand: a sentence that says what to do instead, or that the service is at fault.
+#[derive(Debug)]
+pub enum Refusal {
+    /// What was asked for can't be done; nothing has changed.
+    Wrong(String),
+    /// It could be done, if something of ours worked.
+    Failed(Error),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wrong(message) => f.write_str(message),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<db::Error> for Refusal {
+    fn from(error: db::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Whether trying the next organization makes no sense: the database itself can't be worked with.
+fn stops_everything(error: &Error) -> bool {
+    matches!(error.code, Code::DatabaseUnavailable | Code::StorageFull | Code::StorageReadOnly)
+}

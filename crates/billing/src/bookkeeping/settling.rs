@@ -1,0 +1,228 @@
+//! What an operator does to an invoice: it was paid from outside, or it is taken back.
+
+use crate::Billing;
+use crate::rules::books::{Credit, Source};
+use crate::rules::invoicing::Status;
+use crate::store;
+use db::Tx;
+use kernel::currencies;
+use kernel::error::Error;
+use kernel::ids::InvoiceId;
+use kernel::money::Nano;
+
+use crate::store::invoices::Invoice;
+use crate::store::ledger::{Account, Movement, Transfer};
+use crate::store::wallets::Wallet;
+use trail::Action;
+use trail::Trail;
+
+use super::{Refusal, credits};
+use crate::books::booking::{Booking, Deposit, Refund};
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// The invoice as it is now.
+    pub invoice: Invoice,
+    /// Whether it was so before.
+    pub was_so: bool,
+    /// The credit that a payment became, now.
+    pub booked: Option<Credit>,
+}
+
+/// An open invoice was paid from outside, with `amount`; without one with what its page asks for, the due rounded up to the
+/// currency's minor unit. The money comes into the wallet, which owed it; what is more than the due pays the oldest other
+/// invoices and stays as credit.
+pub async fn mark_paid(
+    billing: &Billing,
+    id: InvoiceId,
+    amount: Option<Nano>,
+    trail: &Trail,
+) -> Result<Settled, Refusal> {
+    let booking = Booking { billing, trail, now: billing.clock.now() };
+    let mut tx = billing.db.write().await?;
+    let (mut wallet, invoice) = lock(&mut tx, id, &booking).await?;
+    match invoice.status {
+        Status::Open => {}
+        Status::Paid => return Ok(Settled { invoice, was_so: true, booked: None }),
+        other => return Err(refused(&invoice, "can't be paid", other)),
+    }
+    let amount = amount.unwrap_or_else(|| currencies::payable(invoice.due, &invoice.currency));
+    check_payment(amount, &invoice)?;
+    credits::check_room(amount, &wallet).map_err(Refusal::Wrong)?;
+    let payment = Deposit {
+        movement: Movement::Payment,
+        key: format!("payment:{id}"),
+        source: Source::Payment,
+        reference: format!("payment:{id}"),
+        amount,
+        expires_at: None,
+        pays: Some(id),
+    };
+    let credit = booking.bring_in(&mut tx, &mut wallet, payment).await?;
+    let paid = store::invoices::get(&mut tx, id).await?.filter(|invoice| invoice.status == Status::Paid);
+    let invoice = paid.ok_or_else(|| Error::internal(format!("{id} isn't paid by its payment")))?;
+    tx.commit().await?;
+    Ok(Settled { invoice, was_so: false, booked: Some(credit) })
+}
+
+/// Refuses what can't be paid in the invoice's currency, and less than is due of it.
+fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), Refusal> {
+    let Invoice { number, due, currency, .. } = invoice;
+    if !currencies::is_payable(amount, currency) {
+        let smallest = currencies::smallest_payment(currency);
+        return Err(Refusal::Wrong(format!(
+            "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
+        )));
+    }
+    if amount < *due {
+        return Err(Refusal::Wrong(format!(
+            "--amount {amount} is less than the {due} {currency} that are due of invoice {number}: a part of it is booked with \
+             `credit add --reference …`, which pays the oldest invoices first"
+        )));
+    }
+    Ok(())
+}
+
+/// Takes an invoice back: its amount returns to the wallet, and its number stays taken.
+pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+    let booking = Booking { billing, trail, now: billing.clock.now() };
+    let mut tx = billing.db.write().await?;
+    let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
+    match invoice.status {
+        Status::Open | Status::Paid => {}
+        Status::Void => return Ok(Settled { invoice, was_so: true, booked: None }),
+        other => return Err(refused(&invoice, "can't be taken back", other)),
+    }
+    if invoice.amount < Nano::ZERO {
+        return Err(Refusal::Wrong(format!(
+            "invoice {} gives {} back, for corrections; it can't be taken back",
+            invoice.number,
+            Nano::from_units(-invoice.amount.units())
+        )));
+    }
+    let due = invoice.due;
+    invoice.due = Nano::ZERO;
+    invoice.status = Status::Void;
+    invoice.voided_at = Some(booking.now);
+    store::invoices::set_status(&mut tx, &invoice).await?;
+    // Credit notes have given their part back.
+    let noted = store::credit_notes::sum_of_month(&mut tx, invoice.organization_id, invoice.month).await?;
+    let returned = Nano::from_units(invoice.amount.units() - noted.units());
+    if returned != Nano::ZERO {
+        let transfer = Transfer {
+            idempotency_key: format!("void:{id}"),
+            ..booking.transfer(&wallet, Movement::Void, Account::VoidedInvoices, returned)
+        };
+        booking.post(&mut tx, &mut wallet, &transfer).await?;
+        let refund = Refund {
+            month: invoice.month,
+            earlier: Vec::new(),
+            amount: Nano::from_units((returned.units() - due.units()).max(0)),
+            source: Source::Void,
+            reference: format!("void:{id}"),
+        };
+        booking.refund(&mut tx, &mut wallet, refund).await?;
+        store::wallets::write(&mut tx, &wallet).await?;
+    }
+    booking.note(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
+    tx.commit().await?;
+    Ok(Settled { invoice, was_so: false, booked: None })
+}
+
+/// Gives an open invoice up: nobody will pay what is due of it, so the wallet doesn't owe it any more.
+///
+/// # Errors
+/// A sentence where it isn't open; the database's.
+pub async fn give_up(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+    billing.clock_guard.require()?;
+    let booking = Booking { billing, trail, now: billing.clock.now() };
+    let mut tx = billing.db.write().await?;
+    let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
+    match invoice.status {
+        Status::Open => {}
+        Status::Uncollectible => return Ok(Settled { invoice, was_so: true, booked: None }),
+        other => return Err(refused(&invoice, "can't be given up", other)),
+    }
+    let transfer = Transfer {
+        idempotency_key: format!("write_off:{id}"),
+        ..booking.transfer(&wallet, Movement::WriteOff, Account::WrittenOff, invoice.due)
+    };
+    booking.post(&mut tx, &mut wallet, &transfer).await?;
+    store::wallets::write(&mut tx, &wallet).await?;
+    invoice.due = Nano::ZERO;
+    invoice.status = Status::Uncollectible;
+    store::invoices::set_status(&mut tx, &invoice).await?;
+    booking.note(&mut tx, Action::InvoiceGivenUp, &id.to_string(), invoice.organization_id).await?;
+    tx.commit().await?;
+    Ok(Settled { invoice, was_so: false, booked: None })
+}
+
+/// Writes off what a wallet has or owes where that is less than the smallest payment of its currency.
+///
+/// # Errors
+/// The database's.
+pub async fn write_off_dust(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+) -> Result<(), db::Error> {
+    let (id, posted) = (wallet.organization_id, wallet.posted);
+    if posted.units().abs() >= currencies::smallest_payment(&wallet.currency).units() {
+        return Ok(());
+    }
+    if posted < Nano::ZERO {
+        let transfer = Transfer {
+            idempotency_key: format!("write_off:dust:{}", wallet.open_month),
+            ..booking.transfer(
+                wallet,
+                Movement::WriteOff,
+                Account::WrittenOff,
+                Nano::from_units(-posted.units()),
+            )
+        };
+        booking.post(tx, wallet, &transfer).await?;
+        for mut invoice in store::invoices::open(tx, id).await? {
+            let due = invoice.due;
+            booking.lower_due(tx, &mut invoice, due).await?;
+        }
+        return Ok(());
+    }
+    for credit in store::credits::left(tx, id).await? {
+        take(booking, tx, wallet, &credit, (Movement::WriteOff, Account::WrittenOff), credit.remaining)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Takes a part of what is left of a credit out of the wallet, for good.
+///
+/// # Errors
+/// The database's.
+pub(super) async fn take(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    credit: &Credit,
+    (movement, account): (Movement, Account),
+    amount: Nano,
+) -> Result<(), db::Error> {
+    let transfer = booking.transfer(wallet, movement, account, Nano::from_units(-amount.units()));
+    let idempotency_key = format!("{}:{}:{}", movement.as_str(), credit.id, transfer.id);
+    booking.post(tx, wallet, &Transfer { idempotency_key, ..transfer }).await?;
+    let remaining = Nano::from_units(credit.remaining.units() - amount.units());
+    store::credits::set_remaining(tx, credit.id, remaining).await
+}
+
+/// The invoice as it is while nobody else can change it.
+async fn lock(tx: &mut Tx, id: InvoiceId, booking: &Booking<'_>) -> Result<(Wallet, Invoice), Refusal> {
+    let unknown = || Refusal::Wrong(format!("there is no invoice {id}"));
+    let seen = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
+    let wallet = booking.lock(tx, seen.organization_id).await?.ok_or_else(unknown)?;
+    let invoice = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
+    Ok((wallet, invoice))
+}
+
+fn refused(invoice: &Invoice, what: &str, status: Status) -> Refusal {
+    Refusal::Wrong(format!("invoice {} is {} and {what}", invoice.number, status.as_str()))
+}

@@ -1,0 +1,442 @@
+//! Movements of a wallet and its credits, under the wallet's lock.
+//!
+//! A charge is paid by credits in the order of their use, and is a debt otherwise. Money that comes in pays debts first, those of the
+//! oldest invoices before others, and is a credit otherwise. Money that is given back goes into the credits that paid. `credit_uses`
+//! remembers which credit paid how much of which billed month.
+
+use std::collections::BTreeMap;
+
+use crate::Billing;
+use crate::rules::books::{self, Credit, Part, Source};
+use crate::rules::invoicing::Status;
+use crate::store;
+use db::Tx;
+use kernel::clock::{Month, Time};
+use kernel::error::Error;
+use kernel::ids::{CreditId, InvoiceId, LedgerTransactionId, OrganizationId};
+use kernel::money::Nano;
+
+use crate::store::credits;
+use crate::store::invoices::Invoice;
+use crate::store::ledger::{self, Account, Movement, Transfer};
+use crate::store::wallets::Wallet;
+use trail::Trail;
+use trail::{Action, Event};
+
+/// Money that comes into a wallet.
+#[derive(Clone, Debug)]
+pub struct Deposit {
+    /// The reason.
+    pub movement: Movement,
+    /// The movement's idempotency key.
+    pub key: String,
+    /// The kind of credit that it becomes.
+    pub source: Source,
+    /// The credit's reference.
+    pub reference: String,
+    /// The amount; more than nothing.
+    pub amount: Nano,
+    /// The instant at which the credit ends.
+    pub expires_at: Option<Time>,
+    /// The invoice that it pays before older ones.
+    pub pays: Option<InvoiceId>,
+}
+
+/// Money that is given back of what was billed in a month.
+#[derive(Clone, Debug)]
+pub struct Refund {
+    /// The month in which it was billed.
+    pub month: Month,
+    /// The billed months that the rest is of, where it is more than was paid of `month`.
+    pub earlier: Vec<Month>,
+    /// The amount that returns to credits; what lowers a debt isn't in it.
+    pub amount: Nano,
+    /// The kind of credit that it becomes where no credit is known to have paid.
+    pub source: Source,
+    /// That credit's reference.
+    pub reference: String,
+}
+
+/// Bookings of one transaction: by whom and when.
+pub struct Booking<'a> {
+    /// The handle.
+    pub billing: &'a Billing,
+    /// The author, for the audit trail.
+    pub trail: &'a Trail,
+    /// The time.
+    pub now: Time,
+}
+
+impl Booking<'_> {
+    /// Locks a wallet, and ends the credits in it whose time is over; the caller writes the wallet. None where there is no such wallet.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn lock(
+        &self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+    ) -> Result<Option<Wallet>, db::Error> {
+        let Some(mut wallet) = store::wallets::lock(tx, organization_id, self.now).await? else {
+            return Ok(None);
+        };
+        self.end_credits(tx, &mut wallet).await?;
+        Ok(Some(wallet))
+    }
+
+    /// Ends the credits of a locked wallet whose time is over, but for what is reserved for calls; how many.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn end_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
+        let now = self.billing.clock_guard.shared_now();
+        // What ends doesn't come back, so a clock that is wrong ends nothing.
+        if wallet.next_expiry_at.is_none_or(|at| at > now) || !self.billing.clock_guard.is_trusted() {
+            return Ok(0);
+        }
+        let left = credits::left(tx, wallet.organization_id).await?;
+        let ending = books::ending(&left, wallet.reserved, now);
+        for part in &ending {
+            self.end(tx, wallet, *part).await?;
+        }
+        let is_left = |credit: &&Credit| {
+            let ended = ending.iter().find(|part| part.credit_id == credit.id);
+            ended.is_none_or(|part| part.remaining > Nano::ZERO)
+        };
+        wallet.next_expiry_at = left.iter().filter(is_left).filter_map(|credit| credit.expires_at).min();
+        Ok(ending.len())
+    }
+
+    /// Ends a part of a credit.
+    async fn end(&self, tx: &mut Tx, wallet: &mut Wallet, part: Part) -> Result<(), db::Error> {
+        let id = LedgerTransactionId::new(self.now, &self.billing.random);
+        let transfer = Transfer {
+            id,
+            organization_id: wallet.organization_id,
+            movement: Movement::CreditExpiry,
+            idempotency_key: format!("credit_expiry:{}:{id}", part.credit_id),
+            account: Account::ExpiredCredits,
+            to_wallet: Nano::from_units(-part.amount.units()),
+        };
+        self.post(tx, wallet, &transfer).await?;
+        credits::expire(tx, part.credit_id, part.remaining, self.now).await?;
+        let target = part.credit_id.to_string();
+        self.note(tx, Action::CreditExpired, &target, wallet.organization_id).await
+    }
+
+    /// Records a movement, and adds it to what is posted.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn post(&self, tx: &mut Tx, wallet: &mut Wallet, transfer: &Transfer) -> Result<(), db::Error> {
+        ledger::record(tx, transfer, self.now).await?;
+        wallet.post(transfer.to_wallet);
+        Ok(())
+    }
+
+    /// A movement of a wallet that can't happen twice because the wallet is locked.
+    pub fn transfer(
+        &self,
+        wallet: &Wallet,
+        movement: Movement,
+        account: Account,
+        to_wallet: Nano,
+    ) -> Transfer {
+        let id = LedgerTransactionId::new(self.now, &self.billing.random);
+        Transfer {
+            id,
+            organization_id: wallet.organization_id,
+            movement,
+            idempotency_key: format!("{}:{id}", movement.as_str()),
+            account,
+            to_wallet,
+        }
+    }
+
+    /// Lets credits pay what was charged for a month, before it is posted; what they don't cover is a debt. `held` is what was reserved
+    /// for it, which outlives its credit.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn pay(
+        &self,
+        tx: &mut Tx,
+        wallet: &Wallet,
+        month: Month,
+        amount: Nano,
+        held: Nano,
+    ) -> Result<(), db::Error> {
+        // What comes in pays debts first, so nothing is left of credits but what is held of one that is over.
+        let now = self.billing.clock_guard.shared_now();
+        let is_held = held > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
+        if wallet.posted <= Nano::ZERO && !is_held {
+            return Ok(());
+        }
+        let left = credits::left(tx, wallet.organization_id).await?;
+        for part in books::charge(&left, amount, held, now) {
+            use_up(tx, wallet.organization_id, month, part).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings money into a locked wallet, and writes the wallet; the credit that comes of it, also when nothing is left of it.
+    ///
+    /// # Errors
+    /// `Unique` of the database where the key or the reference was there before: look first, under the wallet's lock.
+    pub async fn bring_in(
+        &self,
+        tx: &mut Tx,
+        wallet: &mut Wallet,
+        deposit: Deposit,
+    ) -> Result<Credit, Error> {
+        let (organization_id, random) = (wallet.organization_id, &self.billing.random);
+        let transfer = Transfer {
+            id: LedgerTransactionId::new(self.now, random),
+            organization_id,
+            movement: deposit.movement,
+            idempotency_key: deposit.key,
+            account: Account::of(deposit.source),
+            to_wallet: deposit.amount,
+        };
+        self.post(tx, wallet, &transfer).await?;
+        let credit = Credit {
+            id: CreditId::new(self.now, random),
+            source: deposit.source,
+            reference: deposit.reference,
+            amount: deposit.amount,
+            remaining: deposit.amount,
+            created_at: self.now,
+            expires_at: deposit.expires_at,
+        };
+        credits::insert(tx, organization_id, &credit).await?;
+        wallet.note_expiry(credit.expires_at);
+        self.settle(tx, wallet, deposit.pays).await?;
+        store::wallets::write(tx, wallet).await?;
+        let credit = credits::get(tx, credit.id).await?;
+        credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
+    }
+
+    /// Gives money back that is posted already: into the credits that paid, the last used first. What comes back to a credit whose time is
+    /// over ends with it. Then debts are paid.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn refund(&self, tx: &mut Tx, wallet: &mut Wallet, refund: Refund) -> Result<(), db::Error> {
+        let organization_id = wallet.organization_id;
+        let mut left = self.return_paid(tx, wallet, refund.month, refund.amount.units()).await?;
+        for month in refund.earlier {
+            if left > 0
+                && let Some(mut invoice) = store::invoices::of_month(tx, organization_id, month).await?
+                && invoice.status == Status::Open
+            {
+                let lowered = Nano::from_units(left.min(invoice.due.units()));
+                self.lower_due(tx, &mut invoice, lowered).await?;
+                left -= lowered.units();
+            }
+            left = self.return_paid(tx, wallet, month, left).await?;
+        }
+        if left > 0 {
+            let amount = Nano::from_units(left);
+            let credit = Credit {
+                id: CreditId::new(self.now, &self.billing.random),
+                source: refund.source,
+                reference: refund.reference,
+                amount,
+                remaining: amount,
+                created_at: self.now,
+                expires_at: None,
+            };
+            credits::insert(tx, organization_id, &credit).await?;
+        }
+        self.settle(tx, wallet, None).await
+    }
+
+    /// Gives an amount back to the credits that paid for a month, the last used first; what none of them paid.
+    async fn return_paid(
+        &self,
+        tx: &mut Tx,
+        wallet: &mut Wallet,
+        month: Month,
+        amount: i128,
+    ) -> Result<i128, db::Error> {
+        if amount <= 0 {
+            return Ok(amount);
+        }
+        let (organization_id, mut left) = (wallet.organization_id, amount);
+        let mut uses = credits::uses(tx, organization_id, month).await?;
+        uses.sort_by(|a, b| books::in_order_of_use(&b.credit, &a.credit));
+        for used in uses {
+            let back = left.min(used.amount.units());
+            if back <= 0 {
+                break;
+            }
+            left -= back;
+            let back = Nano::from_units(back);
+            let credit = used.credit;
+            credits::lower_use(tx, organization_id, month, credit.id, back).await?;
+            if credit.is_over(self.billing.clock_guard.shared_now()) {
+                let part = Part { credit_id: credit.id, amount: back, remaining: credit.remaining };
+                self.end(tx, wallet, part).await?;
+                continue;
+            }
+            let remaining = Nano::from_units(credit.remaining.units() + back.units());
+            credits::set_remaining(tx, credit.id, remaining).await?;
+            wallet.note_expiry(credit.expires_at);
+        }
+        Ok(left)
+    }
+
+    /// Lets credits pay what the wallet owes: `first`, then the oldest invoices, then what isn't billed yet.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn settle(
+        &self,
+        tx: &mut Tx,
+        wallet: &Wallet,
+        first: Option<InvoiceId>,
+    ) -> Result<(), db::Error> {
+        let organization_id = wallet.organization_id;
+        let mut left = credits::left(tx, organization_id).await?;
+        let owed = books::owed(wallet.posted, &left);
+        if owed == Nano::ZERO
+            || left.iter().all(|credit| credit.is_over(self.billing.clock_guard.shared_now()))
+        {
+            return Ok(());
+        }
+        let mut open = store::invoices::open(tx, organization_id).await?;
+        open.sort_by_key(|invoice| (Some(invoice.id) != first, invoice.month.unix_months()));
+        let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
+        for invoice in &mut open {
+            let paid = self.use_credits(tx, wallet, &mut left, invoice.month, invoice.due).await?;
+            if paid > Nano::ZERO {
+                self.lower_due(tx, invoice, paid).await?;
+            }
+        }
+        let not_billed = Nano::from_units(owed.units() - due);
+        for (month, debt) in debts_of_open_months(tx, wallet, not_billed, &BTreeMap::new()).await? {
+            self.use_credits(tx, wallet, &mut left, month, debt).await?;
+        }
+        Ok(())
+    }
+
+    /// Uses credits up for a debt of a month; how much of it they paid.
+    async fn use_credits(
+        &self,
+        tx: &mut Tx,
+        wallet: &Wallet,
+        left: &mut [Credit],
+        month: Month,
+        debt: Nano,
+    ) -> Result<Nano, db::Error> {
+        let mut paid = 0;
+        for part in books::charge(left, debt, Nano::ZERO, self.billing.clock_guard.shared_now()) {
+            use_up(tx, wallet.organization_id, month, part).await?;
+            paid += part.amount.units();
+            if let Some(credit) = left.iter_mut().find(|credit| credit.id == part.credit_id) {
+                credit.remaining = part.remaining;
+            }
+        }
+        Ok(Nano::from_units(paid))
+    }
+
+    /// Takes so much off what is due of an open invoice; it is paid when nothing is.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn lower_due(&self, tx: &mut Tx, invoice: &mut Invoice, amount: Nano) -> Result<(), db::Error> {
+        invoice.due = Nano::from_units(invoice.due.units() - amount.units());
+        if invoice.due == Nano::ZERO {
+            invoice.status = Status::Paid;
+            invoice.paid_at = Some(self.now);
+            self.note(tx, Action::InvoicePaid, &invoice.id.to_string(), invoice.organization_id).await?;
+        }
+        store::invoices::set_status(tx, invoice).await
+    }
+
+    /// The debts of the months that aren't billed yet. `falls` are what daily rows were lowered by and isn't posted yet.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn debts(
+        &self,
+        tx: &mut Tx,
+        wallet: &Wallet,
+        falls: &BTreeMap<Month, Nano>,
+    ) -> Result<BTreeMap<Month, Nano>, db::Error> {
+        let left = credits::left(tx, wallet.organization_id).await?;
+        let owed = books::owed(wallet.posted, &left);
+        if owed == Nano::ZERO {
+            return Ok(BTreeMap::new());
+        }
+        let open = store::invoices::open(tx, wallet.organization_id).await?;
+        let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
+        debts_of_open_months(tx, wallet, Nano::from_units(owed.units() - due), falls).await
+    }
+
+    /// The part of a month's debt that lowering its charge takes away, when the month isn't billed yet.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn debt_of_open_month(
+        &self,
+        tx: &mut Tx,
+        wallet: &Wallet,
+        month: Month,
+    ) -> Result<Nano, db::Error> {
+        let debts = self.debts(tx, wallet, &BTreeMap::new()).await?;
+        Ok(debts.get(&month).copied().unwrap_or(Nano::ZERO))
+    }
+
+    /// Adds an entry to the audit trail.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn note(
+        &self,
+        tx: &mut Tx,
+        action: Action,
+        target: &str,
+        organization_id: OrganizationId,
+    ) -> Result<(), db::Error> {
+        let event = Event { action, target: target.to_owned(), organization_id: Some(organization_id) };
+        trail::record(tx, self.trail, &event, self.now, &self.billing.random).await
+    }
+}
+
+/// Takes a part of a credit for what was billed in a month.
+async fn use_up(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+    part: Part,
+) -> Result<(), db::Error> {
+    credits::set_remaining(tx, part.credit_id, part.remaining).await?;
+    credits::add_use(tx, organization_id, month, part.credit_id, part.amount).await
+}
+
+/// The debts of the months that aren't billed yet: together `not_billed`. What belongs to none of them is the oldest one's. `falls` are
+/// what daily rows were lowered by and isn't posted yet.
+async fn debts_of_open_months(
+    tx: &mut Tx,
+    wallet: &Wallet,
+    not_billed: Nano,
+    falls: &BTreeMap<Month, Nano>,
+) -> Result<BTreeMap<Month, Nano>, db::Error> {
+    let mut debts = BTreeMap::new();
+    if not_billed <= Nano::ZERO {
+        return Ok(debts);
+    }
+    let (id, first) = (wallet.organization_id, wallet.open_month);
+    let mut rest = not_billed.units();
+    if store::months::has_later(tx, id, first).await? {
+        for charged in store::months::charged_from(tx, id, first.plus(1)).await? {
+            let fall = falls.get(&charged.month).copied().unwrap_or(Nano::ZERO);
+            let debt = (charged.unpaid.units() + fall.units()).clamp(0, rest);
+            rest -= debt;
+            debts.insert(charged.month, Nano::from_units(debt));
+        }
+    }
+    debts.insert(first, Nano::from_units(rest));
+    Ok(debts)
+}

@@ -1,0 +1,40 @@
+//! Usage for which a row or a wallet has no room, in smaller and smaller pieces, until what doesn't fit stands alone.
+
+use super::work::{Answer, Outcome, UsageEvent, Work};
+use super::{Stopped, measured};
+use crate::Billing;
+use crate::rules::events;
+
+/// Records these events, each piece in a transaction of its own, and refuses those that don't fit. What is committed before an
+/// error of the database stays: sent again, it is there already.
+pub(super) async fn record(billing: &Billing, given: &[UsageEvent]) -> Result<Answer, db::Error> {
+    // Events come before corrections, as within one transaction.
+    let mut order: Vec<usize> = (0..given.len()).collect();
+    order.sort_by_key(|place| given.get(*place).is_some_and(|event| event.event.corrects.is_some()));
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; given.len()];
+    let mut waiting = vec![order];
+    while let Some(mut places) = waiting.pop() {
+        let events = places.iter().filter_map(|place| given.get(*place).cloned()).collect();
+        let told = match measured(billing, &[&Work::Record(events)]).await {
+            Ok(mut answers) => match answers.pop() {
+                Some(Answer::Recorded(told)) => told,
+                other => return Err(db::Error::Internal(format!("usage was answered by {other:?}"))),
+            },
+            Err(Stopped::NoRoom) if places.len() > 1 => {
+                let later = places.split_off(places.len() / 2);
+                waiting.extend([later, places]);
+                continue;
+            }
+            Err(Stopped::NoRoom) => vec![Outcome::Refused(events::no_room())],
+            Err(stopped) => return Err(stopped.into_error()),
+        };
+        for (place, outcome) in places.into_iter().zip(told) {
+            if let Some(slot) = outcomes.get_mut(place) {
+                *slot = Some(outcome);
+            }
+        }
+    }
+    let outcomes = outcomes.into_iter().collect::<Option<Vec<_>>>();
+    let outcomes = outcomes.ok_or_else(|| db::Error::Internal("an event has no outcome".to_owned()))?;
+    Ok(Answer::Recorded(outcomes))
+}

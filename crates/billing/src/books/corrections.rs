@@ -1,0 +1,130 @@
+//! Events that take back what others of their source have counted.
+
+use std::collections::BTreeSet;
+
+use super::events::{self as recorded, Counted, Verdict};
+use super::work::UsageEvent;
+use crate::Billing;
+use catalog::Price;
+use db::Tx;
+use kernel::clock::Time;
+
+use crate::rules::events::{self, Refusal};
+use crate::rules::rating::{self, Rated};
+use crate::store::usage::recording::{self, Corrected, NewEvent, RatedEvent, StoredEvent, Telling};
+
+/// Records the corrections among these, in the order of arrival: one verdict each, in the order in which they are given.
+/// They are few, so each is looked up by itself; what one takes back, the next one no longer can.
+pub(super) async fn record<'a>(
+    billing: &Billing,
+    tx: &mut Tx,
+    events: &[(usize, &'a UsageEvent)],
+    now: Time,
+) -> Result<Vec<Verdict<'a>>, db::Error> {
+    let given = events.iter().filter_map(|(place, event)| {
+        event.event.corrects.as_deref().map(|corrects| (*place, &event.event, corrects))
+    });
+    let mut in_order: Vec<_> = given.enumerate().collect();
+    in_order.sort_unstable_by_key(|(_, (place, _, _))| *place);
+    let mut verdicts = Vec::with_capacity(in_order.len());
+    for (position, (_, event, corrects)) in in_order {
+        verdicts.push((position, correct(billing, tx, event, corrects, now).await?));
+    }
+    verdicts.sort_unstable_by_key(|(position, _)| *position);
+    Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
+}
+
+async fn correct<'a>(
+    billing: &Billing,
+    tx: &mut Tx,
+    event: &'a RatedEvent,
+    corrects: &str,
+    now: Time,
+) -> Result<Verdict<'a>, db::Error> {
+    // Before anything is held against it: what counts already would seem too much by now.
+    if let Some(stored) = recording::stored(tx, event.key()).await? {
+        return Ok(Verdict::Stored(stored.payload_hash));
+    }
+    let original_key = (event.payer.organization_id, &*event.source, corrects);
+    let Some(original) = recording::stored(tx, original_key).await? else {
+        return Ok(Verdict::Refused(events::unknown_event(corrects)));
+    };
+    let corrected = recording::corrected(tx, original_key).await?;
+    let price =
+        catalog::activation::price(&billing.catalog, tx, &original.model, original.price_version).await?;
+    let amount = match give_back(event, corrects, &original, corrected, price.as_ref()) {
+        Ok(amount) => amount,
+        Err(refusal) => return Ok(Verdict::Refused(refusal)),
+    };
+    let complete = RatedEvent {
+        occurred_at: original.occurred_at,
+        price_version: original.price_version,
+        amount,
+        ..event.clone()
+    };
+    let billed_month = recording::billed_month(tx, event.payer.organization_id, &original).await?;
+    let new = NewEvent { event: &complete, billed_month };
+    if recording::insert(tx, &[new], Telling::Rows, now).await? == Some(vec![true]) {
+        return Ok(Verdict::New(recorded::Rated::Completed(Box::new(complete)), billed_month));
+    }
+    // Another replica was faster by a moment.
+    let stored = recording::stored(tx, event.key()).await?;
+    let stored =
+        stored.ok_or_else(|| db::Error::Internal("a correction is neither new nor stored".to_owned()))?;
+    Ok(Verdict::Stored(stored.payload_hash))
+}
+
+/// The price of what a correction takes back, as a negative amount.
+fn give_back(
+    event: &RatedEvent,
+    corrects: &str,
+    original: &StoredEvent,
+    corrected: Corrected,
+    price: Option<&Price>,
+) -> Result<kernel::money::Pico, Refusal> {
+    if original.is_correction {
+        return Err(events::corrects_a_correction(corrects));
+    }
+    if (event.caller, event.payer.project_id) != (original.caller, original.project_id)
+        || (&*event.model, event.kind.as_str()) != (&*original.model, &*original.kind)
+    {
+        return Err(events::correction_mismatch(corrects));
+    }
+    let left = Rated {
+        prompt_tokens: original.prompt_tokens + corrected.prompt_tokens,
+        completion_tokens: original.completion_tokens + corrected.completion_tokens,
+        amount: kernel::money::Pico::from_units(original.amount.units() + corrected.amount.units()),
+    };
+    if left.prompt_tokens + event.prompt_tokens < 0 || left.completion_tokens + event.completion_tokens < 0 {
+        return Err(events::correction_too_large(left.prompt_tokens, left.completion_tokens));
+    }
+    let counted = Rated {
+        prompt_tokens: original.prompt_tokens,
+        completion_tokens: original.completion_tokens,
+        amount: original.amount,
+    };
+    rating::correct(counted, left, event.prompt_tokens, event.completion_tokens, price)
+        .ok_or_else(|| events::price_is_gone(corrects))
+}
+
+/// Whether what is corrected still is enough for all of its corrections: other replicas may have made some that weren't to
+/// be seen before the wallet was locked.
+pub(super) async fn hold(tx: &mut Tx, counted: &[Counted<'_>]) -> Result<bool, db::Error> {
+    let corrected: BTreeSet<_> = counted
+        .iter()
+        .filter_map(|Counted { event, .. }| {
+            event.corrects.as_deref().map(|id| (event.payer.organization_id, &*event.source, id))
+        })
+        .collect();
+    for key in corrected {
+        let sum = recording::corrected(tx, key).await?;
+        let Some(original) = recording::stored(tx, key).await? else { return Ok(false) };
+        if original.prompt_tokens + sum.prompt_tokens < 0
+            || original.completion_tokens + sum.completion_tokens < 0
+            || original.amount.units() + sum.amount.units() < 0
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,188 @@
+//! Credit notes: corrections of usage that is billed already.
+
+use std::collections::BTreeSet;
+
+use super::booking::{Booking, Refund};
+use super::round::Credited;
+use crate::rules::books::Source;
+use crate::rules::invoicing::{self, Bill, Status, Used};
+use crate::store;
+use db::Tx;
+use kernel::clock::Month;
+use kernel::ids::CreditNoteId;
+use kernel::money::Nano;
+
+use crate::store::credit_notes::CreditNote;
+use crate::store::invoices::Invoice;
+use crate::store::ledger::{Account, Movement, Transfer};
+use crate::store::months::CreditedUsage;
+use crate::store::wallets::Wallet;
+use trail::Action;
+
+/// Takes back usage that was billed in a closed month: makes a credit note on that month's invoice, which lowers what is due of it, and
+/// gives back what was paid. A correction of a void invoice posts nothing, for that was given back as a whole.
+pub(super) async fn take_back(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    month: Month,
+    credited: &Credited,
+) -> Result<(), db::Error> {
+    let id = wallet.organization_id;
+    let given: i128 = credited.used.iter().map(|used| -used.posted.units()).sum();
+    let Some(mut invoice) = store::invoices::of_month(tx, id, month).await? else {
+        return take_back_unbilled(booking, tx, wallet, Nano::from_units(given)).await;
+    };
+    let bill = bill(tx, wallet, credited).await?;
+    for used in &credited.used {
+        let credited = CreditedUsage { month, used: used.clone() };
+        store::months::add_credited(tx, id, wallet.open_month, &credited).await?;
+    }
+    let amount = Nano::from_units(-bill.amount.units());
+    if amount < Nano::ZERO && invoice.status != Status::Void {
+        // Under the month of the invoice, so that voiding it gives this back to the credits that pay it.
+        booking.pay(tx, wallet, month, Nano::from_units(-amount.units()), Nano::ZERO).await?;
+    }
+    if given != 0 {
+        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, Nano::from_units(given));
+        booking.post(tx, wallet, &transfer).await?;
+    }
+    if bill.credited != Nano::ZERO {
+        let transfer = booking.transfer(wallet, Movement::Discount, Account::Discounts, bill.credited);
+        booking.post(tx, wallet, &transfer).await?;
+    }
+    match invoice.status {
+        Status::Void => {
+            let back = Nano::from_units(-amount.units());
+            let back = (Movement::Void, Account::VoidedInvoices, back);
+            reverse(booking, tx, wallet, &invoice, back).await
+        }
+        Status::Uncollectible => {
+            let paid = store::credits::uses(tx, id, month).await?;
+            let paid: i128 = paid.iter().map(|used| used.amount.units()).sum();
+            let returned = amount.units().clamp(0, paid.max(0));
+            let never_paid = Nano::from_units(returned - amount.units());
+            let never_paid = (Movement::WriteOff, Account::WrittenOff, never_paid);
+            reverse(booking, tx, wallet, &invoice, never_paid).await?;
+            give_back(booking, tx, wallet, &invoice, Nano::from_units(returned)).await?;
+            add_note(booking, tx, wallet, &invoice, credited, bill).await
+        }
+        Status::Draft | Status::Open | Status::Paid => {
+            let lowered = Nano::from_units(amount.units().clamp(0, invoice.due.units()));
+            if lowered > Nano::ZERO {
+                booking.lower_due(tx, &mut invoice, lowered).await?;
+            }
+            let paid = Nano::from_units(amount.units() - lowered.units());
+            give_back(booking, tx, wallet, &invoice, paid).await?;
+            add_note(booking, tx, wallet, &invoice, credited, bill).await
+        }
+    }
+}
+
+/// The note's lines: the usage at list price, and the discounts that go with it.
+async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &Credited) -> Result<Bill, db::Error> {
+    let months: BTreeSet<_> = credited.used.iter().map(|used| used.day.month()).collect();
+    let mut before: Vec<Used> = Vec::new();
+    for of in months {
+        before.extend(store::months::used_before(tx, wallet.organization_id, of, wallet.open_month).await?);
+    }
+    let book = catalog::store::prices::book(tx).await?;
+    let bill = invoicing::credit_note(&credited.used, &before, &book);
+    bill.ok_or_else(|| db::Error::Internal("the sums of a credit note are out of range".to_owned()))
+}
+
+/// Gives back what was paid of an invoice. Less than nothing is charged: where no credit covers that, it is carried over to the next
+/// invoice.
+async fn give_back(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    invoice: &Invoice,
+    amount: Nano,
+) -> Result<(), db::Error> {
+    let month = invoice.month;
+    if amount < Nano::ZERO {
+        return booking.settle(tx, wallet, None).await;
+    }
+    let reference = format!("correction:{}", CreditNoteId::new(booking.now, &booking.billing.random));
+    booking
+        .refund(
+            tx,
+            wallet,
+            Refund { month, earlier: Vec::new(), amount, source: Source::Correction, reference },
+        )
+        .await
+}
+
+/// Posts what keeps a correction from giving back what was given back or never paid.
+async fn reverse(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    invoice: &Invoice,
+    (movement, account, to_wallet): (Movement, Account, Nano),
+) -> Result<(), db::Error> {
+    if to_wallet == Nano::ZERO {
+        return Ok(());
+    }
+    let transfer = booking.transfer(wallet, movement, account, to_wallet);
+    let idempotency_key = format!("{}:{}:{}", movement.as_str(), invoice.id, transfer.id);
+    booking.post(tx, wallet, &Transfer { idempotency_key, ..transfer }).await
+}
+
+async fn add_note(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &Wallet,
+    invoice: &Invoice,
+    credited: &Credited,
+    bill: Bill,
+) -> Result<(), db::Error> {
+    let note = CreditNote {
+        id: CreditNoteId::new(booking.now, &booking.billing.random),
+        number: store::credit_notes::next_number(tx).await?,
+        organization_id: wallet.organization_id,
+        invoice_id: invoice.id,
+        month: invoice.month,
+        booked_month: wallet.open_month,
+        reference: reference(&credited.corrections),
+        amount: Nano::from_units(-bill.amount.units()),
+        created_at: booking.now,
+    };
+    store::credit_notes::insert(tx, &note, &bill.items).await?;
+    booking.note(tx, Action::CreditNoteCreated, &note.id.to_string(), wallet.organization_id).await
+}
+
+/// The first correction, and the number of the others.
+fn reference(corrections: &[(String, String)]) -> String {
+    let Some(((source, event_id), others)) = corrections.split_first() else { return String::new() };
+    match others.len() {
+        0 => format!("{source}/{event_id}"),
+        more => format!("{source}/{event_id} and {more} more"),
+    }
+}
+
+/// A closed month without an invoice has nothing to credit: what is taken back is part of the month that is open.
+async fn take_back_unbilled(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    amount: Nano,
+) -> Result<(), db::Error> {
+    if amount == Nano::ZERO {
+        return Ok(());
+    }
+    let month = wallet.open_month;
+    let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, amount);
+    let debt = booking.debt_of_open_month(tx, wallet, month).await?;
+    let amount = Nano::from_units((amount.units() - debt.units()).max(0));
+    let reference = format!("correction:{}", transfer.id);
+    booking.post(tx, wallet, &transfer).await?;
+    booking
+        .refund(
+            tx,
+            wallet,
+            Refund { month, earlier: Vec::new(), amount, source: Source::Correction, reference },
+        )
+        .await
+}

@@ -1,0 +1,165 @@
+//! Which of the events are new.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use super::corrections;
+use super::work::{Outcome, UsageEvent};
+use crate::Billing;
+use crate::rules::events::Refusal;
+use crate::store::usage::recording::{self, NewEvent, RatedEvent, Telling};
+use db::Tx;
+use kernel::clock::{Month, Time};
+use kernel::ids::{OrganizationId, ReservationId};
+
+/// What became of each event, in their order, and those that count from now on.
+pub(super) struct Recorded<'a> {
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) counted: Vec<Counted<'a>>,
+}
+
+/// An event that counts from now on.
+pub(super) struct Counted<'a> {
+    pub(super) event: Rated<'a>,
+    /// The month in which it is billed; of a correction, in which what it corrects is.
+    pub(super) billed_month: Month,
+    pub(super) reservation_id: Option<ReservationId>,
+}
+
+/// A rated event, in little memory: there is one a batch's event.
+pub(super) enum Rated<'a> {
+    AsReported(&'a RatedEvent),
+    /// A correction, completed by what it corrects.
+    Completed(Box<RatedEvent>),
+}
+
+impl Deref for Rated<'_> {
+    type Target = RatedEvent;
+
+    fn deref(&self) -> &RatedEvent {
+        match self {
+            Self::AsReported(event) => event,
+            Self::Completed(event) => event,
+        }
+    }
+}
+
+/// What became of the first event of its key.
+pub(super) enum Verdict<'a> {
+    New(Rated<'a>, Month),
+    /// One that says this was there.
+    Stored([u8; 32]),
+    Refused(Refusal),
+}
+
+/// The circumstances in which the events of one transaction are recorded.
+#[derive(Clone, Copy)]
+pub(super) struct Recording<'a> {
+    /// The first open month of each organization.
+    pub(super) months: &'a BTreeMap<OrganizationId, Month>,
+    pub(super) telling: Telling,
+    pub(super) now: Time,
+}
+
+impl Recording<'_> {
+    /// The month in which a new event is billed: its own, or the first open one when that is later.
+    fn billed_month(&self, event: &RatedEvent) -> Month {
+        let own = event.occurred_at.day().month();
+        self.months.get(&event.payer.organization_id).map_or(own, |open| own.max(*open))
+    }
+}
+
+/// An event and its place in the order of arrival.
+type Placed<'a> = (usize, &'a UsageEvent);
+
+/// Records the events that aren't there. Of several with one key the first in the order of arrival is held against what is
+/// stored, and the others against that. Events come before corrections, so that one can correct what came with it.
+///
+/// `None`: the transaction has to begin again, see [`recording::insert`].
+pub(super) async fn record<'a>(
+    billing: &Billing,
+    tx: &mut Tx,
+    events: &[&'a UsageEvent],
+    recording: Recording<'_>,
+) -> Result<Option<Recorded<'a>>, db::Error> {
+    let mut waiting: Vec<Placed<'a>> = events.iter().copied().enumerate().collect();
+    waiting.sort_unstable_by(|(i, a), (j, b)| a.event.cmp_key(&b.event).then(i.cmp(j)));
+    let mut decided: Vec<(usize, Outcome)> = Vec::with_capacity(events.len());
+    let mut counted = Vec::with_capacity(events.len());
+    while !waiting.is_empty() {
+        let groups: Vec<&[Placed<'a>]> =
+            waiting.chunk_by(|(_, a), (_, b)| a.event.cmp_key(&b.event).is_eq()).collect();
+        let Some(verdicts) = verdicts(billing, tx, &groups, recording).await? else { return Ok(None) };
+        let mut later = Vec::new();
+        for (group, verdict) in groups.iter().zip(verdicts) {
+            decide(group, verdict, &mut decided, &mut counted, &mut later);
+        }
+        waiting = later;
+    }
+    decided.sort_unstable_by_key(|(place, _)| *place);
+    counted.sort_unstable_by(|a, b| a.event.cmp_key(&b.event));
+    Ok(Some(Recorded { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted }))
+}
+
+/// One verdict for each group, on its first event.
+async fn verdicts<'a>(
+    billing: &Billing,
+    tx: &mut Tx,
+    groups: &[&[Placed<'a>]],
+    holds: Recording<'_>,
+) -> Result<Option<Vec<Verdict<'a>>>, db::Error> {
+    let firsts: Vec<Placed<'a>> = groups.iter().filter_map(|group| group.first().copied()).collect();
+    let plain = firsts.iter().map(|(_, first)| &first.event).filter(|event| event.corrects.is_none());
+    let plain = plain.map(|event| NewEvent { event, billed_month: holds.billed_month(event) });
+    let plain: Vec<NewEvent<'_>> = plain.collect();
+    let Some(new) = recording::insert(tx, &plain, holds.telling, holds.now).await? else { return Ok(None) };
+    let old: Vec<_> =
+        plain.iter().zip(&new).filter(|(_, new)| !**new).map(|(old, _)| old.event.key()).collect();
+    let stored = recording::stored_hashes(tx, &old).await?;
+    let mut corrections = corrections::record(billing, tx, &firsts, holds.now).await?.into_iter();
+    let (mut new, mut stored) = (new.into_iter(), stored.into_iter());
+    let verdict = |(_, first): &Placed<'a>| {
+        let event = &first.event;
+        if event.corrects.is_some() {
+            return corrections.next();
+        }
+        match new.next()? {
+            true => Some(Verdict::New(Rated::AsReported(event), holds.billed_month(event))),
+            false => Some(Verdict::Stored(stored.next()??)),
+        }
+    };
+    let verdicts = firsts.iter().map(verdict).collect::<Option<Vec<_>>>();
+    verdicts.map(Some).ok_or_else(|| db::Error::Internal("an event is neither new nor stored".to_owned()))
+}
+
+/// Says what became of the events of one key; those that say something else than a refused one have their own turn.
+fn decide<'a>(
+    group: &[Placed<'a>],
+    verdict: Verdict<'a>,
+    decided: &mut Vec<(usize, Outcome)>,
+    counted: &mut Vec<Counted<'a>>,
+    later: &mut Vec<Placed<'a>>,
+) {
+    let Some(((place, first), others)) = group.split_first() else { return };
+    let same_as = |hash: [u8; 32], event: &UsageEvent| match event.event.payload_hash == hash {
+        true => Outcome::Duplicate,
+        false => Outcome::Conflict,
+    };
+    let hash = first.event.payload_hash;
+    match verdict {
+        Verdict::New(event, billed_month) => {
+            counted.push(Counted { event, billed_month, reservation_id: first.reservation_id });
+            decided.push((*place, Outcome::New));
+            decided.extend(others.iter().map(|(place, other)| (*place, same_as(hash, other))));
+        }
+        Verdict::Stored(stored) => {
+            decided.extend(group.iter().map(|(place, other)| (*place, same_as(stored, other))));
+        }
+        Verdict::Refused(refusal) => {
+            let (same, differ): (Vec<_>, Vec<_>) =
+                group.iter().partition(|(_, other)| other.event.payload_hash == hash);
+            decided.extend(same.into_iter().map(|(place, _)| (place, Outcome::Refused(refusal.clone()))));
+            later.extend(differ);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The wallets of one transaction: locked together, looked at, written once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::assumptions::missing;
+use super::booking::{Booking, Refund};
+use super::crediting;
+use super::events::Counted;
+use super::round::Charges;
+use super::work::{Refused, Reservation, Reserving, Work};
+use crate::Billing;
+use crate::rules::books::{self, Source};
+use crate::store;
+use db::Tx;
+use kernel::clock::{Month, Time};
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+
+use crate::store::ledger::{Account, Movement};
+use crate::store::reservations::{Asked, NewReservation, Reserved};
+use crate::store::wallets::Wallet;
+use trail::Trail;
+
+/// How long reservations live, by the time that replicas share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    pub shared_now: Time,
+    pub expires_at: Time,
+}
+
+/// Locked wallets.
+pub(super) struct Purses<'a> {
+    booking: Booking<'a>,
+    purses: BTreeMap<OrganizationId, Purse>,
+}
+
+struct Purse {
+    wallet: Wallet,
+    changed: bool,
+}
+
+impl<'a> Purses<'a> {
+    /// Locks the wallets of these organizations, in the order of their ids, and ends the credits in them whose time is over.
+    pub(super) async fn lock(
+        billing: &'a Billing,
+        trail: &'a Trail,
+        tx: &mut Tx,
+        organizations: BTreeSet<OrganizationId>,
+        now: Time,
+    ) -> Result<Self, db::Error> {
+        let mut locked = Self { booking: Booking { billing, trail, now }, purses: BTreeMap::new() };
+        for id in organizations {
+            let mut wallet = store::wallets::lock(tx, id, now).await?.ok_or_else(|| missing(id))?;
+            require_currency(billing, &wallet)?;
+            if billing.books.open_months.get(&id.as_u128()) != Some(wallet.open_month) {
+                billing.books.open_months.insert(id.as_u128(), wallet.open_month);
+            }
+            let changed = locked.booking.end_credits(tx, &mut wallet).await? > 0;
+            locked.purses.insert(id, Purse { wallet, changed });
+        }
+        Ok(locked)
+    }
+
+    /// Returns `true` if the months that were assumed of those whose usage counts are the open ones.
+    pub(super) fn hold(&self, counted: &[Counted<'_>], months: &BTreeMap<OrganizationId, Month>) -> bool {
+        counted.iter().all(|counted| {
+            let id = counted.event.payer.organization_id;
+            self.purses.get(&id).map(|purse| purse.wallet.open_month) == months.get(&id).copied()
+        })
+    }
+
+    /// Returns `true` if each wallet can take what it is charged and what it gets back.
+    pub(super) fn have_room(&self, charges: &Charges) -> bool {
+        let fits = |nano: i128| i64::try_from(nano).is_ok() && i64::try_from(-nano).is_ok();
+        let mut sums: BTreeMap<OrganizationId, [i128; 2]> = BTreeMap::new();
+        let credited = charges.credited.iter().map(|((id, _), credited)| {
+            (*id, credited.used.iter().map(|used| used.posted.units()).sum::<i128>())
+        });
+        let rises = charges.rises.iter().map(|((id, _), rise)| (*id, *rise));
+        for (id, nano) in rises.chain(credited) {
+            // What comes in before something goes out has to find its place, too.
+            let [taken, given] = sums.entry(id).or_default();
+            *(if nano > 0 { taken } else { given }) += nano;
+        }
+        sums.iter().all(|(id, [taken, given])| {
+            let posted = self.purses.get(id).map_or(0, |purse| purse.wallet.posted.units());
+            [*taken, *given, posted - taken, posted - given].into_iter().all(fits)
+        })
+    }
+
+    fn get(&mut self, id: OrganizationId) -> Result<&mut Purse, db::Error> {
+        self.purses.get_mut(&id).ok_or_else(|| missing(id))
+    }
+
+    /// What was set aside is free again.
+    pub(super) fn give_back(&mut self, reserved: &Reserved) -> Result<(), db::Error> {
+        let purse = self.get(reserved.organization_id)?;
+        purse.set_reserved(purse.wallet.reserved.units() - reserved.amount.units());
+        Ok(())
+    }
+
+    /// Moves by how much what is posted of the days rose, one movement for each organization and month, and makes the credit notes.
+    pub(super) async fn charge(
+        &mut self,
+        tx: &mut Tx,
+        charges: &Charges,
+        captured: &BTreeMap<OrganizationId, i128>,
+    ) -> Result<(), db::Error> {
+        let mut falls: BTreeMap<OrganizationId, BTreeMap<Month, Nano>> = BTreeMap::new();
+        for ((id, month), rise) in charges.rises.iter().filter(|(_, rise)| **rise != 0) {
+            let held = Nano::from_units(captured.get(id).copied().unwrap_or_default());
+            let purse = self.purses.get_mut(id).ok_or_else(|| missing(*id))?;
+            purse.changed = true;
+            if *rise < 0 {
+                falls.entry(*id).or_default().insert(*month, Nano::from_units(-rise));
+                continue;
+            }
+            let rise = Nano::from_units(*rise);
+            charge(&self.booking, tx, &mut purse.wallet, *month, rise, held).await?;
+        }
+        for (id, falls) in falls {
+            let purse = self.purses.get_mut(&id).ok_or_else(|| missing(id))?;
+            lower(&self.booking, tx, &mut purse.wallet, &falls).await?;
+        }
+        for ((id, month), credited) in &charges.credited {
+            let purse = self.purses.get_mut(id).ok_or_else(|| missing(*id))?;
+            crediting::take_back(&self.booking, tx, &mut purse.wallet, *month, credited).await?;
+            purse.changed = true;
+        }
+        // What was kept of credits for calls that are over now ends before anything else can be reserved.
+        for purse in self.purses.values_mut() {
+            purse.changed |= self.booking.end_credits(tx, &mut purse.wallet).await? > 0;
+        }
+        Ok(())
+    }
+
+    /// Decides over reservations in their order, and makes those that may be.
+    pub(super) async fn reserve(
+        &mut self,
+        tx: &mut Tx,
+        works: &[&Work],
+        now: Time,
+        life: Life,
+    ) -> Result<Vec<Result<Reserving, Refused>>, db::Error> {
+        let Life { shared_now, expires_at } = life;
+        let (mut answers, mut made): (_, Vec<&NewReservation>) = (Vec::new(), Vec::new());
+        let mut under_way: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
+        for work in works {
+            let Work::Reserve { new, most_at_once } = work else { continue };
+            if let Some(request_id) = &new.request_id {
+                let same = made.iter().find(|made| {
+                    made.request_id.as_ref() == Some(request_id)
+                        && made.organization_id == new.organization_id
+                });
+                let before = match same {
+                    Some(made) => Some(Asked { call: made.call(), id: made.id, expires_at }),
+                    None => self.asked_before(tx, new.organization_id, request_id, shared_now).await?,
+                };
+                if let Some(before) = before {
+                    answers.push(before.again(new));
+                    continue;
+                }
+            }
+            let calls = match under_way.entry((new.organization_id, &new.model)) {
+                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::btree_map::Entry::Vacant(entry) => {
+                    entry.insert(store::reservations::count(tx, new.organization_id, &new.model).await?)
+                }
+            };
+            if *calls >= i64::from(*most_at_once) {
+                answers.push(Err(Refused::Concurrency(*most_at_once)));
+                continue;
+            }
+            let purse = self.get(new.organization_id)?;
+            if let Err(refused) = purse.reserve(new) {
+                answers.push(Err(refused));
+                continue;
+            }
+            *calls += 1;
+            made.push(new);
+            let reservation = Reservation { id: new.id, amount: new.amount, expires_at };
+            answers.push(Ok(Reserving { reservation, is_repeated: false }));
+        }
+        store::reservations::insert(tx, &made, now, expires_at).await?;
+        Ok(answers)
+    }
+
+    /// The reservation that a question with this id made, if it still lives. One whose time is over is ended here: the job
+    /// hasn't been there yet.
+    async fn asked_before(
+        &mut self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+        request_id: &str,
+        shared_now: Time,
+    ) -> Result<Option<Asked>, db::Error> {
+        let Some(asked) = store::reservations::asked(tx, organization_id, request_id).await? else {
+            return Ok(None);
+        };
+        if asked.expires_at > shared_now {
+            return Ok(Some(asked));
+        }
+        if let Some(ended) = store::reservations::expire(tx, asked.id, shared_now).await? {
+            self.give_back(&ended)?;
+        }
+        Ok(None)
+    }
+
+    /// Writes the wallets that are another now.
+    pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), db::Error> {
+        for purse in self.purses.values().filter(|purse| purse.changed) {
+            store::wallets::write(tx, &purse.wallet).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a wallet whose currency isn't that of the prices.
+fn require_currency(billing: &Billing, wallet: &Wallet) -> Result<(), db::Error> {
+    let own = &billing.settings.currency;
+    if wallet.currency == *own && !billing.catalog.has_wrong_currency() {
+        return Ok(());
+    }
+    let message = format!(
+        "The prices of this server are in {own}, and organizations have another currency: nothing was done."
+    );
+    Err(db::Error::NotReady(message))
+}
+
+impl Asked {
+    /// The answer to the same question, or to another with its id.
+    fn again(&self, new: &NewReservation) -> Result<Reserving, Refused> {
+        if self.call != new.call() {
+            return Err(Refused::RequestId);
+        }
+        let reservation = Reservation { id: self.id, amount: new.amount, expires_at: self.expires_at };
+        Ok(Reserving { reservation, is_repeated: true })
+    }
+}
+
+impl Purse {
+    fn set_reserved(&mut self, nano: i128) {
+        self.wallet.reserved = Nano::from_units(nano);
+        self.changed = true;
+    }
+
+    fn reserve(&mut self, new: &NewReservation) -> Result<(), Refused> {
+        let wallet = &self.wallet;
+        let after = wallet.reserved.units() + new.amount.units();
+        let fits = Nano::from_units(after).to_i64().is_some();
+        if !fits || !books::may_reserve(wallet.posted, wallet.reserved, wallet.credit_limit, new.amount) {
+            return Err(Refused::Money {
+                available: wallet.available(),
+                credit_limit: wallet.credit_limit,
+                currency: wallet.currency.clone(),
+            });
+        }
+        self.set_reserved(after);
+        Ok(())
+    }
+}
+
+/// Takes a rise of what is posted of a month from a wallet, credits first.
+async fn charge(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    month: Month,
+    rise: Nano,
+    held: Nano,
+) -> Result<(), db::Error> {
+    booking.pay(tx, wallet, month, rise, held).await?;
+    let to_wallet = Nano::from_units(-rise.units());
+    let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, to_wallet);
+    booking.post(tx, wallet, &transfer).await
+}
+
+/// Gives back by how much what is posted of open months fell: it lowers their debts, and goes back into the credits that paid.
+async fn lower(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    falls: &BTreeMap<Month, Nano>,
+) -> Result<(), db::Error> {
+    let debts = booking.debts(tx, wallet, falls).await?;
+    let mut refunds = Vec::new();
+    for (month, fall) in falls {
+        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, *fall);
+        booking.post(tx, wallet, &transfer).await?;
+        let debt = debts.get(month).copied().unwrap_or(Nano::ZERO);
+        let amount = Nano::from_units((fall.units() - debt.units()).max(0));
+        let reference = format!("correction:{}", transfer.id);
+        refunds.push(Refund {
+            month: *month,
+            earlier: Vec::new(),
+            amount,
+            source: Source::Correction,
+            reference,
+        });
+    }
+    for refund in refunds {
+        booking.refund(tx, wallet, refund).await?;
+    }
+    Ok(())
+}

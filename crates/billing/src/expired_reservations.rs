@@ -1,0 +1,64 @@
+//! Ends reservations that nobody captured, released or extended in their time, by the clock that replicas have in common.
+
+use std::collections::BTreeMap;
+
+use crate::Billing;
+use crate::store;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, ReservationId};
+use kernel::money::Nano;
+
+/// The most that one transaction ends: calls wait for the same wallets.
+const AT_ONCE: i64 = 200;
+
+/// Ends what is due, and frees its money; how many. Many replicas may do it at once: each counts what it ended itself.
+///
+/// # Errors
+/// The database can't be written.
+pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
+    let mut ended = 0;
+    loop {
+        if !billing.clock_guard.is_trusted() {
+            return Ok(ended);
+        }
+        let now = billing.clock_guard.shared_now();
+        let due = store::reservations::due(&mut billing.db.read().await?, now, AT_ONCE).await?;
+        if due.is_empty() {
+            return Ok(ended);
+        }
+        let mut theirs: BTreeMap<OrganizationId, Vec<ReservationId>> = BTreeMap::new();
+        for reserved in due {
+            theirs.entry(reserved.organization_id).or_default().push(reserved.id);
+        }
+        ended += expire(billing, &theirs, now).await?;
+    }
+}
+
+/// Ends these, wallet by wallet in the order of their organizations.
+async fn expire(
+    billing: &Billing,
+    theirs: &BTreeMap<OrganizationId, Vec<ReservationId>>,
+    now: Time,
+) -> Result<u64, Error> {
+    let mut ended = 0;
+    let mut tx = billing.db.write().await?;
+    for (organization_id, ids) in theirs {
+        let wallet = store::wallets::lock(&mut tx, *organization_id, now).await?;
+        let missing = || db::Error::Internal(format!("{organization_id} has no wallet"));
+        let mut wallet = wallet.ok_or_else(missing)?;
+        let mut free = 0;
+        for id in ids {
+            if let Some(reserved) = store::reservations::expire(&mut tx, *id, now).await? {
+                free += reserved.amount.units();
+                ended += 1;
+            }
+        }
+        if free > 0 {
+            wallet.reserved = Nano::from_units(wallet.reserved.units() - free);
+            store::wallets::write(&mut tx, &wallet).await?;
+        }
+    }
+    tx.commit().await?;
+    Ok(ended)
+}

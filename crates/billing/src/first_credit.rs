@@ -1,0 +1,36 @@
+//! Credit for a person's first organization, once their address is verified.
+
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::money::Nano;
+
+use crate::store;
+use accounts::store::users::EmailVerified;
+
+/// Gives the first organization of a verified person its credit limit: the oldest that they have made and
+/// that still exists, and once for ever. A person who has made none gets it with the first that they make.
+///
+/// This locks a wallet, so it comes after what locks organizations, and before mails are counted.
+///
+/// # Errors
+/// The database's.
+pub async fn give(tx: &mut Tx, verified: &EmailVerified, credit_limit: Nano, now: Time) -> Result<(), Error> {
+    let user_id = verified.user_id();
+    accounts::store::users::lock(tx, user_id).await?;
+    let mut held = None;
+    while let Some(organization_id) = tenants::store::organizations::first_without_credit(tx, user_id).await?
+    {
+        // A deletion holds the wallet: an organization that is still there now stays until this transaction
+        // ends.
+        if held == Some(organization_id) {
+            store::wallets::raise_credit_limit(tx, organization_id, credit_limit).await?;
+            accounts::store::users::set_credit_granted(tx, user_id, now).await?;
+            tracing::info!(%organization_id, %credit_limit, "an organization was given its credit limit");
+            return Ok(());
+        }
+        store::wallets::lock(tx, organization_id, now).await?;
+        held = Some(organization_id);
+    }
+    Ok(())
+}

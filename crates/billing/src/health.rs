@@ -1,0 +1,32 @@
+//! What `/readyz` asks billing.
+
+use std::time::Duration;
+
+use crate::Billing;
+
+/// How long the database may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Checks that every organization has the currency of this server: a sentence, good or bad; `None` when the database doesn't
+/// say in time.
+pub async fn currency(billing: &Billing) -> Option<Result<String, String>> {
+    let own = &billing.settings.currency;
+    let found = tokio::time::timeout(PATIENCE, async {
+        catalog::store::prices::other_currencies(&mut billing.db.read().await?, own).await
+    });
+    let others = found.await.ok()?.ok()?;
+    if others.is_empty() && !billing.catalog.has_wrong_currency() {
+        return Some(Ok(format!("Every organization has {own}.")));
+    }
+    let others: Vec<_> = others.iter().map(|(currency, count)| format!("{count} in {currency}")).collect();
+    Some(Err(if others.is_empty() {
+        format!(
+            "Organizations had another currency than {own} when the catalog was read last: restart the server."
+        )
+    } else {
+        format!(
+            "There are organizations of another currency than {own} ({}): set `billing.currency` back to it.",
+            others.join(", ")
+        )
+    }))
+}

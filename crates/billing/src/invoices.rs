@@ -1,0 +1,115 @@
+//! Invoices as documents: with their lines and their credit notes.
+
+use crate::Billing;
+use crate::rules::invoicing::{Item, Status};
+use crate::store;
+use db::Tx;
+use kernel::error::Error;
+use kernel::ids::{InvoiceId, OrganizationId};
+
+pub use crate::store::credit_notes::CreditNote;
+pub use crate::store::invoices::Invoice;
+pub use db::Page;
+
+/// An invoice, whole.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The invoice.
+    pub invoice: Invoice,
+    /// Its lines.
+    pub items: Vec<Item>,
+    /// Its credit notes with their lines, the oldest first.
+    pub notes: Notes,
+}
+
+/// Credit notes with their lines.
+pub type Notes = Vec<(CreditNote, Vec<Item>)>;
+
+/// One page of an organization's invoices, the newest first, and how many there are in all.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The invoices of the page.
+    pub documents: Vec<Document>,
+    /// The number of invoices of this status.
+    pub total: i64,
+}
+
+/// Lists the invoices of an organization, the newest first; `status` leaves out those of another one.
+///
+/// # Errors
+/// The database's.
+pub async fn list(
+    billing: &Billing,
+    organization_id: OrganizationId,
+    status: Option<Status>,
+    page: Page,
+) -> Result<Listed, Error> {
+    let mut tx = billing.db.reports().await?;
+    let total = store::invoices::count(&mut tx, organization_id, status).await?;
+    let invoices = store::invoices::list(&mut tx, organization_id, status, page).await?;
+    let documents = complete_all(&mut tx, organization_id, invoices).await?;
+    Ok(Listed { documents, total })
+}
+
+/// The same as the primary database has it; `None` where there is no such organization and never was.
+///
+/// # Errors
+/// The database's.
+pub async fn list_latest(
+    billing: &Billing,
+    organization_id: OrganizationId,
+    page: Page,
+) -> Result<Option<Vec<Document>>, Error> {
+    let mut tx = billing.db.read().await?;
+    if store::wallets::get(&mut tx, organization_id).await?.is_none() {
+        return Ok(None);
+    }
+    let invoices = store::invoices::list(&mut tx, organization_id, None, page).await?;
+    Ok(Some(complete_all(&mut tx, organization_id, invoices).await?))
+}
+
+/// Reads an invoice by its id; `None` where there is no such one.
+///
+/// # Errors
+/// The database's.
+pub async fn read(billing: &Billing, id: InvoiceId) -> Result<Option<Document>, Error> {
+    let invoice = store::invoices::get(&mut billing.db.read().await?, id).await?;
+    match invoice {
+        Some(invoice) => Ok(Some(complete(billing, invoice).await?)),
+        None => Ok(None),
+    }
+}
+
+/// Adds lines and credit notes to an invoice.
+///
+/// # Errors
+/// The database's.
+pub async fn complete(billing: &Billing, invoice: Invoice) -> Result<Document, Error> {
+    let mut tx = billing.db.read().await?;
+    let document = complete_all(&mut tx, invoice.organization_id, vec![invoice]).await?.pop();
+    document.ok_or_else(|| Error::internal("an invoice was read without its items"))
+}
+
+async fn complete_all(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    invoices: Vec<Invoice>,
+) -> Result<Vec<Document>, db::Error> {
+    let items = store::invoices::items(tx, organization_id, &invoices).await?;
+    let notes = notes(tx, organization_id, &invoices).await?;
+    let documents = invoices.into_iter().zip(items).zip(notes);
+    Ok(documents.map(|((invoice, items), notes)| Document { invoice, items, notes }).collect())
+}
+
+/// The credit notes of each of these invoices of an organization.
+async fn notes(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    invoices: &[Invoice],
+) -> Result<Vec<Notes>, db::Error> {
+    let months = || invoices.iter().map(|invoice| invoice.month);
+    let (Some(first), Some(last)) = (months().min(), months().max()) else { return Ok(Vec::new()) };
+    let mut all = store::credit_notes::between(tx, organization_id, first, last).await?;
+    let of = |invoice: &Invoice| all.extract_if(.., |(note, _)| note.invoice_id == invoice.id).collect();
+    Ok(invoices.iter().map(of).collect())
+}

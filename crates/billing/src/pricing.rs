@@ -1,0 +1,38 @@
+//! What models cost now.
+
+use std::sync::Arc;
+
+use crate::Billing;
+use catalog::{Catalog, Kind, Price, VolumeDiscount};
+use kernel::clock::Time;
+
+/// The prices and volume discounts that hold at an instant.
+#[derive(Clone)]
+pub struct Pricing {
+    catalog: Arc<Catalog>,
+    now: Time,
+    /// ISO 4217 code.
+    pub currency: String,
+}
+
+/// Returns the prices in force now.
+pub fn read(billing: &Billing) -> Pricing {
+    Pricing {
+        catalog: Arc::clone(&billing.catalog.now()),
+        now: billing.clock.now(),
+        currency: billing.settings.currency.clone(),
+    }
+}
+
+impl Pricing {
+    /// Id, kind and price of each model. One without a price can't be used, and isn't among them.
+    pub fn models(&self) -> impl Iterator<Item = (&str, Kind, &Price)> {
+        let models = self.catalog.models();
+        models.filter_map(|model| Some((model.id.as_str(), model.kind, model.price_at(self.now)?)))
+    }
+
+    /// The volume discounts of this month, the lowest threshold first.
+    pub fn volume_discounts(&self) -> &[VolumeDiscount] {
+        self.catalog.tiers_of_month(self.now.day().month())
+    }
+}

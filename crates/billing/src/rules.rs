@@ -1,0 +1,12 @@
+//! Pure rules: no input, no output.
+
+pub mod audit;
+pub mod books;
+pub mod credit_limits;
+pub mod events;
+pub mod invoicing;
+pub mod periods;
+pub mod rating;
+pub mod reserving;
+pub mod settlement;
+pub mod usage_groups;

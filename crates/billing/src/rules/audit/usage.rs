@@ -1,0 +1,292 @@
+//! Daily rows and the events that they add up.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{Drift, What, compare, shown};
+use catalog::PriceBook;
+use kernel::clock::{Day, Month, Time};
+use kernel::money::{Nano, Pico};
+
+/// What events are added up by. A day may be billed in several months, so a key may have several rows.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DailyKey {
+    /// The project.
+    pub project_id: String,
+    /// The day.
+    pub day: Day,
+    /// Whose use it was.
+    pub api_key_id: String,
+    /// The model.
+    pub model: String,
+    /// Since when its price was in force, in unix milliseconds.
+    pub price_version: i64,
+    /// Chat or embeddings.
+    pub kind: String,
+}
+
+impl fmt::Display for DailyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { project_id, day, api_key_id, model, price_version, kind } = self;
+        write!(f, "{day} {project_id} {api_key_id} {model} {kind} price {price_version}")
+    }
+}
+
+/// What was used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UsageSums {
+    /// Events, without corrections.
+    pub requests: i128,
+    /// Tokens in.
+    pub prompt_tokens: i128,
+    /// Tokens out.
+    pub completion_tokens: i128,
+    /// At list price.
+    pub amount: Pico,
+}
+
+impl UsageSums {
+    fn add(&mut self, other: Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
+        self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
+        self.amount = Pico::from_units(self.amount.units().saturating_add(other.amount.units()));
+    }
+}
+
+impl fmt::Display for UsageSums {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, prompt_tokens, completion_tokens, amount } = self;
+        write!(f, "{requests} requests, {prompt_tokens} + {completion_tokens} tokens, {amount}")
+    }
+}
+
+/// A daily row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DailyRow {
+    /// What it is for.
+    pub key: DailyKey,
+    /// In which month it is billed.
+    pub month: Month,
+    /// What was used.
+    pub sums: UsageSums,
+    /// What the wallet was charged for it.
+    pub posted: Nano,
+}
+
+/// An event, as far as it is added up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventRow {
+    /// Unique within the organization, with the next one.
+    pub source: String,
+    /// Unique within the source.
+    pub event_id: String,
+    /// Where it belongs.
+    pub key: DailyKey,
+    /// What it adds; a correction adds less than nothing, and no request.
+    pub sums: UsageSums,
+    /// The month in which it is billed; none of versions that didn't record it.
+    pub billed_month: Option<Month>,
+    /// The same of the event whose price it has: its own, or of the one that it corrects.
+    pub rated_month: Option<Month>,
+}
+
+/// An event beside its tokens and its recorded price. Versions that didn't record the month of billing didn't record prices either.
+pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
+    event.rated_month?;
+    let EventRow { source, event_id, key, sums, .. } = event;
+    let subject = || format!("{source}/{event_id}");
+    let Some(price) = prices.price(&key.model, key.price_version) else {
+        let version = Time::from_unix_ms(key.price_version);
+        let expected = format!("a price of {} from {version}", key.model);
+        return compare(What::EventPrice, &subject(), expected, "none");
+    };
+    let cost = |price: Pico, tokens: i128| price.units().checked_mul(tokens);
+    let amount = cost(price.prompt, sums.prompt_tokens)
+        .zip(cost(price.completion, sums.completion_tokens))
+        .and_then(|(prompt, completion)| prompt.checked_add(completion));
+    if amount == Some(sums.amount.units()) {
+        return None;
+    }
+    compare(What::EventAmount, &subject(), shown::<12>(amount), sums.amount)
+}
+
+/// The rows and the events of a key.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    rows: UsageSums,
+    events: UsageSums,
+    /// The months in which rows are billed.
+    months: Vec<Month>,
+}
+
+/// The usage of one organization, row by row.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    /// What rows say and what events say.
+    days: BTreeMap<DailyKey, Sums>,
+    /// What was posted, by the month in which it is billed.
+    posted: BTreeMap<Month, i128>,
+    /// The sum that credit notes posted.
+    credited: i128,
+}
+
+impl Usage {
+    /// Takes a daily row in, and checks what can be told from it alone.
+    pub fn daily(&mut self, row: DailyRow) -> Option<Drift> {
+        let subject = format!("{} billed in {}", row.key, row.month);
+        let posted = self.posted.entry(row.month).or_default();
+        *posted = posted.saturating_add(row.posted.units());
+        let drift = compare(What::DailyPosted, &subject, row.sums.amount.floor_nano(), row.posted);
+        let sums = self.days.entry(row.key).or_default();
+        sums.rows.add(row.sums);
+        sums.months.push(row.month);
+        drift
+    }
+
+    /// Takes an event in, after all daily rows.
+    pub fn event(&mut self, event: &EventRow) -> Option<Drift> {
+        let sums = self.days.entry(event.key.clone()).or_default();
+        sums.events.add(event.sums);
+        let month = event.billed_month.filter(|month| !sums.months.contains(month))?;
+        let subject = format!("{}/{}", event.source, event.event_id);
+        compare(What::EventMonth, &subject, format!("a row billed in {month}"), "none")
+    }
+
+    /// Takes credit notes off what is billed in a month: what they posted while it was the first open one.
+    pub fn without_credited(&mut self, booked: Month, posted: Nano) {
+        self.credited = self.credited.saturating_add(posted.units());
+        let sum = self.posted.entry(booked).or_default();
+        *sum = sum.saturating_sub(posted.units());
+    }
+
+    /// What was posted, by the month in which it is billed.
+    pub fn posted(&self) -> &BTreeMap<Month, i128> {
+        &self.posted
+    }
+
+    /// Every day that doesn't add up its events. Days that began before `from` are left out: their events may be gone.
+    pub fn finish(&self, from: Time) -> Vec<Drift> {
+        let days = self.days.iter().filter(|(key, _)| key.day.start() >= from);
+        days.filter_map(|(key, Sums { rows, events, .. })| {
+            compare(What::DailyUsage, &key.to_string(), events, rows)
+        })
+        .collect()
+    }
+
+    /// The sum that credit notes posted of usage; less than nothing where they gave back.
+    pub fn credited(&self) -> i128 {
+        self.credited
+    }
+
+    /// What was posted in all.
+    pub fn posted_in_all(&self) -> i128 {
+        self.posted.values().fold(self.credited, |sum, posted| sum.saturating_add(*posted))
+    }
+}
+
+/// What was posted in a month, in words.
+pub(super) fn shown_month(posted: i128) -> String {
+    shown::<9>(Some(posted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_add_up_their_events_and_post_whole_nanos() {
+        let day = Day::parse("2026-03-09").unwrap();
+        let key = |day| DailyKey {
+            project_id: "p".into(),
+            day,
+            api_key_id: "k".into(),
+            model: "m".into(),
+            price_version: 5,
+            kind: "chat".into(),
+        };
+        let sums = |requests, tokens, pico| UsageSums {
+            requests,
+            prompt_tokens: tokens,
+            completion_tokens: tokens * 3,
+            amount: Pico::from_units(pico),
+        };
+        let row = |sums: UsageSums, months, posted| DailyRow {
+            key: key(day),
+            month: day.month().plus(months),
+            sums,
+            posted: Nano::from_units(posted),
+        };
+        let billed_month = Some(day.month());
+        let event = |sums| EventRow {
+            source: "s".into(),
+            event_id: "e".into(),
+            key: key(day),
+            sums,
+            billed_month,
+            rated_month: billed_month,
+        };
+        let mut usage = Usage::default();
+        assert_eq!(usage.daily(row(sums(2, 20, 2_999), 0, 2)), None);
+        // A correction after the month was closed: less than nothing, rounded down.
+        assert_eq!(usage.daily(row(sums(0, -5, -1), 1, -1)), None);
+        assert_eq!(usage.event(&event(sums(1, 12, 1_500))), None);
+        assert_eq!(usage.event(&event(sums(1, 8, 1_499))), None);
+        assert_eq!(usage.finish(day.start())[0].what, What::DailyUsage, "the correction's event is missing");
+        assert_eq!(usage.event(&event(sums(0, -5, -1))), None);
+        assert_eq!(usage.finish(day.start()), []);
+        assert_eq!((usage.posted()[&day.month()], usage.posted_in_all()), (2, 1));
+        assert_eq!((Usage::default().posted_in_all(), shown_month(1_500_000_000).as_str()), (0, "1.5"));
+
+        let elsewhere = EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };
+        let drift = usage.event(&elsewhere).unwrap();
+        assert_eq!((drift.what, drift.expected.as_str()), (What::EventMonth, "a row billed in 2026-12"));
+
+        let off = usage.daily(row(sums(0, 0, 1_000), 2, 0)).unwrap();
+        assert_eq!(
+            (off.what, off.expected.as_str(), off.found.as_str()),
+            (What::DailyPosted, "0.000000001", "0")
+        );
+        let drift = &usage.finish(day.start())[0];
+        assert_eq!(drift.subject, "2026-03-09 p k m chat price 5");
+        assert_eq!(drift.expected, "2 requests, 15 + 45 tokens, 0.000000002998");
+        assert_eq!(drift.found, "2 requests, 15 + 45 tokens, 0.000000003998");
+        assert_eq!(usage.finish(day.start().plus_ms(1)), [], "events of that day may be gone");
+    }
+    #[test]
+    fn events_are_their_tokens_at_their_price() {
+        use catalog::Price;
+        let day = Day::parse("2026-03-09").unwrap();
+        let price = Price {
+            effective_at: Time::from_unix_ms(5),
+            prompt: Pico::from_units(2),
+            completion: Pico::from_units(3),
+        };
+        let book = PriceBook::new([("m".to_owned(), price)], []);
+        let check = |version: i64, tokens: i128, pico: i128, months: Option<Month>| {
+            let key = DailyKey {
+                project_id: "p".into(),
+                day,
+                api_key_id: "k".into(),
+                model: "m".into(),
+                price_version: version,
+                kind: "chat".into(),
+            };
+            let sums = UsageSums {
+                requests: 1,
+                prompt_tokens: tokens,
+                completion_tokens: tokens,
+                amount: Pico::from_units(pico),
+            };
+            let (source, event_id) = ("s".into(), "e".into());
+            let row = EventRow { source, event_id, key, sums, billed_month: months, rated_month: months };
+            event(&row, &book).map(|drift| (drift.what, drift.subject, drift.expected))
+        };
+        let month = Some(day.month());
+        assert!(check(5, 7, 35, month).is_none() && check(5, -7, -35, month).is_none());
+        assert!(check(5, 7, 36, None).is_none() && check(6, 7, 35, None).is_none());
+        let off = check(5, 7, 36, month).unwrap();
+        assert_eq!(off, (What::EventAmount, "s/e".into(), "0.000000000035".into()));
+        assert_eq!(check(6, 7, 35, month).unwrap().0, What::EventPrice);
+    }
+}

@@ -1,0 +1,115 @@
+//! What a number of tokens costs: exact, or not at all.
+
+use catalog::Price;
+use kernel::money::Pico;
+
+pub use catalog::rate;
+
+/// Tokens and their price.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rated {
+    /// Tokens in.
+    pub prompt_tokens: i64,
+    /// Tokens out.
+    pub completion_tokens: i64,
+    /// What they cost.
+    pub amount: Pico,
+}
+
+/// What a correction gives back, as a negative amount: at the price of what it corrects, of which so much is `left`. What
+/// takes all that is left gives all of it back, whether that price is still known or not; `None` where it has to be.
+pub fn correct(
+    original: Rated,
+    left: Rated,
+    prompt_tokens: i64,
+    completion_tokens: i64,
+    price: Option<&Price>,
+) -> Option<Pico> {
+    if (prompt_tokens, completion_tokens) == (-left.prompt_tokens, -left.completion_tokens) {
+        return Some(Pico::from_units(-left.amount.units()));
+    }
+    // A price that was changed since doesn't give back what was taken.
+    let price = price.filter(|price| {
+        rate(price, original.prompt_tokens, original.completion_tokens) == Some(original.amount)
+    })?;
+    let back = rate(price, prompt_tokens.checked_neg()?, completion_tokens.checked_neg()?)?;
+    Some(Pico::from_units(-back.units()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::clock::Time;
+    use proptest::prelude::*;
+
+    fn price(prompt: i128, completion: i128) -> Price {
+        Price {
+            effective_at: Time::from_unix_ms(0),
+            prompt: Pico::from_units(prompt),
+            completion: Pico::from_units(completion),
+        }
+    }
+
+    #[test]
+    fn tokens_times_price_without_rounding() {
+        let million = 1_000_000;
+        let dearest = 1_000_000_000_000_000_000; // one million of the currency for a token
+        let cases: [(i128, i128, i64, i64, Option<i128>); 9] = [
+            (2_000_000, 6_000_000, 0, 0, Some(0)),
+            (2_000_000, 6_000_000, 1, 0, Some(2_000_000)),
+            (2_000_000, 6_000_000, 1_000, 500, Some(5_000_000_000)),
+            (1, 1, 3, 4, Some(7)),
+            (0, 0, i64::MAX, i64::MAX, Some(0)),
+            (1, 0, i64::MAX, 0, Some(i128::from(i64::MAX))),
+            (1, 1, i64::MAX, 1, None),
+            (dearest, dearest, million, million, None),
+            (1, 1, -1, 2, None),
+        ];
+        for (prompt, completion, prompt_tokens, completion_tokens, expected) in cases {
+            let amount = rate(&price(prompt, completion), prompt_tokens, completion_tokens);
+            assert_eq!(amount.map(Pico::units), expected, "{prompt} {completion} {prompt_tokens}");
+        }
+    }
+
+    #[test]
+    fn what_is_corrected_is_given_back_exactly() {
+        let price = price(3, 5);
+        let rated = |prompt_tokens, completion_tokens| Rated {
+            prompt_tokens,
+            completion_tokens,
+            amount: rate(&price, prompt_tokens, completion_tokens).unwrap(),
+        };
+        let back = |left: Rated, p, c, price: Option<&Price>| {
+            correct(rated(10, 20), left, p, c, price).map(Pico::units)
+        };
+        assert_eq!(back(rated(10, 20), -1, -2, Some(&price)), Some(-13));
+        assert_eq!(back(rated(9, 18), -9, -18, Some(&price)), Some(-117));
+        assert_eq!(back(rated(9, 18), -9, -18, None), Some(-117));
+        assert_eq!(back(rated(9, 18), -9, -17, None), None);
+        let dearer = self::price(4, 5);
+        assert_eq!(back(rated(10, 20), -1, 0, Some(&dearer)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_sum_of_its_parts(p in 0_i128..10_i128.pow(18), c in 0_i128..10_i128.pow(18),
+                                       prompt in 0_i64..10_000_000, completion in 0_i64..10_000_000) {
+            let exact = p * i128::from(prompt) + c * i128::from(completion);
+            let amount = rate(&price(p, c), prompt, completion).map(Pico::units);
+            prop_assert_eq!(amount, i64::try_from(exact).ok().map(i128::from));
+        }
+
+        #[test]
+        fn splitting_a_request_changes_nothing(p in 0_i128..1_000_000_000, c in 0_i128..1_000_000_000,
+                                               a in 0_i64..1_000_000, b in 0_i64..1_000_000, n in 0_i64..1_000) {
+            let price = price(p, c);
+            let parts = rate(&price, a, n).unwrap().checked_add(rate(&price, b, 0).unwrap());
+            prop_assert_eq!(rate(&price, a + b, n), parts);
+        }
+
+        #[test]
+        fn never_panics(p in any::<i64>(), c in any::<i64>(), prompt in any::<i64>(), completion in any::<i64>()) {
+            let _amount = rate(&price(p.into(), c.into()), prompt, completion);
+        }
+    }
+}

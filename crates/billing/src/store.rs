@@ -1,0 +1,12 @@
+//! SQL only, one file a family of tables. Every function takes a transaction first.
+
+pub mod audit;
+pub mod audit_state;
+pub mod credit_notes;
+pub mod credits;
+pub mod invoices;
+pub mod ledger;
+pub mod months;
+pub mod reservations;
+pub mod usage;
+pub mod wallets;

@@ -1,0 +1,236 @@
+//! What recorded events add to daily rows, and by how much that raises what is posted.
+
+use std::sync::LazyLock;
+
+use super::recording::RatedEvent;
+use crate::rules::invoicing::Used;
+use crate::store::wallets::nano;
+use catalog::Kind;
+use db::sized::{Sizes, values};
+use db::{FromRow, Row, Statement, Tx, sql};
+use kernel::clock::{Day, Month};
+use kernel::ids::{CallerId, OrganizationId, ProjectId};
+use kernel::money::{Nano, Pico};
+
+/// Amounts are held and summed in two parts, so that they stay exact past 64 bits of pico: a whole one is so many of them.
+pub(in crate::store) const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
+/// The most pico that a row holds beside no whole ones, either way.
+const MOST_PICO: i128 = 4_000_000_000_000_000_000;
+/// The most of the currency that a row comes to, either way: in nano that is nearly 64 bits.
+const MOST_WHOLE: i128 = 9_200_000_000;
+/// The most tokens of either kind that a row comes to, either way.
+const MOST_TOKENS: i64 = 4_000_000_000_000_000_000;
+
+/// What a daily row is for. Rows are written in this order, so that two batches never wait for each other in a circle.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DailyKey<'a> {
+    /// The tenant.
+    pub organization_id: OrganizationId,
+    project_id: ProjectId,
+    day: Day,
+    caller: CallerId,
+    model: &'a str,
+    price_version: i64,
+    kind: &'static str,
+    /// The month in which it is counted.
+    pub month: Month,
+}
+
+impl<'a> DailyKey<'a> {
+    /// The row that this event belongs to when it is counted in this month.
+    pub fn of(event: &'a RatedEvent, month: Month) -> Self {
+        Self {
+            organization_id: event.payer.organization_id,
+            project_id: event.payer.project_id,
+            day: event.occurred_at.day(),
+            caller: event.caller,
+            model: &event.model,
+            price_version: event.price_version,
+            kind: event.kind.as_str(),
+            month,
+        }
+    }
+
+    /// A part of this row as it stands on bills; `posted` is what the wallet is charged for it.
+    pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> Used {
+        Used {
+            model: self.model.to_owned(),
+            kind,
+            price_version: self.price_version,
+            day: self.day,
+            prompt_tokens: sums.prompt_tokens,
+            completion_tokens: sums.completion_tokens,
+            amount: sums.amount,
+            posted,
+        }
+    }
+
+    fn is_of(&self, row: &DailyRow) -> bool {
+        (self.organization_id, self.project_id, self.day, self.caller)
+            == (row.organization_id, row.project_id, row.day, row.caller)
+            && (self.model, self.price_version, self.kind, self.month)
+                == (&*row.model, row.price_version, &*row.kind, row.month)
+    }
+}
+
+/// What events add to a daily row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DailySums {
+    requests: i64,
+    prompt_tokens: i64,
+    completion_tokens: i64,
+    /// The price of it all.
+    pub amount: Pico,
+}
+
+impl DailySums {
+    /// The sums with this event; `None` past what a row holds. A correction is no request.
+    pub fn plus(self, event: &RatedEvent) -> Option<Self> {
+        let tokens = |sum: i64, more: i64| {
+            sum.checked_add(more).filter(|sum| (-MOST_TOKENS..=MOST_TOKENS).contains(sum))
+        };
+        let amount = self.amount.checked_add(event.amount)?;
+        holds(amount).then_some(())?;
+        Some(Self {
+            requests: self.requests.checked_add(i64::from(event.corrects.is_none()))?,
+            prompt_tokens: tokens(self.prompt_tokens, event.prompt_tokens)?,
+            completion_tokens: tokens(self.completion_tokens, event.completion_tokens)?,
+            amount,
+        })
+    }
+
+    /// The amount as a row holds it: whole ones of the currency, and pico.
+    fn parts(self) -> Result<(i64, i64), db::Error> {
+        let units = self.amount.units();
+        let (whole, pico) = match (-MOST_PICO..=MOST_PICO).contains(&units) {
+            true => (0, units),
+            false => (units / PICO_PER_WHOLE, units % PICO_PER_WHOLE),
+        };
+        let part = |part| {
+            i64::try_from(part).map_err(|_| db::Error::Internal(format!("{} passes 64 bits", self.amount)))
+        };
+        Ok((part(whole)?, part(pico)?))
+    }
+}
+
+/// `true` if a row may come to this amount.
+fn holds(amount: Pico) -> bool {
+    let most = MOST_WHOLE * PICO_PER_WHOLE;
+    (-most..=most).contains(&amount.units())
+}
+
+/// A daily row after it was added to.
+struct DailyRow {
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+    day: Day,
+    caller: CallerId,
+    model: String,
+    price_version: i64,
+    kind: String,
+    month: Month,
+    amount: Pico,
+}
+
+impl FromRow for DailyRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            organization_id: row.get("organization_id")?,
+            project_id: row.get("project_id")?,
+            day: row.get("day")?,
+            caller: row.get("api_key_id")?,
+            model: row.get("model")?,
+            price_version: row.get("price_version")?,
+            kind: row.get("kind")?,
+            month: row.get("month")?,
+            amount: whole_and_rest(row.get("amount_whole")?, row.get("amount_pico")?),
+        })
+    }
+}
+
+/// The amount that two columns hold.
+pub(in crate::store) fn whole_and_rest(whole: i64, rest_pico: i64) -> Pico {
+    Pico::from_units(i128::from(whole) * PICO_PER_WHOLE + i128::from(rest_pico))
+}
+
+static ADD: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        // No sum here passes 64 bits: of a row that would come to more than it holds nothing is changed, and it isn't told.
+        // Pico become whole ones only when they would pass what a row holds of them.
+        let (old, new) = ("usage_daily.amount_pico", "excluded.amount_pico");
+        let (half, per_whole) = (MOST_PICO / 2, PICO_PER_WHOLE);
+        let fits = format!("{old} / 2 + {new} / 2 BETWEEN -{half} AND {half}");
+        let pico = format!(
+            "(CASE WHEN {fits} THEN {old} + {new} ELSE {old} % {per_whole} + {new} % {per_whole} END)"
+        );
+        let carry = format!("(CASE WHEN {fits} THEN 0 ELSE {old} / {per_whole} + {new} / {per_whole} END)");
+        let whole = format!("(usage_daily.amount_whole + excluded.amount_whole + {carry})");
+        // Each half is rounded towards zero, so the sum of them is off by one at most, and so are two sums of whole ones.
+        let (half_tokens, most_whole) = (MOST_TOKENS / 2 + 1, MOST_WHOLE + 2);
+        let tokens = |column: &str| {
+            format!(
+                "usage_daily.{column} / 2 + excluded.{column} / 2 BETWEEN -{half_tokens} AND {half_tokens}"
+            )
+        };
+        let (prompt, completion) = (tokens("prompt_tokens"), tokens("completion_tokens"));
+        format!(
+            "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+                requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
+             VALUES {}
+             ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
+             SET requests = usage_daily.requests + excluded.requests,
+                 prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
+                 completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
+                 amount_whole = {whole},
+                 amount_pico = {pico},
+                 posted_nano = {whole} * 1000000000 + ({pico} - ({pico} % 1000 + 1000) % 1000) / 1000
+             WHERE {prompt} AND {completion}
+               AND usage_daily.amount_whole + excluded.amount_whole + {old} / {per_whole} + {new} / {per_whole}
+                   BETWEEN -{most_whole} AND {most_whole}
+             RETURNING organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+                 amount_whole, amount_pico",
+            values(rows, 14)
+        )
+    })
+});
+
+/// Adds to daily rows, which the caller brings in the order of their keys; the amount of each before that. `None` when one can't
+/// hold that much: nothing of it may be committed then.
+pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Option<Vec<Pico>>, db::Error> {
+    let mut before = Vec::with_capacity(days.len());
+    for (text, chunk) in ADD.chunks(days) {
+        let mut statement = sql(text).expecting(chunk.len() * 14);
+        for (key, sums) in chunk {
+            statement = bind_day(statement, key, sums)?;
+        }
+        let rows: Vec<DailyRow> = statement.all(tx).await?;
+        for (index, (key, sums)) in chunk.iter().enumerate() {
+            // They come in the order in which they were given, but nobody promises that.
+            let row = rows.get(index).filter(|row| key.is_of(row));
+            let row = row.or_else(|| rows.iter().find(|row| key.is_of(row)));
+            // The statement's own bound is a little wider.
+            let Some(row) = row.filter(|row| holds(row.amount)) else { return Ok(None) };
+            before.push(Pico::from_units(row.amount.units() - sums.amount.units()));
+        }
+    }
+    Ok(Some(before))
+}
+
+fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Result<Statement, db::Error> {
+    let (posted, (whole, pico)) = (sums.amount.floor_nano(), sums.parts()?);
+    Ok(statement
+        .bind(key.organization_id)
+        .bind(key.project_id)
+        .bind(key.caller)
+        .bind(key.model)
+        .bind(key.price_version)
+        .bind(key.kind)
+        .bind(key.day)
+        .bind(key.month)
+        .bind(sums.requests)
+        .bind(sums.prompt_tokens)
+        .bind(sums.completion_tokens)
+        .bind(whole)
+        .bind(pico)
+        .bind(nano(posted)?))
+}

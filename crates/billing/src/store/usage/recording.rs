@@ -1,0 +1,391 @@
+//! Usage events as they are recorded: each counts once.
+//!
+//! Rows are written many at a time, in statements of a few fixed sizes, so that each connection keeps them prepared.
+
+use std::cmp::Ordering;
+use std::sync::{Arc, LazyLock};
+
+use catalog::Kind;
+use db::sized::{Sizes, values};
+use db::{FromRow, Row, Statement, Tx, Value, sql};
+use kernel::clock::{Month, Time};
+use kernel::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId, UserId};
+use kernel::money::Pico;
+
+/// The payer of an event, found by the key, or the project and the person, that it names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Payer {
+    /// The tenant.
+    pub organization_id: OrganizationId,
+    /// The project.
+    pub project_id: ProjectId,
+}
+
+impl FromRow for Payer {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self { organization_id: row.get("organization_id")?, project_id: row.get("project_id")? })
+    }
+}
+
+/// The tenant and project of a key; an expired or deleted key still pays for what it was used for.
+pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, db::Error> {
+    // One statement: between two, a key could have gone from the one table to the other.
+    sql("SELECT organization_id, project_id FROM api_keys WHERE id = $1
+         UNION ALL SELECT organization_id, project_id FROM former_api_keys WHERE id = $1")
+    .bind(api_key_id)
+    .optional(tx)
+    .await
+}
+
+/// The tenant of a project, one that was deleted too, and whether there is such a person. `None` where there never was such
+/// a project.
+pub async fn person_payer(
+    tx: &mut Tx,
+    project_id: ProjectId,
+    user_id: UserId,
+) -> Result<Option<(Payer, bool)>, db::Error> {
+    let found: Option<(OrganizationId, i64)> =
+        sql("SELECT p.organization_id, (SELECT COUNT(*) FROM users WHERE id = $2)
+         FROM (SELECT organization_id FROM projects WHERE id = $1
+               UNION ALL SELECT organization_id FROM former_projects WHERE id = $1) p")
+        .bind(project_id)
+        .bind(user_id)
+        .optional(tx)
+        .await?;
+    Ok(found.map(|(organization_id, people)| (Payer { organization_id, project_id }, people > 0)))
+}
+
+/// An event, rated.
+#[derive(Clone, Debug)]
+pub struct RatedEvent {
+    /// Who pays.
+    pub payer: Payer,
+    /// Who reports it.
+    pub source: Arc<str>,
+    /// Unique within the source.
+    pub event_id: Arc<str>,
+    /// SHA-256 of what it says.
+    pub payload_hash: [u8; 32],
+    /// The caller whose use it was; stored as `api_key_id`.
+    pub caller: CallerId,
+    /// The model.
+    pub model: Arc<str>,
+    /// Chat or embeddings.
+    pub kind: Kind,
+    /// When it happened: the day it counts on. Of a correction, when what it corrects happened.
+    pub occurred_at: Time,
+    /// Tokens in; of a correction, 0 or less.
+    pub prompt_tokens: i64,
+    /// Tokens out; of a correction, 0 or less.
+    pub completion_tokens: i64,
+    /// Unix milliseconds from which its price is in force.
+    pub price_version: i64,
+    /// What it costs at list price.
+    pub amount: Pico,
+    /// The event of the same source that it corrects.
+    pub corrects: Option<Arc<str>>,
+}
+
+impl RatedEvent {
+    /// What makes an event one, in the order in which events are written.
+    pub fn key(&self) -> (OrganizationId, &str, &str) {
+        (self.payer.organization_id, &self.source, &self.event_id)
+    }
+
+    /// The order of these keys. Events of one batch share the memory of their source, mostly.
+    pub fn cmp_key(&self, other: &Self) -> Ordering {
+        let sources = || match Arc::ptr_eq(&self.source, &other.source) {
+            true => Ordering::Equal,
+            false => self.source.cmp(&other.source),
+        };
+        let tenants = self.payer.organization_id.cmp(&other.payer.organization_id);
+        tenants.then_with(sources).then_with(|| self.event_id.cmp(&other.event_id))
+    }
+}
+
+/// What is stored of an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredEvent {
+    /// SHA-256 of what it says.
+    pub payload_hash: [u8; 32],
+    /// The caller whose use it was; stored as `api_key_id`.
+    pub caller: CallerId,
+    /// The project that it counts in.
+    pub project_id: ProjectId,
+    /// The model.
+    pub model: String,
+    /// Chat or embeddings.
+    pub kind: String,
+    /// When it happened.
+    pub occurred_at: Time,
+    /// Tokens in.
+    pub prompt_tokens: i64,
+    /// Tokens out.
+    pub completion_tokens: i64,
+    /// Unix milliseconds from which its price is in force.
+    pub price_version: i64,
+    /// What it costs at list price.
+    pub amount: Pico,
+    /// Whether it corrects another.
+    pub is_correction: bool,
+    /// The month in which it is billed, where that was recorded with it.
+    pub billed_month: Option<Month>,
+    /// When it was recorded.
+    pub received_at: Time,
+}
+
+impl FromRow for StoredEvent {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            payload_hash: row.get("payload_hash")?,
+            caller: row.get("api_key_id")?,
+            project_id: row.get("project_id")?,
+            model: row.get("model")?,
+            kind: row.get("kind")?,
+            occurred_at: row.get("occurred_at")?,
+            prompt_tokens: row.get("prompt_tokens")?,
+            completion_tokens: row.get("completion_tokens")?,
+            price_version: row.get("price_version")?,
+            amount: Pico::from_units(row.get::<i64>("amount_pico")?.into()),
+            is_correction: row.get::<Option<String>>("corrects")?.is_some(),
+            billed_month: row.get("billed_month")?,
+            received_at: row.get("received_at")?,
+        })
+    }
+}
+
+/// The event that was stored under this id, if one was.
+pub async fn stored(
+    tx: &mut Tx,
+    (organization_id, source, event_id): (OrganizationId, &str, &str),
+) -> Result<Option<StoredEvent>, db::Error> {
+    sql("SELECT payload_hash, api_key_id, project_id, model, kind, occurred_at, prompt_tokens, completion_tokens,
+                price_version, amount_pico, corrects, billed_month, received_at
+         FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3")
+    .bind(organization_id)
+    .bind(source)
+    .bind(event_id)
+    .optional(tx)
+    .await
+}
+
+/// The month in which an event is billed. Of one that was recorded without it, this is the first month with usage of its kind and day
+/// whose invoice wasn't made before it came.
+pub async fn billed_month(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    event: &StoredEvent,
+) -> Result<Month, db::Error> {
+    if let Some(month) = event.billed_month {
+        return Ok(month);
+    }
+    let months: Vec<(Month, Option<Time>)> =
+        sql("SELECT d.month AS month, (SELECT i.finalized_at FROM invoices i
+                WHERE i.organization_id = d.organization_id AND i.month = d.month) AS finalized_at
+             FROM usage_daily d
+             WHERE d.organization_id = $1 AND d.project_id = $2 AND d.day = $3 AND d.api_key_id = $4 AND d.model = $5
+               AND d.price_version = $6 AND d.kind = $7 ORDER BY d.month")
+        .bind(organization_id)
+        .bind(event.project_id)
+        .bind(event.occurred_at.day())
+        .bind(event.caller)
+        .bind(event.model.as_str())
+        .bind(event.price_version)
+        .bind(event.kind.as_str())
+        .all(tx)
+        .await?;
+    let was_open = |at: &Option<Time>| at.is_none_or(|finalized_at| finalized_at > event.received_at);
+    let first = months.iter().find(|(_, at)| was_open(at)).or(months.last());
+    Ok(first.map_or(event.occurred_at.day().month(), |(month, _)| *month))
+}
+
+/// What all corrections of an event sum to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Corrected {
+    /// Tokens in, 0 or less.
+    pub prompt_tokens: i64,
+    /// Tokens out, 0 or less.
+    pub completion_tokens: i64,
+    /// Their price, 0 or less.
+    pub amount: Pico,
+}
+
+impl FromRow for Corrected {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            prompt_tokens: row.get("prompt_tokens")?,
+            completion_tokens: row.get("completion_tokens")?,
+            amount: Pico::from_units(row.get::<i64>("amount_pico")?.into()),
+        })
+    }
+}
+
+/// What the corrections of this event sum to so far.
+pub async fn corrected(
+    tx: &mut Tx,
+    (organization_id, source, event_id): (OrganizationId, &str, &str),
+) -> Result<Corrected, db::Error> {
+    sql("SELECT CAST(COALESCE(SUM(prompt_tokens), 0) AS BIGINT) AS prompt_tokens,
+                CAST(COALESCE(SUM(completion_tokens), 0) AS BIGINT) AS completion_tokens,
+                CAST(COALESCE(SUM(amount_pico), 0) AS BIGINT) AS amount_pico
+         FROM usage_events WHERE organization_id = $1 AND source = $2 AND corrects = $3")
+    .bind(organization_id)
+    .bind(source)
+    .bind(event_id)
+    .one(tx)
+    .await
+}
+
+static HASHES: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        let keys = (0..rows).map(|row| {
+            let first = row * 3 + 1;
+            format!("(organization_id = ${first} AND source = ${} AND event_id = ${})", first + 1, first + 2)
+        });
+        let keys: Vec<_> = keys.collect();
+        format!(
+            "SELECT organization_id, source, event_id, payload_hash FROM usage_events WHERE {}",
+            keys.join(" OR ")
+        )
+    })
+});
+
+/// The SHA-256 of what each of these says that is stored, or nothing where none is.
+pub async fn stored_hashes(
+    tx: &mut Tx,
+    keys: &[(OrganizationId, &str, &str)],
+) -> Result<Vec<Option<[u8; 32]>>, db::Error> {
+    let mut hashes = Vec::with_capacity(keys.len());
+    for (text, chunk) in HASHES.chunks(keys) {
+        let statement = chunk.iter().fold(sql(text), |statement, (organization_id, source, event_id)| {
+            statement.bind(*organization_id).bind(*source).bind(*event_id)
+        });
+        let stored: Vec<HashOf> = statement.all(tx).await?;
+        hashes.extend(
+            chunk.iter().map(|key| {
+                stored.iter().find(|HashOf(found, _)| found.is(*key)).map(|HashOf(_, hash)| *hash)
+            }),
+        );
+    }
+    Ok(hashes)
+}
+
+struct HashOf(EventKey, [u8; 32]);
+
+impl FromRow for HashOf {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self(EventKey::from_row(row)?, row.get("payload_hash")?))
+    }
+}
+
+static INSERT_EVENTS: LazyLock<Sizes> = LazyLock::new(|| Sizes::new(insert_events));
+
+static INSERT_AND_TELL: LazyLock<Sizes> =
+    LazyLock::new(|| Sizes::new(|rows| insert_events(rows) + " RETURNING organization_id, source, event_id"));
+
+fn insert_events(rows: usize) -> String {
+    format!(
+        "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model, kind,
+            occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico, corrects, billed_month)
+         VALUES {} ON CONFLICT (organization_id, source, event_id) DO NOTHING",
+        values(rows, EVENT_COLUMNS)
+    )
+}
+
+const EVENT_COLUMNS: usize = 16;
+
+/// An event to be recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct NewEvent<'a> {
+    /// The event.
+    pub event: &'a RatedEvent,
+    /// The month in which it is billed; of a correction, in which what it corrects is.
+    pub billed_month: Month,
+}
+
+struct EventKey(OrganizationId, String, String);
+
+impl EventKey {
+    fn is(&self, key: (OrganizationId, &str, &str)) -> bool {
+        (self.0, &*self.1, &*self.2) == key
+    }
+}
+
+impl FromRow for EventKey {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self(row.get("organization_id")?, row.get("source")?, row.get("event_id")?))
+    }
+}
+
+/// How an insertion says which of its rows are new.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Telling {
+    /// By their number, which is cheap and enough as long as all or none of a statement's rows are new.
+    Count,
+    /// Row by row.
+    Rows,
+}
+
+/// Records events that aren't there yet: of each, whether it is new. `None` when some of one statement are new and the
+/// count doesn't say which: the transaction has to begin again, by [`Telling::Rows`].
+///
+/// No two events may have one key, and the caller brings them in the order of their keys, so that two transactions never
+/// wait for each other in a circle. The primary key is the gate that makes an event count exactly once; what is new has to
+/// be added to its day in the same transaction.
+pub async fn insert(
+    tx: &mut Tx,
+    events: &[NewEvent<'_>],
+    telling: Telling,
+    now: Time,
+) -> Result<Option<Vec<bool>>, db::Error> {
+    let mut new = Vec::with_capacity(events.len());
+    let texts = if telling == Telling::Count { &INSERT_EVENTS } else { &INSERT_AND_TELL };
+    for (text, chunk) in texts.chunks(events) {
+        let mut statement = sql(text).expecting(chunk.len() * EVENT_COLUMNS);
+        for new in chunk {
+            statement = bind_event(statement, *new, now)?;
+        }
+        if telling == Telling::Count {
+            let count = statement.execute(tx).await?;
+            let all = u64::try_from(chunk.len()) == Ok(count);
+            if !all && count > 0 {
+                return Ok(None);
+            }
+            new.resize(new.len() + chunk.len(), all);
+            continue;
+        }
+        let inserted: Vec<EventKey> = statement.all(tx).await?;
+        new.extend(chunk.iter().map(|new| {
+            let key = new.event.key();
+            inserted.iter().any(|found| found.is(key))
+        }));
+    }
+    Ok(Some(new))
+}
+
+fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Statement, db::Error> {
+    let event = new.event;
+    Ok(statement.bind_all([
+        event.payer.organization_id.into(),
+        (&event.source).into(),
+        (&event.event_id).into(),
+        event.payload_hash.into(),
+        event.payer.project_id.into(),
+        event.caller.into(),
+        (&event.model).into(),
+        Value::Word(event.kind.as_str()),
+        event.occurred_at.into(),
+        now.into(),
+        event.prompt_tokens.into(),
+        event.completion_tokens.into(),
+        event.price_version.into(),
+        pico(event.amount)?.into(),
+        event.corrects.clone().into(),
+        new.billed_month.into(),
+    ]))
+}
+
+/// An amount as the databases hold it.
+fn pico(amount: Pico) -> Result<i64, db::Error> {
+    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of pico")))
+}

@@ -1,0 +1,318 @@
+//! Usage events: each is rated at the price that held at its time, and counted exactly once.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use crate::Billing;
+use crate::books;
+use crate::books::{Answer, UsageEvent, Work};
+use crate::rules::events::{self, Reason};
+use crate::rules::rating;
+use crate::store::usage::recording::{self, Payer, RatedEvent};
+use catalog::{Catalog, Kind};
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::{ApiKeyId, CallerId, ProjectId, ReservationId, UserId};
+use kernel::money::Pico;
+use kernel::secrets::sha256;
+
+pub use crate::books::Outcome;
+pub use crate::rules::events::Refusal;
+
+/// A usage event, as it was reported.
+#[derive(Debug)]
+pub struct Event {
+    /// Unique within its source.
+    pub id: Arc<str>,
+    /// The name of the program that reports.
+    pub source: Arc<str>,
+    /// The time of the use.
+    pub time: Time,
+    /// The use.
+    pub usage: Usage,
+}
+
+/// One use of a model.
+#[derive(Debug)]
+pub struct Usage {
+    /// The caller.
+    pub caller: Caller,
+    /// The model's id.
+    pub model: Arc<str>,
+    /// The model's kind.
+    pub kind: Kind,
+    /// Tokens in; less than 0 in a correction.
+    pub prompt_tokens: i64,
+    /// Tokens out; less than 0 in a correction.
+    pub completion_tokens: i64,
+    /// The reservation that it captures.
+    pub reservation_id: Option<ReservationId>,
+    /// The id of the event that it takes back, or a part of.
+    pub corrects: Option<Arc<str>>,
+}
+
+/// The caller of a model. People are few and their ids long, so theirs stand elsewhere.
+#[derive(Clone, Debug)]
+pub enum Caller {
+    /// An API key.
+    ApiKey(ApiKeyId),
+    /// A person without a key.
+    Person(Box<Person>),
+}
+
+/// A person, and the project that the call was for.
+#[derive(Clone, Copy, Debug)]
+pub struct Person {
+    /// The project.
+    pub project_id: ProjectId,
+    /// The person.
+    pub user_id: UserId,
+}
+
+impl Caller {
+    /// A person in a project.
+    pub fn person(project_id: ProjectId, user_id: UserId) -> Self {
+        Self::Person(Box::new(Person { project_id, user_id }))
+    }
+
+    /// The id that usage is kept by.
+    pub fn id(&self) -> CallerId {
+        match self {
+            Self::ApiKey(id) => CallerId::ApiKey(*id),
+            Self::Person(person) => CallerId::User(person.user_id),
+        }
+    }
+}
+
+impl Event {
+    /// A hash of what two events with the same id must agree in. Lengths stand before texts, so that no two contents look
+    /// alike; what came later to the format stands there only where it is used, so that older events keep their hash.
+    pub fn payload_hash(&self) -> [u8; 32] {
+        let used = &self.usage;
+        let mut text = String::with_capacity(160);
+        push_number(&mut text, self.time.unix_ms());
+        text.push('|');
+        if let Caller::Person(person) = &used.caller {
+            text.push_str(person.project_id.short_text().as_str());
+            text.push('/');
+        }
+        text.push_str(used.caller.id().short_text().as_str());
+        text.push('|');
+        push_number(&mut text, i64::try_from(used.model.len()).unwrap_or(i64::MAX));
+        for part in [":", &*used.model, "|", used.kind.as_str(), "|"] {
+            text.push_str(part);
+        }
+        push_number(&mut text, used.prompt_tokens);
+        text.push('|');
+        push_number(&mut text, used.completion_tokens);
+        // Writing to a string can't fail.
+        if let Some(id) = used.reservation_id {
+            write!(text, "|reservation:{id}").ok();
+        }
+        if let Some(id) = &used.corrects {
+            write!(text, "|corrects:{}:{id}", id.len()).ok();
+        }
+        sha256(text.as_bytes())
+    }
+}
+
+/// The number in decimal, without the formatter's detour.
+fn push_number(text: &mut String, number: i64) {
+    let mut digits = [b'0'; 20];
+    let (mut rest, mut length) = (number.unsigned_abs(), 0);
+    for slot in digits.iter_mut().rev() {
+        *slot = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+        length += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        text.push('-');
+    }
+    let digits = digits.get(digits.len() - length..).unwrap_or_default();
+    text.push_str(std::str::from_utf8(digits).unwrap_or_default());
+}
+
+/// Records events: one outcome each, in their order. What it says is durable when this returns.
+///
+/// # Errors
+/// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may have, or while the
+/// database can't be written; then the same events may be sent again.
+pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
+    // By a wrong time events would be refused for good.
+    billing.clock_guard.require()?;
+    let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
+    // None for an event that the books decide about.
+    let mut known: Vec<Option<Outcome>> = Vec::with_capacity(events.len());
+    let mut sent = Vec::with_capacity(events.len());
+    for event in events {
+        known.push(match rate(billing, &catalog, &event, now).await? {
+            Ok(rated) => {
+                sent.push(as_recorded(event, rated));
+                None
+            }
+            Err(outcome) => Some(outcome),
+        });
+    }
+    let mut recorded = submit(billing, sent).await?.into_iter();
+    let outcomes = known.into_iter().map(|known| {
+        let outcome = known.or_else(|| recorded.next());
+        let outcome = outcome.ok_or_else(|| Error::internal("an event has no outcome"))?;
+        count(billing, &outcome);
+        Ok(outcome)
+    });
+    outcomes.collect()
+}
+
+/// Counts events that can't be read, for the metrics.
+pub fn count_unreadable(billing: &Billing) {
+    billing.metrics.usage_events.refused(Reason::InvalidEvent);
+}
+
+fn count(billing: &Billing, outcome: &Outcome) {
+    let counts = &billing.metrics.usage_events;
+    match outcome {
+        Outcome::New => counts.accepted(),
+        Outcome::Duplicate => counts.duplicate(),
+        Outcome::Conflict => counts.refused(Reason::EventConflict),
+        Outcome::Refused(refusal) => counts.refused(refusal.reason),
+    }
+}
+
+async fn submit(billing: &Billing, events: Vec<UsageEvent>) -> Result<Vec<Outcome>, Error> {
+    if events.is_empty() {
+        return Ok(Vec::new());
+    }
+    match books::submit(billing, Work::Record(events)).await? {
+        Answer::Recorded(outcomes) => Ok(outcomes),
+        other => Err(Error::internal(format!("usage was answered by {other:?}"))),
+    }
+}
+
+/// The payer of an event, and the price.
+struct Rated {
+    payer: Payer,
+    payload_hash: [u8; 32],
+    priced: Priced,
+}
+
+/// What the books have to know of an event, or its outcome without them.
+async fn rate(
+    billing: &Billing,
+    catalog: &Catalog,
+    event: &Event,
+    now: Time,
+) -> Result<Result<Rated, Outcome>, Error> {
+    let payer = match payer(billing, &event.usage.caller).await? {
+        Ok(payer) => payer,
+        Err(refusal) => return Ok(Err(Outcome::Refused(refusal))),
+    };
+    let payload_hash = event.payload_hash();
+    match price(catalog, event, now) {
+        Ok(priced) => Ok(Ok(Rated { payer, payload_hash, priced })),
+        Err(refusal) => {
+            let is_unknown = refusal.reason == Reason::UnknownModel;
+            let outcome = look_again(billing, event, payer, payload_hash, refusal).await?;
+            if is_unknown && billing.catalog.is_outdated() && matches!(outcome, Outcome::Refused(_)) {
+                // The catalog in force may have it.
+                let message = "This server's catalog is out of date, and doesn't have every model of this batch: nothing was done, \
+                               send it again to another server.";
+                return Err(Error::new(Code::NotReady).message(message));
+            }
+            Ok(Err(outcome))
+        }
+    }
+}
+
+/// The payer of a caller's use, or why there is none.
+async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
+    match caller {
+        Caller::ApiKey(id) => {
+            Ok(books::payer(billing, *id).await?.ok_or_else(|| events::unknown_api_key(*id)))
+        }
+        Caller::Person(person) => books::person_payer(billing, person.project_id, person.user_id).await,
+    }
+}
+
+/// The outcome of an event that can't be rated now: it may have counted long ago, when its model was still there, and then it
+/// is a duplicate.
+async fn look_again(
+    billing: &Billing,
+    event: &Event,
+    payer: Payer,
+    payload_hash: [u8; 32],
+    refusal: Refusal,
+) -> Result<Outcome, Error> {
+    let key = (payer.organization_id, &*event.source, &*event.id);
+    let stored = recording::stored_hashes(&mut billing.db.read().await?, &[key]).await?;
+    Ok(match stored.first().copied().flatten() {
+        Some(hash) if hash == payload_hash => Outcome::Duplicate,
+        Some(_) => Outcome::Conflict,
+        None => Outcome::Refused(refusal),
+    })
+}
+
+/// The version of the price that holds for an event, and what the event costs.
+#[derive(Clone, Copy, Default)]
+struct Priced {
+    version: i64,
+    amount: Pico,
+}
+
+fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<Priced, Refusal> {
+    let used = &event.usage;
+    events::check_time(event.time, now)?;
+    events::check_caller(used.caller.id(), event.time)?;
+    events::check_tokens(used.corrects.is_some(), used.prompt_tokens, used.completion_tokens)?;
+    if used.corrects.is_some() {
+        // At the price of what it corrects, which the books look up.
+        return Ok(Priced::default());
+    }
+    // It may have been retired since its use, or its answer took until after that: the use was real, and has a price.
+    let model = catalog.get_even_retired(&used.model);
+    let model = model.ok_or_else(|| events::unknown_model(&used.model))?;
+    events::check_kind(model, used.kind, used.completion_tokens)?;
+    let price = model.price_at(event.time).ok_or_else(|| events::no_price(&model.id))?;
+    let amount = rating::rate(price, used.prompt_tokens, used.completion_tokens)
+        .filter(|amount| *amount <= events::MOST_EXPENSIVE)
+        .ok_or_else(events::too_expensive)?;
+    Ok(Priced { version: price.effective_at.unix_ms(), amount })
+}
+
+fn as_recorded(event: Event, rated: Rated) -> UsageEvent {
+    let (used, Rated { payer, payload_hash, priced }) = (event.usage, rated);
+    UsageEvent {
+        event: RatedEvent {
+            payer,
+            source: event.source,
+            event_id: event.id,
+            payload_hash,
+            caller: used.caller.id(),
+            model: used.model,
+            kind: used.kind,
+            occurred_at: event.time,
+            prompt_tokens: used.prompt_tokens,
+            completion_tokens: used.completion_tokens,
+            price_version: priced.version,
+            amount: priced.amount,
+            corrects: used.corrects,
+        },
+        reservation_id: used.reservation_id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_the_formatter_does() {
+        for number in [0, 1, -1, 9, 10, -10, 1_773_050_400_000, i64::MAX, i64::MIN] {
+            let mut text = String::new();
+            push_number(&mut text, number);
+            assert_eq!(text, number.to_string());
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Wallets as operators see and bound them.
+
+use serde_json::json;
+
+use crate::Billing;
+use crate::bookkeeping::Refusal;
+use crate::store;
+use kernel::currencies;
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+
+use trail::Trail;
+use trail::{Action, Event};
+
+pub use crate::store::wallets::{Overview, Wallet};
+
+/// How many organizations are read at a time.
+const AT_ONCE: i64 = 500;
+
+/// Lists organizations with their wallets, the oldest first, from the one after `after` on; deleted ones too, while their
+/// books are kept. Empty at the end.
+///
+/// # Errors
+/// The database's.
+pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Vec<Overview>, Error> {
+    Ok(store::wallets::overviews(&mut billing.db.read().await?, after, AT_ONCE).await?)
+}
+
+/// Reads an organization with its wallet; `None` where there is no such one and never was.
+///
+/// # Errors
+/// The database's.
+pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<Overview>, Error> {
+    Ok(store::wallets::overview(&mut billing.db.read().await?, id).await?)
+}
+
+/// A credit limit that was set.
+#[derive(Clone, Debug)]
+pub struct LimitSet {
+    /// The organization as it was before.
+    pub overview: Overview,
+    /// The limit before.
+    pub before: Nano,
+}
+
+/// Sets how far an organization's balance may go below zero, from the next call on.
+///
+/// # Errors
+/// A sentence where there is no such organization, or this is no limit in its currency; the database's.
+pub async fn set_credit_limit(
+    billing: &Billing,
+    id: OrganizationId,
+    amount: Nano,
+    trail: &Trail,
+) -> Result<LimitSet, Refusal> {
+    let unknown = || Refusal::Wrong(format!("there is no organization {id}"));
+    let now = billing.clock.now();
+    let mut tx = billing.db.write().await?;
+    let wallet = store::wallets::lock(&mut tx, id, now).await?.ok_or_else(unknown)?;
+    let overview = store::wallets::overview(&mut tx, id).await?;
+    let overview = overview.filter(|overview| overview.created_at.is_some()).ok_or_else(unknown)?;
+    check_limit(amount, &wallet.currency).map_err(Refusal::Wrong)?;
+    let before = wallet.credit_limit;
+    if before != amount {
+        store::wallets::set_credit_limit(&mut tx, id, amount).await?;
+        let event =
+            Event { action: Action::CreditLimitSet, target: id.to_string(), organization_id: Some(id) };
+        let detail = json!({"before": before.to_string(), "after": amount.to_string()});
+        trail::record_with(&mut tx, trail, &event, &detail, now, &billing.random).await?;
+        tx.commit().await?;
+    }
+    Ok(LimitSet { overview, before })
+}
+
+/// Refuses what is no limit in this currency.
+fn check_limit(amount: Nano, currency: &str) -> Result<(), String> {
+    let smallest = currencies::smallest_payment(currency);
+    if amount < Nano::ZERO {
+        return Err(format!("--amount {amount} is less than 0: 0 means that calls are paid in advance"));
+    }
+    if !currencies::is_payable(amount, currency) {
+        return Err(format!(
+            "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
+        ));
+    }
+    if amount.to_i64().is_none() {
+        let most = Nano::from_units(i64::MAX.into());
+        return Err(format!("--amount {amount} is too much: a limit is at most {most}"));
+    }
+    Ok(())
+}

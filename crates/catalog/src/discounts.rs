@@ -1,0 +1,205 @@
+//! Volume discounts (docs/contract/billing.md#volume-discounts): graduated, for each organization, model and
+//! kind of tokens, in a calendar month.
+//!
+//! Tokens are counted in the order of their day and of their price; those above a threshold cost its fraction less, up to the
+//! next threshold. So a price that changes inside the month is discounted for exactly the tokens that were above.
+
+use crate::{Kind, VolumeDiscount};
+use kernel::clock::Day;
+use kernel::money::{Nano, Pico};
+
+/// The kinds of tokens that are counted apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum TokenKind {
+    /// Into a chat model.
+    Prompt,
+    /// Out of a chat model.
+    Completion,
+    /// Into an embedding model.
+    Input,
+}
+
+impl TokenKind {
+    /// What the tokens of a prompt are for a model of this kind.
+    pub const fn of_prompt(kind: Kind) -> Self {
+        match kind {
+            Kind::Chat => Self::Prompt,
+            Kind::Embeddings => Self::Input,
+        }
+    }
+
+    /// In words, for an invoice.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompt tokens",
+            Self::Completion => "completion tokens",
+            Self::Input => "input tokens",
+        }
+    }
+}
+
+/// Tokens of one model and kind that were used on a day, at one price. Corrections make them fewer, also than none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tokens {
+    /// When.
+    pub day: Day,
+    /// Since when their price was in force, in unix milliseconds.
+    pub price_version: i64,
+    /// How many.
+    pub count: i64,
+    /// What one costs.
+    pub unit_price: Pico,
+}
+
+/// A discount is counted in a millionth of a pico until its end: a fraction is in parts per million.
+const PARTS: i128 = 1_000_000;
+
+/// What a month's tokens of one model and kind cost less, a part of a pico counted as a whole one: in the customer's favour.
+///
+/// `tiers` has the lowest threshold first. `None` when a sum leaves 128 bits.
+pub fn discount(tiers: &[VolumeDiscount], tokens: &[Tokens]) -> Option<Pico> {
+    let mut tokens = tokens.to_vec();
+    tokens.sort_by_key(|used| (used.day, used.price_version));
+    let (mut before, mut sum) = (0_i128, 0_i128);
+    for used in tokens {
+        let after = before.checked_add(i128::from(used.count))?;
+        let fractions = discounted(tiers, after)?.checked_sub(discounted(tiers, before)?)?;
+        sum = sum.checked_add(fractions.checked_mul(used.unit_price.units())?)?;
+        before = after;
+    }
+    // A late correction at a higher price could take more back than was ever given.
+    let sum = sum.max(0);
+    Some(Pico::from_units(sum.checked_add(PARTS - 1)? / PARTS))
+}
+
+/// How many millionths of a token the first `count` tokens are free of: each one above a threshold by its fraction.
+fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
+    let ends = tiers.iter().skip(1).map(|next| i128::from(next.threshold)).chain([i128::MAX]);
+    let mut sum = 0_i128;
+    for (tier, end) in tiers.iter().zip(ends) {
+        let within = (count.min(end) - i128::from(tier.threshold)).max(0);
+        sum = sum.checked_add(within.checked_mul(tier.discount.units())?)?;
+    }
+    Some(sum)
+}
+
+/// The whole nanos that are credited of a discount, in the customer's favour, but never more than was charged. A discount that is taken back
+/// is negative.
+pub fn credited(discount: Pico, charged: Nano) -> Nano {
+    discount.ceil_nano().min(charged.max(Nano::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::money::Ppm;
+    use proptest::prelude::*;
+
+    fn tiers(tiers: &[(i64, i128)]) -> Vec<VolumeDiscount> {
+        let tier = |(threshold, ppm): &(i64, i128)| VolumeDiscount {
+            threshold: *threshold,
+            discount: Ppm::from_units(*ppm),
+        };
+        tiers.iter().map(tier).collect()
+    }
+
+    fn tokens(day: i64, count: i64, price: i128) -> Tokens {
+        let (day, unit_price) = (Day::from_unix_days(day), Pico::from_units(price));
+        Tokens { day, price_version: i64::try_from(price).unwrap(), count, unit_price }
+    }
+
+    #[test]
+    fn an_invoice_names_the_tokens() {
+        let words =
+            [TokenKind::of_prompt(Kind::Chat), TokenKind::Completion, TokenKind::of_prompt(Kind::Embeddings)];
+        assert_eq!(words.map(TokenKind::words), ["prompt tokens", "completion tokens", "input tokens"]);
+    }
+
+    #[test]
+    fn tokens_above_a_threshold_cost_less() {
+        // From 100 tokens on a tenth less, from 200 on half.
+        let two = tiers(&[(100, 100_000), (200, 500_000)]);
+        let cases: [(&[Tokens], i128); 11] = [
+            (&[], 0),
+            (&[tokens(1, 100, 10)], 0),
+            (&[tokens(1, 101, 10)], 1),
+            (&[tokens(1, 200, 10)], 100),
+            (&[tokens(1, 201, 10)], 105),
+            (&[tokens(1, 100, 10), tokens(2, 100, 10)], 100),
+            // The price is another from day 2 on: 100 tokens at the one, 50 and 50 at the other.
+            (&[tokens(1, 150, 10), tokens(2, 50, 20)], 50 + 100),
+            // Whatever the order in which they come.
+            (&[tokens(2, 50, 20), tokens(1, 150, 10)], 50 + 100),
+            // 101 tokens at 3: three tenths of a pico are one.
+            (&[tokens(1, 101, 3)], 1),
+            // A correction takes back what it gave.
+            (&[tokens(1, 200, 10), tokens(2, -100, 10)], 0),
+            (&[tokens(1, -50, 10), tokens(2, 200, 10)], 50),
+        ];
+        for (used, expected) in cases {
+            assert_eq!(discount(&two, used).map(Pico::units), Some(expected), "{used:?}");
+        }
+        assert_eq!(discount(&[], &[tokens(1, i64::MAX, 1)]), Some(Pico::ZERO));
+        let dear = Pico::from_units(i128::MAX / 2);
+        let too_much = Tokens { unit_price: dear, ..tokens(1, i64::MAX, 1) };
+        assert_eq!(discount(&two, &[too_much]), None);
+    }
+
+    #[test]
+    fn no_more_is_credited_than_was_charged() {
+        let credited = |pico, nano| super::credited(Pico::from_units(pico), Nano::from_units(nano)).units();
+        assert_eq!((credited(1, 5), credited(1_000, 5), credited(1_001, 5)), (1, 1, 2));
+        assert_eq!((credited(1_500, 1), credited(0, 5), credited(1, 0), credited(1, -3)), (1, 0, 0, 0));
+    }
+
+    fn some_tiers() -> impl Strategy<Value = Vec<VolumeDiscount>> {
+        prop::collection::btree_map(0_i64..60, 0_i128..=1_000_000, 0..4)
+            .prop_map(|map| tiers(&map.into_iter().collect::<Vec<_>>()))
+    }
+
+    fn some_tokens(counts: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Tokens>> {
+        prop::collection::vec((0_i64..5, counts, 0_i128..50), 0..6)
+            .prop_map(|all| all.into_iter().map(|(day, count, price)| tokens(day, count, price)).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_count_token_by_token(tiers in some_tiers(), used in some_tokens(0..40)) {
+            let mut sorted = used.clone();
+            sorted.sort_by_key(|tokens| (tokens.day, tokens.price_version));
+            let (mut number, mut parts) = (0_i64, 0_i128);
+            for tokens in sorted {
+                for _ in 0..tokens.count {
+                    let tier = tiers.iter().rev().find(|tier| tier.threshold <= number);
+                    parts += tier.map_or(0, |tier| tier.discount.units()) * tokens.unit_price.units();
+                    number += 1;
+                }
+            }
+            prop_assert_eq!(discount(&tiers, &used).unwrap().units(), (parts + 999_999) / 1_000_000);
+        }
+
+        #[test]
+        fn is_never_negative_and_never_more_than_the_price(tiers in some_tiers(), used in some_tokens(-40..40)) {
+            let less = discount(&tiers, &used).unwrap().units();
+            prop_assert!(less >= 0);
+            if used.iter().all(|tokens| tokens.count >= 0) {
+                let list: i128 = used.iter().map(|t| i128::from(t.count) * t.unit_price.units()).sum();
+                prop_assert!(less <= list, "{} {}", less, list);
+            }
+        }
+
+        #[test]
+        fn grows_with_what_is_used(tiers in some_tiers(), mut used in some_tokens(0..40), more in 0_i64..40) {
+            let before = discount(&tiers, &used).unwrap();
+            // On the last day and at the highest price: whatever else was used stays where it was.
+            used.push(tokens(9, more, 60));
+            prop_assert!(discount(&tiers, &used).unwrap() >= before);
+        }
+
+        #[test]
+        fn never_panics(tiers in some_tiers(), count in any::<i64>(), price in any::<i64>()) {
+            let used = Tokens { unit_price: Pico::from_units(price.into()), ..tokens(0, count, 0) };
+            let _discount = discount(&tiers, &[used, used]);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Versions of prices and discounts, and which catalog is in force.
+
+use crate::{DiscountVersion, NewVersions, Price, PriceBook, VolumeDiscount};
+use cluster::changes;
+use cluster::changes::Change;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::{Month, Time};
+use kernel::money::{Pico, Ppm};
+
+/// A row of `price_versions`; without a price it takes the version back.
+struct PriceRow {
+    model: String,
+    price: Option<Price>,
+}
+
+impl FromRow for PriceRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let effective_at: Time = row.get("effective_at")?;
+        let (prompt, completion): (Option<i64>, Option<i64>) =
+            (row.get("prompt_pico")?, row.get("completion_pico")?);
+        let price = prompt.zip(completion).map(|(prompt, completion)| Price {
+            effective_at,
+            prompt: Pico::from_units(prompt.into()),
+            completion: Pico::from_units(completion.into()),
+        });
+        Ok(Self { model: row.get("model")?, price })
+    }
+}
+
+/// A row of `discount_versions`; without tiers it takes the version back.
+struct DiscountRow {
+    effective_at: Time,
+    tiers: Option<Vec<VolumeDiscount>>,
+}
+
+impl FromRow for DiscountRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let text: Option<String> = row.get("tiers")?;
+        Ok(Self {
+            effective_at: row.get("effective_at")?,
+            tiers: text.as_deref().map(parse_tiers).transpose()?,
+        })
+    }
+}
+
+/// Every version that counts.
+pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
+    // A row of each version: that of its highest revision.
+    let prices: Vec<PriceRow> =
+        sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions v
+         WHERE revision = (SELECT MAX(revision) FROM price_versions w
+                           WHERE w.model = v.model AND w.effective_at = v.effective_at)")
+        .all(tx)
+        .await?;
+    let discounts: Vec<DiscountRow> = sql("SELECT effective_at, tiers FROM discount_versions v
+         WHERE revision = (SELECT MAX(revision) FROM discount_versions w WHERE w.effective_at = v.effective_at)")
+    .all(tx)
+    .await?;
+    let prices = prices.into_iter().filter_map(|row| row.price.map(|price| (row.model, price)));
+    let discounts = discounts.into_iter().filter_map(|DiscountRow { effective_at, tiers }| {
+        tiers.map(|tiers| DiscountVersion { effective_at, tiers })
+    });
+    Ok(PriceBook::new(prices, discounts))
+}
+
+/// The price of a model that holds from this instant on, in unix milliseconds.
+pub async fn price(tx: &mut Tx, model: &str, version: i64) -> Result<Option<Price>, db::Error> {
+    let row: Option<PriceRow> =
+        sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions
+         WHERE model = $1 AND effective_at = $2 ORDER BY revision DESC LIMIT 1")
+        .bind(model)
+        .bind(version)
+        .optional(tx)
+        .await?;
+    Ok(row.and_then(|row| row.price))
+}
+
+/// Adds versions.
+pub async fn insert(tx: &mut Tx, new: &NewVersions, now: Time) -> Result<(), db::Error> {
+    for (model, effective_at, price) in &new.prices {
+        sql("INSERT INTO price_versions (model, effective_at, revision, prompt_pico, completion_pico, recorded_at)
+             SELECT $1, CAST($2 AS BIGINT), COALESCE(MAX(revision), 0) + 1, CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT)
+             FROM price_versions WHERE model = $1 AND effective_at = $2")
+        .bind(model.as_str())
+        .bind(*effective_at)
+        .bind(price.as_ref().map(|price| pico(price.prompt)).transpose()?)
+        .bind(price.as_ref().map(|price| pico(price.completion)).transpose()?)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    }
+    for (effective_at, tiers) in &new.discounts {
+        sql("INSERT INTO discount_versions (effective_at, revision, tiers, recorded_at)
+             SELECT CAST($1 AS BIGINT), COALESCE(MAX(revision), 0) + 1, $2, CAST($3 AS BIGINT)
+             FROM discount_versions WHERE effective_at = $1")
+        .bind(*effective_at)
+        .bind(tiers.as_deref().map(tiers_text))
+        .bind(now)
+        .execute(tx)
+        .await?;
+    }
+    Ok(())
+}
+
+fn pico(amount: Pico) -> Result<i64, db::Error> {
+    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("the price {amount} passes 64 bits of pico")))
+}
+
+fn tiers_text(tiers: &[VolumeDiscount]) -> String {
+    let tiers = tiers.iter().map(|tier| format!("{}:{}", tier.threshold, tier.discount.units()));
+    tiers.collect::<Vec<_>>().join(" ")
+}
+
+fn parse_tiers(text: &str) -> Result<Vec<VolumeDiscount>, db::Error> {
+    let tier = |tier: &str| {
+        let (threshold, ppm) = tier.split_once(':')?;
+        Some(VolumeDiscount {
+            threshold: threshold.parse().ok()?,
+            discount: Ppm::from_units(ppm.parse().ok()?),
+        })
+    };
+    let tiers: Option<Vec<_>> = text.split_whitespace().map(tier).collect();
+    tiers.ok_or_else(|| db::Error::Internal(format!("the tiers of a discount are {text:?}")))
+}
+
+/// The fingerprint of the catalog in force; none before the first.
+pub async fn newest_catalog(tx: &mut Tx) -> Result<Option<String>, db::Error> {
+    let newest: Option<(String,)> =
+        sql("SELECT fingerprint FROM catalogs ORDER BY number DESC LIMIT 1").optional(tx).await?;
+    Ok(newest.map(|(fingerprint,)| fingerprint))
+}
+
+/// Returns `true` if a catalog was in force at any time.
+pub async fn knows_catalog(tx: &mut Tx, fingerprint: &str) -> Result<bool, db::Error> {
+    let found: Option<(i64,)> = sql("SELECT number FROM catalogs WHERE fingerprint = $1 LIMIT 1")
+        .bind(fingerprint)
+        .optional(tx)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// The number of the next catalog. Nobody else puts one in force until this transaction ends.
+pub async fn lock(tx: &mut Tx) -> Result<i64, db::Error> {
+    let (number,): (i64,) =
+        sql("UPDATE sequences SET last = last + 1 WHERE name = 'catalogs' RETURNING last").one(tx).await?;
+    Ok(number)
+}
+
+/// Puts a catalog in force, and announces it unless it is the first.
+pub async fn insert_catalog(
+    tx: &mut Tx,
+    number: i64,
+    fingerprint: &str,
+    currency: &str,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO catalogs (number, fingerprint, currency, in_force_at) VALUES ($1, $2, $3, $4)")
+        .bind(number)
+        .bind(fingerprint)
+        .bind(currency)
+        .bind(now)
+        .defer(tx)
+        .await?;
+    if number > 1 {
+        changes::record(tx, Change::Catalog, now).await?;
+    }
+    Ok(())
+}
+
+/// Returns `true` if anything was ever used.
+pub async fn is_used(tx: &mut Tx) -> Result<bool, db::Error> {
+    let any: Option<(i64,)> = sql("SELECT day FROM usage_daily LIMIT 1").optional(tx).await?;
+    Ok(any.is_some())
+}
+
+/// The end of the last month that is closed for somebody.
+pub async fn closed_before(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
+    let rows: Vec<(Month, Time)> =
+        sql("SELECT open_month, MIN(created_at) FROM wallets GROUP BY open_month ORDER BY open_month DESC")
+            .heavy()
+            .all(tx)
+            .await?;
+    // A wallet begins with its first month open.
+    let closed = rows.into_iter().find(|(open, created_at)| created_at.day().month() < *open);
+    Ok(closed.map(|(open, _)| open.start()))
+}
+
+/// How many organizations have a wallet in each currency but this one.
+pub async fn other_currencies(tx: &mut Tx, currency: &str) -> Result<Vec<(String, i64)>, db::Error> {
+    sql("SELECT currency, COUNT(*) AS count FROM wallets
+         WHERE (currency < $1 OR currency > $1) AND organization_id IN (SELECT id FROM organizations)
+         GROUP BY currency ORDER BY currency")
+    .bind(currency)
+    .all(tx)
+    .await
+}

@@ -1,0 +1,176 @@
+//! A TOML text as a tree that knows the line of everything, for errors that point at the place.
+//!
+//! The configuration and the catalog both read it. It keeps the source text of numbers, so that none passes
+//! through a float.
+
+pub mod values;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use kernel::spelling::closest;
+
+/// A value and the line on which it starts, counted from 1.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The line of the value.
+    pub line: usize,
+    /// The value.
+    pub value: Value,
+}
+
+/// A value as TOML writes it.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A string.
+    Text(String),
+    /// A whole number, as a literal in base 10.
+    Integer(i64),
+    /// A number with a point or an exponent, as it was written.
+    Float(String),
+    /// True or false.
+    Boolean(bool),
+    /// A date, a time or both, as TOML writes it.
+    Datetime(String),
+    /// A list.
+    List(Vec<Node>),
+    /// A table, in the order of the lines.
+    Table(Vec<Entry>),
+}
+
+/// A key of a table and its value.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The line of the key.
+    pub line: usize,
+    /// The value.
+    pub node: Node,
+}
+
+/// What is wrong, and on which line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// Reads a whole document: the entries of its root table.
+///
+/// # Errors
+/// The text isn't TOML. The message never quotes the text: it may hold a secret.
+pub fn parse(text: &str) -> Result<Vec<Entry>, Problem> {
+    let lines = Lines(text);
+    match DeTable::parse(text) {
+        Ok(table) => Ok(lines.entries(table.get_ref())),
+        Err(error) => {
+            let line = error.span().map_or(1, |span| lines.line(span.start));
+            Err(Problem { line, message: format!("this is not valid TOML: {}", error.message()) })
+        }
+    }
+}
+
+/// Reads a single value such as `true`, `100` or `["a", "b"]`.
+pub fn parse_value(text: &str) -> Option<Value> {
+    let value = DeValue::parse(text).ok()?;
+    Some(Lines(text).node(&value).value)
+}
+
+/// ` (did you mean `x`?)` for the candidate that is closest to the word, or nothing when none is close.
+pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> String {
+    closest(word, candidates).map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"))
+}
+
+impl Value {
+    /// How the value reads in an error, cut when it is long.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => format!("\"{}\"", cut(text)),
+            Self::Integer(number) => number.to_string(),
+            Self::Float(literal) | Self::Datetime(literal) => cut(literal),
+            Self::Boolean(flag) => flag.to_string(),
+            Self::List(_) => "a list".to_owned(),
+            Self::Table(_) => "a table".to_owned(),
+        }
+    }
+}
+
+fn cut(text: &str) -> String {
+    let escaped: String = text.chars().take(60).flat_map(char::escape_debug).collect();
+    if text.chars().nth(60).is_some() { format!("{escaped}…") } else { escaped }
+}
+
+struct Lines<'a>(&'a str);
+
+impl Lines<'_> {
+    fn line(&self, offset: usize) -> usize {
+        1 + self.0.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+    }
+
+    fn entries(&self, table: &DeTable<'_>) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = table
+            .iter()
+            .map(|(key, value)| Entry {
+                key: key.get_ref().to_string(),
+                line: self.line(key.span().start),
+                node: self.node(value),
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.line);
+        entries
+    }
+
+    fn node(&self, value: &Spanned<DeValue<'_>>) -> Node {
+        let line = self.line(value.span().start);
+        let value = match value.get_ref() {
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => Value::Integer(number),
+                // Past 64 bits it is no number that any key takes; as a float it is refused with its text.
+                Err(_) => Value::Float(number.to_string()),
+            },
+            DeValue::Float(number) => Value::Float(number.to_string()),
+            DeValue::Boolean(flag) => Value::Boolean(*flag),
+            DeValue::Datetime(time) => Value::Datetime(time.to_string()),
+            DeValue::Array(items) => Value::List(items.iter().map(|item| self.node(item)).collect()),
+            DeValue::Table(table) => Value::Table(self.entries(table)),
+        };
+        Node { line, value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_knows_its_line() {
+        let text = "a = 1\n\n[b]\nc = [\n  \"x\",\n  0x10,\n]\n[[d]]\ne = 1.50\nf = 2024-01-01T00:00:00Z\n";
+        let entries = parse(text).unwrap();
+        let found: Vec<_> = entries.iter().map(|e| (e.key.as_str(), e.line)).collect();
+        assert_eq!(found, [("a", 1), ("b", 3), ("d", 8)]);
+        let Value::Table(b) = &entries[1].node.value else { panic!("a table") };
+        assert_eq!((b[0].line, b[0].node.line), (4, 4));
+        let Value::List(items) = &b[0].node.value else { panic!("a list") };
+        assert!(matches!((&items[1].value, items[1].line), (Value::Integer(16), 6)));
+        let Value::List(d) = &entries[2].node.value else { panic!("a list of tables") };
+        let Value::Table(d) = &d[0].value else { panic!("a table") };
+        assert_eq!(d[0].node.value.shown(), "1.50");
+        assert_eq!(d[1].node.value.shown(), "2024-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn broken_text_is_refused_without_quoting_it() {
+        let texts = ["a = 1\ntoken = hunter2hunter2\n", "a = 1\ntoken = \"hunter2\n", "a = 1\nhunter2\n"];
+        for text in texts {
+            let problem = parse(text).unwrap_err();
+            assert_eq!(problem.line, 2, "{text}");
+            assert!(problem.message.starts_with("this is not valid TOML: "), "{problem:?}");
+            assert!(!problem.message.contains("hunter2"), "{problem:?}");
+        }
+        assert!(parse("a = 1\na = 2").unwrap_err().message.contains("duplicate key"));
+    }
+}

@@ -1,0 +1,371 @@
+//! The types of fields: each reads itself and says in words what would be right.
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use super::fields::{At, Field, Problems};
+use super::json::Json;
+use kernel::clock::Time;
+use kernel::ids::{Id, Kind};
+use kernel::money::Ppm;
+use kernel::naming;
+use kernel::naming::Problem;
+use kernel::phones;
+
+/// A string that nothing else is asked of than its length; for what is compared, never stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Text<const MAX: usize>(pub String);
+
+impl<const MAX: usize> std::fmt::Debug for Text<MAX> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Passwords and tokens come as such strings.
+        f.write_str("***")
+    }
+}
+
+impl<const MAX: usize> Field for Text<MAX> {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        if text.chars().count() > MAX {
+            return problems.add(at, "too_long", format!("`{}` may have at most {MAX} characters.", at.path));
+        }
+        if text.contains('\0') {
+            // PostgreSQL has no NUL in texts, and nobody types one.
+            return problems.add(at, "invalid_characters", format!("`{}` must not contain NUL.", at.path));
+        }
+        Some(Self(text))
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "maxLength": MAX, "examples": ["…"]})
+    }
+}
+
+impl Field for bool {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        match value {
+            Json::Bool(value) => Some(value),
+            Json::Text(text) if at.origin == super::fields::Origin::Query && text == "true" => Some(true),
+            Json::Text(text) if at.origin == super::fields::Origin::Query && text == "false" => Some(false),
+            other => problems.wrong_type(at, "true or false", &other),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "boolean", "examples": [false]})
+    }
+}
+
+/// A whole number between two bounds, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Integer<const MIN: i64, const MAX: i64>(pub i64);
+
+impl<const MIN: i64, const MAX: i64> Integer<MIN, MAX> {
+    /// The least.
+    pub const MIN: i64 = MIN;
+    /// The most.
+    pub const MAX: i64 = MAX;
+}
+
+impl<const MIN: i64, const MAX: i64> Field for Integer<MIN, MAX> {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let number = match &value {
+            Json::Integer(number) => Some(*number),
+            // JSON has one kind of number: 3.0 is as whole as 3.
+            Json::Float(number) => whole(*number),
+            Json::Text(text) if at.origin == super::fields::Origin::Query => match text.parse() {
+                Ok(number) => Some(number),
+                Err(_) => return problems.wrong_type(at, "an integer", &value),
+            },
+            _ => return problems.wrong_type(at, "an integer", &value),
+        };
+        match number {
+            Some(number) if (MIN..=MAX).contains(&number) => Some(Self(number)),
+            _ => problems.add(
+                at,
+                "out_of_range",
+                format!("`{}` must be a whole number between {MIN} and {MAX}.", at.path),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "integer", "minimum": MIN, "maximum": MAX, "examples": [MIN.max(1)]})
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "checked: no fraction and within 2^53")]
+fn whole(number: f64) -> Option<i64> {
+    (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
+}
+
+/// A sampling temperature between 0 and 2 with at most six decimals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Temperature(pub Ppm);
+
+impl Field for Temperature {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let literal = match &value {
+            Json::Integer(number) => number.to_string(),
+            Json::Float(number) => number.to_string(),
+            _ => return problems.wrong_type(at, "a number", &value),
+        };
+        match Ppm::parse(&literal) {
+            Some(ppm) if (0..=2_000_000).contains(&ppm.units()) => Some(Self(ppm)),
+            _ => problems.add(
+                at,
+                "out_of_range",
+                format!("`{}` must be between 0 and 2, with at most six decimals.", at.path),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "number", "minimum": 0, "maximum": 2, "examples": [0.7]})
+    }
+}
+
+/// A thing's name, and its form for comparing without regard to case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Name {
+    /// As written, trimmed.
+    pub display: String,
+    /// Folded.
+    pub folded: String,
+}
+
+impl From<Name> for naming::Name {
+    fn from(Name { display, folded }: Name) -> Self {
+        Self { display, folded }
+    }
+}
+
+impl Field for Name {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        let name = checked(naming::name(&text), at, problems)?;
+        Some(Self { folded: name.folded, display: name.display })
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "minLength": 1, "maxLength": 100, "examples": ["Acme"]})
+    }
+}
+
+/// A longer text about a thing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DescriptionText(pub String);
+
+impl Field for DescriptionText {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        checked(naming::description(&text), at, problems).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "maxLength": 1000, "examples": ["What it is for"]})
+    }
+}
+
+/// An e-mail address, and its form for comparing without regard to case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Email {
+    /// As written.
+    pub display: String,
+    /// Folded.
+    pub folded: String,
+}
+
+impl Field for Email {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        let email = checked(naming::email(&text), at, problems)?;
+        Some(Self { folded: email.folded, display: email.display })
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "format": "email", "maxLength": 254, "examples": ["ada@example.com"]})
+    }
+}
+
+impl From<Email> for naming::Name {
+    fn from(email: Email) -> Self {
+        Self { display: email.display, folded: email.folded }
+    }
+}
+
+/// A username, and its form for comparing without regard to case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Username {
+    /// As written.
+    pub display: String,
+    /// Folded.
+    pub folded: String,
+}
+
+impl Field for Username {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        let username = checked(naming::username(&text), at, problems)?;
+        Some(Self { folded: username.folded, display: username.display })
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "minLength": 3, "maxLength": 64, "examples": ["ada"]})
+    }
+}
+
+/// A person's full name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FullName(pub String);
+
+impl Field for FullName {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        checked(naming::full_name(&text), at, problems).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "maxLength": 200, "examples": ["Ada Lovelace"]})
+    }
+}
+
+/// An international phone number in its canonical form (E.164).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Phone(pub String);
+
+impl Field for Phone {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        checked(phones::phone(&text), at, problems).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "maxLength": 40, "examples": ["+441632960961"]})
+    }
+}
+
+impl Field for Time {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match Self::parse(&text) {
+            Some(time) => Some(time),
+            None => problems.add(
+                at,
+                "invalid_timestamp",
+                format!("`{}` must be a timestamp such as 2026-01-31T09:30:00Z.", at.path),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "format": "date-time", "examples": ["2030-01-31T09:30:00Z"]})
+    }
+}
+
+impl Field for IpAddr {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match text.parse() {
+            Ok(address) => Some(address),
+            Err(_) => {
+                problems.add(at, "invalid_address", format!("`{}` must be an IPv4 or IPv6 address.", at.path))
+            }
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "examples": ["203.0.113.7"]})
+    }
+}
+
+impl<K: Kind> Field for Id<K> {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match Self::parse(&text) {
+            Some(id) => Some(id),
+            None => problems.add(
+                at,
+                "invalid_id",
+                format!("`{}` must be an id such as `{}_…`.", at.path, K::PREFIX),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "examples": [format!("{}_01kfz3v9xee8tb2m6h0q5w7r4n", K::PREFIX)]})
+    }
+}
+
+/// One of these words.
+pub fn one_of<T: Copy>(
+    value: Json,
+    at: &At<'_>,
+    problems: &mut Problems,
+    choices: &[T],
+    word: fn(T) -> &'static str,
+) -> Option<T> {
+    let text = string(value, at, problems)?;
+    match choices.iter().find(|choice| word(**choice) == text) {
+        Some(choice) => Some(*choice),
+        None => {
+            let words: Vec<_> = choices.iter().map(|choice| format!("`{}`", word(*choice))).collect();
+            problems.add(at, "unknown_value", format!("`{}` must be one of {}.", at.path, words.join(", ")))
+        }
+    }
+}
+
+/// Ids of models, at least one; that the catalog has them is checked where the catalog is at hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModelIds(pub Vec<String>);
+
+impl Field for ModelIds {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let mut ids = items(value, at, problems, |item, at, problems| {
+            Text::<128>::read(item, at, problems).map(|text| text.0)
+        })?;
+        if ids.is_empty() || ids.len() > 100 {
+            let code = if ids.is_empty() { "empty" } else { "too_many" };
+            return problems.add(
+                at,
+                code,
+                format!("`{}` must name 1 to 100 models: null removes the restriction.", at.path),
+            );
+        }
+        let mut seen = std::collections::HashSet::new();
+        ids.retain(|id| seen.insert(id.clone()));
+        Some(Self(ids))
+    }
+    fn schema() -> Value {
+        json!({"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string"}, "examples": [["svc-1"]]})
+    }
+}
+
+/// The items of an array, each at its own path.
+pub fn items<T>(
+    value: Json,
+    at: &At<'_>,
+    problems: &mut Problems,
+    mut read: impl FnMut(Json, &At<'_>, &mut Problems) -> Option<T>,
+) -> Option<Vec<T>> {
+    let Json::Array(array) = value else {
+        return problems.wrong_type(at, "an array", &value);
+    };
+    if array.len() > 1_000 {
+        return problems.add(at, "too_many", format!("`{}` may have at most 1000 entries.", at.path));
+    }
+    let mut good = Vec::with_capacity(array.len());
+    let mut complete = true;
+    for (index, item) in array.into_iter().enumerate() {
+        let path = format!("{}[{index}]", at.path);
+        match read(item, &At { path: &path, origin: at.origin }, problems) {
+            Some(item) => good.push(item),
+            None => complete = false,
+        }
+    }
+    complete.then_some(good)
+}
+
+/// A string.
+pub fn string(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<String> {
+    match value {
+        Json::Text(text) => Some(text),
+        other => problems.wrong_type(at, "a string", &other),
+    }
+}
+
+/// The value, or its problem at this place.
+pub fn checked<T>(result: Result<T, Problem>, at: &At<'_>, problems: &mut Problems) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(problem) => problems.add(at, problem.code, format!("`{}` {}.", at.path, problem.message)),
+    }
+}

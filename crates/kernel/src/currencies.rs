@@ -1,0 +1,173 @@
+//! Currencies and their minor units (ISO 4217): which there are, and how amounts in them are written for people.
+
+use crate::money::{Nano, Pico};
+
+/// The codes in use, by the digits of their minor unit.
+const CODES: [(u32, &str); 4] = [
+    (0, "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"),
+    (
+        2,
+        "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW CNY \
+         COP COU CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS \
+         INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR \
+         MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP \
+         STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD USN UYU UZS VED VES WST XAD XCD XCG YER ZAR ZMW ZWG",
+    ),
+    (3, "BHD IQD JOD KWD LYD OMR TND"),
+    (4, "CLF UYW"),
+];
+
+/// Those that are meant most often, for guesses.
+const COMMON: [&str; 10] = ["USD", "EUR", "GBP", "JPY", "CNY", "CHF", "CAD", "AUD", "INR", "BRL"];
+
+/// What a minor unit is counted in where a currency isn't known any more.
+const USUAL_DIGITS: u32 = 2;
+
+fn codes() -> impl Iterator<Item = (&'static str, u32)> {
+    CODES
+        .into_iter()
+        .flat_map(|(digits, codes)| codes.split_ascii_whitespace().map(move |code| (code, digits)))
+}
+
+/// The digits behind the point of the smallest payment in this currency; `None` when there is no such currency.
+pub fn minor_digits(code: &str) -> Option<u32> {
+    codes().find(|(other, _)| *other == code).map(|(_, digits)| digits)
+}
+
+/// The code that a wrong one was probably meant to be.
+pub fn closest(wrong: &str) -> Option<&'static str> {
+    let wrong = wrong.trim().to_ascii_uppercase();
+    let letters = |code: &str| {
+        let mut bytes = code.as_bytes().to_vec();
+        bytes.sort_unstable();
+        bytes
+    };
+    let alike = |code: &str| code.bytes().zip(wrong.bytes()).filter(|(a, b)| a == b).count();
+    let all = || COMMON.into_iter().chain(codes().map(|(code, _)| code));
+    all()
+        .find(|code| *code == wrong)
+        .or_else(|| all().find(|code| letters(code) == letters(&wrong)))
+        .or_else(|| all().find(|code| wrong.len() == 3 && alike(code) == 2))
+}
+
+/// Whether an amount can be paid in this currency: it isn't finer than the minor unit.
+pub fn is_payable(amount: Nano, code: &str) -> bool {
+    let digits = minor_digits(code).unwrap_or(USUAL_DIGITS);
+    let step = 10_i128.pow(9_u32.saturating_sub(digits));
+    amount.units() % step == 0
+}
+
+/// The smallest amount that can be paid in this currency.
+pub fn smallest_payment(code: &str) -> Nano {
+    let digits = minor_digits(code).unwrap_or(USUAL_DIGITS);
+    Nano::from_units(10_i128.pow(9_u32.saturating_sub(digits)))
+}
+
+/// The least that can be paid in this currency and covers an amount.
+pub fn payable(amount: Nano, code: &str) -> Nano {
+    let step = smallest_payment(code).units();
+    let short = amount.units().rem_euclid(step);
+    Nano::from_units(if short == 0 { amount.units() } else { amount.units() - short + step })
+}
+
+/// An amount for people: thousands apart, and at least the digits of the minor unit; finer ones stay, because they count.
+pub fn format(amount: Pico, code: &str) -> String {
+    let digits = usize::try_from(minor_digits(code).unwrap_or(USUAL_DIGITS)).unwrap_or(2);
+    let text = amount.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let whole = grouped(whole);
+    match fraction.len().max(digits) {
+        0 => whole,
+        width => format!("{whole}.{fraction:0<width$}"),
+    }
+}
+
+/// A whole number with its thousands apart.
+pub fn grouped(number: &str) -> String {
+    let (sign, figures) = number.strip_prefix('-').map_or(("", number), |figures| ("-", figures));
+    let mut out = String::from(sign);
+    for (index, figure) in figures.chars().enumerate() {
+        if index > 0 && (figures.len() - index) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(figure);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_stands_once() {
+        let mut all: Vec<_> = codes().map(|(code, _)| code).collect();
+        assert!(all.iter().all(|code| code.len() == 3 && code.bytes().all(|b| b.is_ascii_uppercase())));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert!(COMMON.iter().all(|code| minor_digits(code).is_some()));
+        let digits = |code| minor_digits(code);
+        assert_eq!(
+            [digits("USD"), digits("JPY"), digits("KWD"), digits("CLF")],
+            [Some(2), Some(0), Some(3), Some(4)]
+        );
+        assert_eq!([digits("usd"), digits("XXX"), digits("DEM"), digits("")], [None; 4]);
+    }
+
+    #[test]
+    fn a_slip_is_understood() {
+        let cases = [
+            ("usd", Some("USD")),
+            ("mad", Some("MAD")), // and not AMD, which has the same letters
+            ("EUX", Some("EUR")),
+            ("UDS", Some("USD")),
+            ("GPB", Some("GBP")),
+            ("CHR", Some("CHF")),
+            ("DOLLAR", None),
+            ("QQQ", None),
+            ("", None),
+        ];
+        for (wrong, meant) in cases {
+            assert_eq!(closest(wrong), meant, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn payments_are_whole_minor_units() {
+        let payable = |text, code| is_payable(Nano::parse(text).unwrap(), code);
+        assert!(payable("25", "USD") && payable("25.01", "USD") && !payable("25.001", "USD"));
+        assert!(payable("25", "JPY") && !payable("25.5", "JPY"));
+        assert!(payable("0.001", "KWD") && !payable("0.0001", "KWD"));
+        assert_eq!(smallest_payment("USD").to_string(), "0.01");
+        assert_eq!(smallest_payment("JPY").to_string(), "1");
+        let covered = |text, code| super::payable(Nano::parse(text).unwrap(), code).to_string();
+        assert_eq!(
+            (covered("25.01", "USD"), covered("25.010000001", "USD")),
+            ("25.01".into(), "25.02".into())
+        );
+        assert_eq!((covered("0.000000001", "JPY"), covered("0.0009", "KWD")), ("1".into(), "0.001".into()));
+        assert_eq!((covered("0", "USD"), covered("-0.001", "USD")), ("0".into(), "0".into()));
+    }
+
+    #[test]
+    fn amounts_are_written_for_people() {
+        let cases = [
+            ("0", "USD", "0.00"),
+            ("1234567.5", "USD", "1,234,567.50"),
+            ("-1234.5", "USD", "-1,234.50"),
+            ("-0.000000000001", "USD", "-0.000000000001"),
+            ("999", "USD", "999.00"),
+            ("1000", "JPY", "1,000"),
+            ("1000.25", "JPY", "1,000.25"),
+            ("0.0000005", "EUR", "0.0000005"),
+            ("12.3", "KWD", "12.300"),
+        ];
+        for (amount, code, written) in cases {
+            assert_eq!(format(Pico::parse(amount).unwrap(), code), written);
+        }
+        assert_eq!(grouped("-100"), "-100");
+        assert_eq!(grouped("-1000"), "-1,000");
+    }
+}

@@ -1,0 +1,104 @@
+//! The secrets of API keys: one that is current, and after a rotation the one before it, until it ends. A secret is looked
+//! up by its SHA-256; the sealed copy is for `previous_key` of the next rotation.
+
+use cluster::changes;
+use cluster::changes::Change;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{ApiKeyId, UserId};
+use tenants::access::HeldTx;
+
+/// A secret to be stored.
+#[derive(Clone, Copy)]
+pub struct NewSecret<'a> {
+    /// Its SHA-256.
+    pub hash: [u8; 32],
+    /// The secret, sealed; `None` where only hashes are kept.
+    pub sealed: Option<&'a [u8]>,
+    /// The person who made it, where that isn't the key's maker.
+    pub rotated_by: Option<UserId>,
+}
+
+/// Adds the first secret of a key.
+pub async fn insert_secret(
+    tx: &mut HeldTx<'_>,
+    api_key_id: ApiKeyId,
+    new: NewSecret<'_>,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO api_key_secrets (secret_hash, api_key_id, sealed_secret, rotated_by, created_at)
+         VALUES ($1, $2, $3, $4, $5)")
+    .bind(new.hash)
+    .bind(api_key_id)
+    .bind(new.sealed)
+    .bind(new.rotated_by)
+    .bind(now)
+    .defer(tx)
+    .await
+}
+
+/// Gives a key another secret, and announces it. The current secret ends at `previous_ends_at`, those from before at once. The
+/// sealed copy of the current secret is not needed any more.
+pub async fn replace_secret(
+    tx: &mut HeldTx<'_>,
+    api_key_id: ApiKeyId,
+    new: NewSecret<'_>,
+    previous_ends_at: Time,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("DELETE FROM api_key_secrets WHERE api_key_id = $1 AND ends_at IS NOT NULL")
+        .bind(api_key_id)
+        .defer(tx)
+        .await?;
+    sql("UPDATE api_key_secrets SET ends_at = $2, sealed_secret = NULL WHERE api_key_id = $1")
+        .bind(api_key_id)
+        .bind(previous_ends_at)
+        .defer(tx)
+        .await?;
+    insert_secret(tx, api_key_id, new, now).await?;
+    changes::record(tx, Change::ApiKey(api_key_id), now).await
+}
+
+/// A secret with its sealed copy.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealedSecret {
+    /// Primary key.
+    pub secret_hash: Vec<u8>,
+    /// The key that it is a secret of.
+    pub api_key_id: ApiKeyId,
+    /// The secret, sealed.
+    pub sealed: Vec<u8>,
+}
+
+impl FromRow for SealedSecret {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            secret_hash: row.get("secret_hash")?,
+            api_key_id: row.get("api_key_id")?,
+            sealed: row.get("sealed_secret")?,
+        })
+    }
+}
+
+/// At most `most` secrets with a sealed copy, in the order of their hashes, after this one.
+pub async fn sealed_after(
+    tx: &mut Tx,
+    secret_hash: &[u8],
+    most: i64,
+) -> Result<Vec<SealedSecret>, db::Error> {
+    sql("SELECT secret_hash, api_key_id, sealed_secret FROM api_key_secrets
+         WHERE secret_hash > $1 AND sealed_secret IS NOT NULL ORDER BY secret_hash LIMIT $2")
+    .bind(secret_hash)
+    .bind(most)
+    .all(tx)
+    .await
+}
+
+/// Replaces the sealed copy of a secret, unless a rotation has removed it meanwhile.
+pub async fn set_sealed(tx: &mut Tx, secret_hash: &[u8], sealed_secret: &[u8]) -> Result<(), db::Error> {
+    sql("UPDATE api_key_secrets SET sealed_secret = $2 WHERE secret_hash = $1 AND sealed_secret IS NOT NULL")
+        .bind(secret_hash)
+        .bind(sealed_secret)
+        .defer(tx)
+        .await
+}

@@ -1,0 +1,70 @@
+//! Roles, visibility and address ranges as fields of an input.
+
+use serde_json::{Value, json};
+
+use crate::roles::{OrganizationRole, ProjectRole, Visibility};
+use crate::rules::allowed_ips::AllowedIps;
+use input::fields::{At, Field, Problems};
+use input::json::Json;
+use input::types::{items, one_of, string};
+
+impl Field for OrganizationRole {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Member], Self::as_str)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["owner", "admin", "member"], "examples": ["member"]})
+    }
+}
+
+impl Field for ProjectRole {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Developer, Self::Viewer], Self::as_str)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["owner", "admin", "developer", "viewer"], "examples": ["viewer"]})
+    }
+}
+
+/// The role that new members of an organization get: `owner` is never given by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DefaultRole(pub OrganizationRole);
+
+impl Field for DefaultRole {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let roles = [OrganizationRole::Member, OrganizationRole::Admin];
+        one_of(value, at, problems, &roles, OrganizationRole::as_str).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["member", "admin"], "examples": ["member"]})
+    }
+}
+
+impl Field for Visibility {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &[Self::Private, Self::Public], Self::as_str)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["private", "public"], "examples": ["private"]})
+    }
+}
+
+impl Field for AllowedIps {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let texts = items(value, at, problems, string)?;
+        match Self::parse(&texts, at.path) {
+            Ok(list) => Some(list),
+            Err(wrong) => {
+                for detail in wrong {
+                    let message = format!("`{}` {}.", detail.param, detail.message);
+                    problems.add::<()>(&At { path: &detail.param, origin: at.origin }, detail.code, message);
+                }
+                None
+            }
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string"},
+               "examples": [["203.0.113.7", "2001:db8::/32"]]})
+    }
+}

@@ -1,0 +1,164 @@
+//! Members of a project.
+
+use crate::access::{HeldTx, ProjectMemberScope, ProjectScope};
+use crate::roles::ProjectRole;
+use crate::rules::membership::Remover;
+use crate::rules::project_membership;
+use crate::store;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use mail::posting::Draft;
+
+use crate::store::project_members::Filter;
+use accounts::store::users::User;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event};
+
+use super::projects::about;
+use super::{Listed, Search, Tenants};
+
+pub use crate::store::project_members::Member;
+
+/// A person for the project.
+#[derive(Clone, Copy, Debug)]
+pub struct New {
+    /// The person; `None` where the id that was given can't be one's.
+    pub user_id: Option<UserId>,
+    /// Their role.
+    pub role: ProjectRole,
+}
+
+/// Adds a person to the project and returns them. A person who doesn't belong to the organization yet is brought in, by
+/// somebody who manages its members. They are told by mail, unless they did it themselves.
+///
+/// # Errors
+/// 404 and 403 as at the gate; 404 for an unknown person; 403 for a role that the caller can't give; 409 for a member.
+pub async fn create(tenants: &Tenants, scope: &ProjectScope, new: New) -> Result<Member, Error> {
+    let (project_id, role, now) = (scope.project_id(), new.role, tenants.clock.now());
+    let mut tx = tenants.db.write().await?;
+    let (mut held, caller) = scope.hold(&mut tx).await?;
+    let user = match new.user_id {
+        Some(user_id) => accounts::store::users::by_id(&mut held, user_id).await?,
+        None => None,
+    };
+    let user = user.ok_or(Error::new(Code::UserNotFound).param("user_id"))?;
+    let standing = store::organization_members::role(&mut held, scope.organization_id(), user.id).await?;
+    let is_newcomer = standing.flatten().is_none();
+    project_membership::add(caller.grantor, caller.organization_role, role, is_newcomer)?;
+    if is_newcomer {
+        bring_in(tenants, &mut held, scope, &user, now).await?;
+    }
+    if !store::project_members::add(&mut held, project_id, user.id, role, now).await? {
+        return Err(Error::new(Code::AlreadyMember).param("user_id"));
+    }
+    record(tenants, &mut held, scope, Action::ProjectMemberAdded, target(scope, user.id), now).await?;
+    if user.id != scope.user_id() {
+        let by =
+            accounts::store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
+        let about = About { role: Some(role.as_str().to_owned()), ..about(&caller.found, by.username) };
+        let sender = Sender::person(scope.trail(), scope.user_id());
+        let draft = Draft { template: Template::AddedToProject, about };
+        tenants.outbox.post(&mut held, &sender, &draft, &user.email, now).await?;
+    }
+    tx.commit().await?;
+    tenants.outbox.notify_one();
+    let User { id: user_id, email, email_folded, username, .. } = user;
+    Ok(Member { user_id, email, email_folded, username, role, joined_at: now, updated_at: now })
+}
+
+/// Makes a person a member of the organization, as its settings say.
+async fn bring_in(
+    tenants: &Tenants,
+    tx: &mut HeldTx<'_>,
+    scope: &ProjectScope,
+    user: &User,
+    now: Time,
+) -> Result<(), Error> {
+    let organization_id = scope.organization_id();
+    let organization =
+        store::organizations::detail(tx, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
+    let role = organization.organization.default_role;
+    store::organization_members::insert(tx, organization_id, user.id, role, now).await?;
+    record(tenants, tx, scope, Action::MemberAdded, user.id.to_string(), now).await
+}
+
+/// Returns one page of the project's own members, newest first, not of those who may act in it by their role in the
+/// organization.
+///
+/// # Errors
+/// The database can't say.
+pub async fn list(
+    tenants: &Tenants,
+    scope: &ProjectScope,
+    search: Search<ProjectRole>,
+) -> Result<Listed<Member>, Error> {
+    let Search { page, folded, role } = search;
+    let filter = Filter { group: scope.project_id(), search_folded: folded, role };
+    let mut tx = tenants.db.read().await?;
+    let (total, rows) = store::project_members::list(&mut tx, &filter, page).await?;
+    Ok(Listed { rows, total })
+}
+
+/// Gives the member another role, and returns them as they are now. What changes nothing leaves `updated_at` as it was.
+///
+/// # Errors
+/// 404 and 403 as at the gate; 403 for a role that the caller can't give or take.
+pub async fn update(
+    tenants: &Tenants,
+    scope: &ProjectMemberScope,
+    role: Option<ProjectRole>,
+) -> Result<Member, Error> {
+    let now = tenants.clock.now();
+    let (project_id, member_id) = (scope.project_id(), scope.member_id());
+    let mut tx = tenants.db.write().await?;
+    let (mut held, caller, mut member) = scope.hold(&mut tx).await?;
+    if let Some(role) = role {
+        project_membership::change_role(caller, member.role, role)?;
+        if role != member.role {
+            let (project, action) = (scope.project(), Action::ProjectMemberRoleChanged);
+            record(tenants, &mut held, project, action, target(project, member_id), now).await?;
+            store::project_members::set_role(&mut held, project_id, member_id, role, now).await?;
+            (member.role, member.updated_at) = (role, now);
+        }
+    }
+    tx.commit().await?;
+    Ok(member)
+}
+
+/// Removes the member, and returns who did. API keys that the member made stay; they manage what their maker still may.
+///
+/// # Errors
+/// 404 and 403 as at the gate; 403 for a role that the caller can't take.
+pub async fn delete(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<Remover<ProjectRole>, Error> {
+    let now = tenants.clock.now();
+    let (project_id, member_id) = (scope.project_id(), scope.member_id());
+    let mut tx = tenants.db.write().await?;
+    let (mut held, caller, member) = scope.hold(&mut tx).await?;
+    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller.role) };
+    project_membership::remove(remover, member.role)?;
+    let (project, action) = (scope.project(), Action::ProjectMemberRemoved);
+    record(tenants, &mut held, project, action, target(project, member_id), now).await?;
+    store::project_members::remove(&mut held, project_id, member_id, now).await?;
+    tx.commit().await?;
+    Ok(remover)
+}
+
+async fn record(
+    tenants: &Tenants,
+    tx: &mut Tx,
+    scope: &ProjectScope,
+    action: Action,
+    target: String,
+    now: Time,
+) -> Result<(), Error> {
+    let event = Event { action, target, organization_id: Some(scope.organization_id()) };
+    Ok(trail::record(tx, scope.trail(), &event, now, &tenants.random).await?)
+}
+
+/// The target of an entry of the audit trail: a membership has no id of its own, and a user alone would not say where.
+fn target(scope: &ProjectScope, user_id: UserId) -> String {
+    format!("{}/{user_id}", scope.project_id())
+}

@@ -1,0 +1,57 @@
+//! What a project's settings may be.
+
+use catalog::Catalog;
+use kernel::naming::Problem;
+
+/// The default model must be in the catalog, and the default token limit within what it takes
+/// (docs/contract/projects.md#settings).
+/// Returns the field at fault.
+pub fn check_settings(
+    catalog: &Catalog,
+    model: Option<&str>,
+    max_tokens: Option<i64>,
+) -> Result<(), (&'static str, Problem)> {
+    let Some(id) = model else {
+        return Ok(());
+    };
+    let Some(model) = catalog.get(id) else {
+        return Err(("model", unknown_model(id)));
+    };
+    match max_tokens {
+        Some(tokens) if tokens > model.max_tokens => {
+            let message = format!("`max_tokens` may be at most {} for the model `{id}`.", model.max_tokens);
+            Err(("max_tokens", Problem { code: "out_of_range", message }))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is said of a model that the catalog lacks.
+pub fn unknown_model(id: &str) -> Problem {
+    Problem { code: "unknown_model", message: format!("There is no model `{id}`; GET /v1/models lists all.") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_model_takes_the_default_limit() {
+        let catalog = Catalog::built_in().unwrap();
+        for (model, tokens, due) in [
+            (None, None, "ok"),
+            (None, Some(1_000_000_000), "ok"),
+            (Some("svc-1"), None, "ok"),
+            (Some("svc-1"), Some(1), "ok"),
+            (Some("svc-1"), Some(4096), "ok"),
+            (Some("svc-1"), Some(4097), "max_tokens out_of_range"),
+            (Some("svc-9"), None, "model unknown_model"),
+            (Some("svc-9"), Some(4097), "model unknown_model"),
+        ] {
+            let found = check_settings(&catalog, model, tokens);
+            let found =
+                found.map_or_else(|(field, problem)| format!("{field} {}", problem.code), |()| "ok".into());
+            assert_eq!(found, due, "{model:?} {tokens:?}");
+        }
+    }
+}

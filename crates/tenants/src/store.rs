@@ -1,0 +1,9 @@
+//! SQL only, one file a family of tables. Every function takes a transaction first.
+
+pub mod invitations;
+pub mod members;
+pub mod organization_members;
+pub mod organizations;
+pub mod project_members;
+pub mod projects;
+pub mod standings;
