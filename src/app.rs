@@ -6,41 +6,36 @@ mod hooks;
 use std::fs::DirBuilder;
 use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Bytes;
-
-use assembly::Base;
+use assembly::{Base, Subjects};
 
 use crate::config::{Config, DatabaseUrl};
 use accounts::Accounts;
 use accounts::address_folding;
+use api::Api;
 use billing::Billing;
 use billing::bookkeeping::closing;
 use catalog::{Catalogs, CurrentCatalog};
 use cluster::leases::Leases;
 use db::{Db, MigrateError};
-use kernel::clock::{Clock, Time};
+use kernel::clock::Clock;
 use kernel::error::{Code, Error};
 use keys::Keys;
 
-use crate::live::body_budget::BodyBudget;
 use accounts::hasher::Hasher;
-use billing::totals::UsageTotals;
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::Feed;
 use kernel::limiter::Limiter;
 use kernel::random::Random;
-use kernel::secrets::Secret;
 use kernel::secrets::files;
 use kernel::secrets::sealing::Sealer;
 use mail::Mail;
 use mail::posting::Outbox;
 use metrics::Metrics;
-use telemetry::Tracer;
 use tenants::Tenants;
+use web::Frame;
 
 /// A handle on the application; cheap to clone.
 #[derive(Clone)]
@@ -68,22 +63,14 @@ pub struct Parts {
     pub sealer: Arc<Sealer>,
     /// Mail that is sent.
     pub mail: Mail,
-    /// What links and `iss` start with, without a slash at the end.
-    pub public_url: String,
-    /// What the service listener asks for.
-    pub service_token: Secret,
     /// What has changed of all that is held in memory.
     pub feed: Arc<Feed>,
     /// Organizations, projects, members and invitations.
     pub tenants: Tenants,
     /// API keys.
     pub keys: Keys,
-    /// What was used in closed months.
-    pub usage_totals: Arc<UsageTotals>,
     /// Request rates of this replica's own.
     pub limiter: Arc<Limiter>,
-    /// The bytes of unfinished request bodies.
-    pub body_budget: BodyBudget,
     /// Usage and money.
     pub billing: Billing,
     /// Jobs that one replica at a time does.
@@ -92,56 +79,16 @@ pub struct Parts {
     pub outbox: Arc<Outbox>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// Traces requests, if somebody wants that.
-    pub tracer: Option<Arc<Tracer>>,
-    /// The OpenAPI document, made at its first reading.
-    pub openapi: OnceLock<Bytes>,
-    /// When this process began to be one.
-    pub started_at: Time,
-    ready: AtomicBool,
-    stopping: AtomicBool,
+    /// What every request meets.
+    pub frame: Arc<Frame>,
+    /// The state of the handlers.
+    pub api: Api,
 }
 
 impl Deref for App {
     type Target = Parts;
     fn deref(&self) -> &Parts {
         &self.0
-    }
-}
-
-impl From<App> for Catalogs {
-    fn from(app: App) -> Self {
-        app.catalogs.clone()
-    }
-}
-
-impl From<App> for Mail {
-    fn from(app: App) -> Self {
-        app.mail.clone()
-    }
-}
-
-impl From<App> for Keys {
-    fn from(app: App) -> Self {
-        app.keys.clone()
-    }
-}
-
-impl From<App> for Billing {
-    fn from(app: App) -> Self {
-        app.billing.clone()
-    }
-}
-
-impl From<App> for Tenants {
-    fn from(app: App) -> Self {
-        app.tenants.clone()
-    }
-}
-
-impl From<App> for Accounts {
-    fn from(app: App) -> Self {
-        app.accounts.clone()
     }
 }
 
@@ -178,22 +125,19 @@ impl App {
             &random,
         )?;
         let base = Base::open(&config, clock, random)?;
-        let usage_totals = Arc::new(UsageTotals::new(base.db.clone(), Arc::clone(&base.feed.epochs)));
-        let billing = base.billing(&config, &usage_totals);
+        let billing = base.billing(&config);
         let tenants = base.tenants(&config, billing.clone());
         let accounts = base.accounts(&config, hasher, tenants.clone());
         let keys = base.keys(&config, accounts.clone());
-        let (mail, catalogs) = (base.mail(&config)?, base.catalogs(&config));
+        let mail = base.mail(&config)?;
+        let catalogs = base.catalogs(&config);
         let leases = Leases::new(&base.db, &base.clock_guard, &base.random, &base.metrics.jobs);
-        let tracer = Tracer::new(&config.telemetry, &base.random)?.map(Arc::new);
+        let frame = base.frame(&config)?;
+        let subjects = Subjects { accounts, tenants, keys, billing };
+        let api = base.api(&config, &subjects, &frame, service_token);
+        let Subjects { accounts, tenants, keys, billing } = subjects;
         let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics } = base;
         Ok(Self(Arc::new(Parts {
-            public_url: config.public_url(),
-            body_budget: BodyBudget::new(config.server.body_budget_bytes),
-            openapi: OnceLock::new(),
-            started_at: clock.now(),
-            ready: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
             accounts,
             tenants,
             keys,
@@ -201,10 +145,7 @@ impl App {
             catalogs,
             billing,
             mail,
-            usage_totals,
             leases,
-            tracer,
-            service_token,
             db,
             clock,
             clock_guard,
@@ -214,6 +155,8 @@ impl App {
             sealer,
             outbox,
             metrics,
+            frame,
+            api,
             config,
         })))
     }
@@ -254,7 +197,7 @@ impl App {
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         self.feed.catch_up().await.map_err(kept_from)?;
         self.accounts.signing_keys.ensure(&self.accounts).await.map_err(kept_from)?;
-        self.ready.store(true, Ordering::Release);
+        self.frame.set_ready();
         Ok(())
     }
 
@@ -298,30 +241,8 @@ impl App {
     /// The server is about to end: what is under way is finished, no more mail is taken, and `/readyz` says that requests
     /// should go elsewhere.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
+        self.frame.set_stopping();
         self.mail.stop();
-    }
-
-    /// Whether the server is about to end.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    /// Whether [`App::boot`] is through.
-    pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire)
-    }
-
-    /// Refuses while [`App::boot`] isn't through.
-    ///
-    /// # Errors
-    /// 503.
-    pub fn require_ready(&self) -> Result<(), Error> {
-        if self.is_ready() {
-            return Ok(());
-        }
-        Err(Error::new(Code::DatabaseUnavailable)
-            .message("The server is starting and waits for its database."))
     }
 }
 

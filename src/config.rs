@@ -20,15 +20,16 @@ use ipnet::IpNet;
 
 use kernel::money::Nano;
 
-pub use crate::server::settings::{Server, Tls};
 pub use ::keys::settings::{Management, Settings as ApiKeys};
 pub use billing::settings::{AuditSettings as Audit, Settings as Billing};
+pub use document::variable;
 pub use kernel::limits::Limits;
-pub use keys::{names, variable};
+pub use keys::names;
 pub use logging::settings::{Format as LogFormat, Settings as Log};
 pub use mail::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 pub use types::{DatabaseUrl, Header, PublicUrl};
 pub use warnings::warnings;
+pub use web::settings::{Server, Tls};
 
 use kernel::secrets::Secret;
 

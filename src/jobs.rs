@@ -79,7 +79,7 @@ async fn follow_changes(app: &App) {
     let wakeups = app.db.wakeups();
     loop {
         let again = tokio::time::Instant::now() + FOLLOW_AGAIN;
-        if app.is_ready()
+        if app.frame.is_ready()
             && let Err(error) = noted(app, Job::Changes, app.feed.catch_up()).await
         {
             tracing::debug!("changes: {error}");
@@ -96,7 +96,7 @@ async fn follow_changes(app: &App) {
 async fn send_mail(app: &App) {
     let mail = &app.mail;
     while !mail.is_stopping() {
-        if app.is_ready()
+        if app.frame.is_ready()
             && let Err(error) = noted(app, Job::Mail, sending::send_due(mail)).await
         {
             tracing::warn!("mail: {error}");
@@ -130,7 +130,7 @@ async fn note_uses(app: &App) {
 async fn expire_reservations(app: &App) {
     loop {
         tokio::time::sleep(EXPIRE_EVERY).await;
-        if app.is_ready()
+        if app.frame.is_ready()
             && let Err(error) =
                 noted(app, Job::Reservations, expired_reservations::expire_due(&app.billing)).await
         {
@@ -150,7 +150,7 @@ async fn give_leases_back(app: &App) {
 /// Holds the machine's clock against others.
 async fn watch_clock(app: &App) {
     loop {
-        if app.is_ready()
+        if app.frame.is_ready()
             && let Err(error) = app.clock_guard.turn().await
         {
             tracing::debug!("clock: {error}");
@@ -168,8 +168,8 @@ async fn reload_catalog(app: &App) {
             () = app.catalog.asked() => {}
             () = tokio::time::sleep(LOOK_AT_CATALOG_AGAIN), if has_failed || app.catalog.is_outdated() => {}
         }
-        has_failed = !app.is_ready();
-        if app.is_ready()
+        has_failed = !app.frame.is_ready();
+        if app.frame.is_ready()
             && let Err(error) = catalog::reload(&app.catalogs).await
         {
             has_failed = true;
@@ -183,7 +183,7 @@ async fn clean(app: &App) {
     let mut ticks = tokio::time::interval(Duration::from_secs(60));
     loop {
         ticks.tick().await;
-        if app.is_ready()
+        if app.frame.is_ready()
             && let Err(error) = noted(app, Job::Sweep, sweep::sweep(app)).await
         {
             tracing::warn!("sweep: {error}");
@@ -195,12 +195,12 @@ async fn clean(app: &App) {
 async fn keep_books(app: &App) {
     let lease = app.leases.lease(Job::Billing);
     loop {
-        if app.is_ready()
+        if app.frame.is_ready()
             && let Err(error) = noted(app, Job::Billing, bookkeeping::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("billing: {error}");
         }
-        lease.next_turn(LOOK_EVERY, || app.is_ready()).await;
+        lease.next_turn(LOOK_EVERY, || app.frame.is_ready()).await;
     }
 }
 
@@ -208,12 +208,12 @@ async fn keep_books(app: &App) {
 async fn audit(app: &App) {
     let lease = app.leases.lease(Job::Audit);
     loop {
-        if app.is_ready()
+        if app.frame.is_ready()
             && let Err(error) = noted(app, Job::Audit, auditing::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("audit: {error}");
         }
-        lease.next_turn(LOOK_EVERY, || app.is_ready()).await;
+        lease.next_turn(LOOK_EVERY, || app.frame.is_ready()).await;
     }
 }
 
@@ -222,7 +222,7 @@ async fn forget(app: &App) {
     let (mut events, mut others) = (retention::Walk::default(), cleanup::Walk::default());
     loop {
         let mut goes_on = false;
-        if app.is_ready() {
+        if app.frame.is_ready() {
             let turns = async {
                 if app.clock_guard.check_up().is_err() {
                     return Ok(false);

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tollkeeper::tenants::access::KeyKind;
-use tollkeeper::gate::{Access, Bearer, Models, Session};
+use tollkeeper::api::gate::{Access, Bearer, Models, Session};
 use tollkeeper::error::{Code, Error};
 
 static ADA: LazyLock<Somebody> = LazyLock::new(|| WORLD.somebody());

@@ -17,7 +17,7 @@ use tollkeeper::api::organizations::projects::api_keys::CreateApiKey;
 use tollkeeper::error::{Code, Error};
 use tollkeeper::input::fields::{self, Record};
 use tollkeeper::input::json::{self, Json};
-use tollkeeper::input::{Body, Input};
+use tollkeeper::web::input::{Body, Input};
 
 fuzz_target!(|bytes: &[u8]| {
     let tree = serde_json::from_slice::<Tree>(bytes).ok().filter(|tree| !tree.repeats_a_key());

@@ -9,9 +9,9 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use tollkeeper::error::Error;
-use tollkeeper::input::{self, Input};
-use tollkeeper::service::authorize::Authorize;
-use tollkeeper::service::usage::Batch;
+use tollkeeper::web::input::{self as inputs, Input};
+use tollkeeper::api::service::authorize::Authorize;
+use tollkeeper::api::service::usage::Batch;
 
 #[derive(Arbitrary, Debug)]
 enum Body<'a> {

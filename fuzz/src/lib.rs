@@ -10,14 +10,13 @@ use http::{HeaderMap, Method, Request, Uri, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tollkeeper::gate::Call;
+use tollkeeper::api::gate::Call;
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::config::Config;
 use tollkeeper::ids::RequestId;
-use tollkeeper::input::RequestBody;
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
+use tollkeeper::web::input::RequestBody;
+use tollkeeper::web::route::Listener;
 
 /// When every input is read.
 pub const NOW: &str = "2026-03-10T12:00:00.000Z";
@@ -69,8 +68,8 @@ impl World {
             address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             request_id: RequestId::new(now(), &self.app.random),
             body: RequestBody::Whole(body.into().into()),
-            who: String::new(),
-            credential: tollkeeper::gate::Credential::default(),
+            caller: String::new(),
+            credential: tollkeeper::api::gate::Credential::default(),
         }
     }
 
@@ -82,7 +81,7 @@ impl World {
         }
         let body = RequestBody::Whole(body.to_string().into());
         let request = request.body(body).expect("a request");
-        let entrance = Entrance::new(&self.app, Listener::Public);
+        let entrance = tollkeeper::api::routes::dispatcher(&self.app.api, Listener::Public);
         let answer = entrance.answer(request, IpAddr::V4(Ipv4Addr::LOCALHOST)).await;
         let bytes = answer.into_body().collect().await.expect("a body").to_bytes();
         let mut answer: Value = serde_json::from_slice(&bytes).expect("a JSON body");

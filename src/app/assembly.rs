@@ -1,6 +1,6 @@
 //! Puts the handles of the subjects together.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::{database, hooks};
@@ -8,6 +8,7 @@ use crate::config::{self, Config, DatabaseUrl};
 use accounts;
 use accounts::Accounts;
 use accounts::hasher::Hasher;
+use api::Api;
 use billing;
 use billing::Billing;
 use billing::books::Books;
@@ -22,6 +23,7 @@ use db::Db;
 use kernel::clock::Clock;
 use kernel::limiter::Limiter;
 use kernel::random::Random;
+use kernel::secrets::Secret;
 use kernel::secrets::files;
 use kernel::secrets::sealing::Sealer;
 use keys;
@@ -30,9 +32,12 @@ use mail::bounds::Bounds;
 use mail::posting::Outbox;
 use mail::{Mail, Mailer};
 use metrics::Metrics;
+use monitor::Monitor;
+use telemetry::Tracer;
 use tenants;
 use tenants::Tenants;
 use tenants::mails::Letters;
+use web::Frame;
 
 /// What several subjects share.
 pub(super) struct Base {
@@ -97,7 +102,8 @@ impl Base {
         })
     }
 
-    pub(super) fn billing(&self, config: &Config, usage_totals: &Arc<UsageTotals>) -> Billing {
+    pub(super) fn billing(&self, config: &Config) -> Billing {
+        let usage_totals = UsageTotals::new(self.db.clone(), Arc::clone(&self.feed.epochs));
         Billing::new(billing::Parts {
             db: self.db.clone(),
             clock: self.clock.clone(),
@@ -106,7 +112,7 @@ impl Base {
             feed: Arc::clone(&self.feed),
             catalog: Arc::clone(&self.catalog),
             books: Books::new(),
-            usage_totals: Arc::clone(usage_totals),
+            usage_totals: Arc::new(usage_totals),
             metrics: Counters::default(),
             settings: config.billing.clone(),
             audit: config.audit.clone(),
@@ -155,6 +161,71 @@ impl Base {
             sealer: Arc::clone(&self.sealer),
         };
         Keys::new(shared, config.api_keys.clone(), config.limits.clone())
+    }
+}
+
+/// The handles that handlers call.
+pub(super) struct Subjects {
+    pub(super) accounts: Accounts,
+    pub(super) tenants: Tenants,
+    pub(super) keys: Keys,
+    pub(super) billing: Billing,
+}
+
+impl Base {
+    pub(super) fn frame(&self, config: &Config) -> Result<Arc<Frame>, String> {
+        let settings = web::settings::Settings {
+            server: config.server.clone(),
+            trusted_proxies: config.trusted_proxies.clone(),
+            cors_origins: config.cors_origins.clone(),
+            log_access: config.log.access,
+        };
+        let tracer = Tracer::new(&config.telemetry, &self.random)?.map(Arc::new);
+        let metrics = Arc::clone(&self.metrics);
+        Ok(Arc::new(Frame::new(settings, self.clock.clone(), &self.random, metrics, tracer)))
+    }
+
+    pub(super) fn api(
+        &self,
+        config: &Config,
+        subjects: &Subjects,
+        frame: &Arc<Frame>,
+        service_token: Secret,
+    ) -> Api {
+        Api::new(api::state::Parts {
+            frame: Arc::clone(frame),
+            clock: self.clock.clone(),
+            accounts: subjects.accounts.clone(),
+            tenants: subjects.tenants.clone(),
+            keys: subjects.keys.clone(),
+            billing: subjects.billing.clone(),
+            catalog: Arc::clone(&self.catalog),
+            monitor: self.monitor(subjects, frame),
+            feed: Arc::clone(&self.feed),
+            limiter: Arc::clone(&self.limiter),
+            limits: config.limits.clone(),
+            metrics: Arc::clone(&self.metrics),
+            service_token,
+            public_url: config.public_url(),
+            openapi: OnceLock::new(),
+        })
+    }
+
+    fn monitor(&self, subjects: &Subjects, frame: &Arc<Frame>) -> Monitor {
+        Monitor::new(monitor::Parts {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            clock_guard: Arc::clone(&self.clock_guard),
+            feed: Arc::clone(&self.feed),
+            frame: Arc::clone(frame),
+            metrics: Arc::clone(&self.metrics),
+            limiter: Arc::clone(&self.limiter),
+            catalog: Arc::clone(&self.catalog),
+            accounts: subjects.accounts.clone(),
+            keys: subjects.keys.clone(),
+            billing: subjects.billing.clone(),
+            started_at: self.clock.now(),
+        })
     }
 }
 

@@ -77,7 +77,7 @@ fn ask(address: SocketAddr) -> std::io::Result<(u16, Value)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::health::*;
+    use super::*;
 
     #[test]
     fn everywhere_is_reached_at_home() {

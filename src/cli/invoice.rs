@@ -3,9 +3,9 @@
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::api::organizations::billing::invoices::Invoice as View;
 use crate::config::Config;
-use crate::invoice_page::Sheet;
+use api::invoice_page::Sheet;
+use api::organizations::billing::invoices::Invoice as View;
 use billing::Billing;
 use billing::bookkeeping::settling;
 use billing::bookkeeping::settling::Settled;

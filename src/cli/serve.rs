@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::app::App;
 use crate::config::{self, Config};
 use crate::jobs;
-use crate::server;
+use crate::serve;
 use kernel::clock::Clock;
 use logging as log;
 
@@ -37,7 +37,7 @@ pub fn run(config: Config) -> Result<(), String> {
                 }
             }
         });
-        let outcome = server::run_until(app.clone(), stop).await;
+        let outcome = serve::run_until(app.clone(), stop).await;
         jobs::finish(&app).await;
         outcome
     });

@@ -363,11 +363,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     KEYS.iter().map(|key| key.name)
 }
 
-/// The environment variable of a key: `limits.enabled` is `TOLLKEEPER_LIMITS__ENABLED`.
-pub fn variable(name: &str) -> String {
-    format!("TOLLKEEPER_{}", name.replace('.', "__").to_uppercase())
-}
-
 fn put<T>(slot: &mut T, value: Read<T>) -> Read<()> {
     *slot = value?;
     Ok(())

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use kernel::spelling::closest;
 
-use super::keys::{KEYS, Key, variable};
+use super::keys::{KEYS, Key};
 use super::shown::shown;
 use super::{Config, ConfigError, DatabaseUrl};
 use document;
+use document::variable;
 use document::{Entry, Value};
 
 /// See [`Config::load`]; `default_file` is read when it exists and no other file is named.

@@ -64,7 +64,7 @@ fn is_plain_word(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::shown::*;
+    use super::*;
 
     #[test]
     fn what_may_be_a_secret_is_not_shown() {

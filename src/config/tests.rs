@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::config::*;
+use super::*;
 
 /// A file of its own for each test, gone with it.
 struct TempFile(PathBuf);

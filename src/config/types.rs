@@ -110,7 +110,7 @@ fn redacted(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::types::*;
+    use super::*;
 
     #[test]
     fn passwords_in_urls_are_hidden() {

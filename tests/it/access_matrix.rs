@@ -10,8 +10,10 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::accounts::jwt::TokenKind;
+use tollkeeper::api::routes;
+use tollkeeper::api::routes::Route;
 use tollkeeper::ids::{ApiKeyId, SessionId};
-use tollkeeper::routes::{self, Listener, Route};
+use tollkeeper::web::route::Listener;
 
 use crate::support::http::Call;
 use crate::support::world::{World, on_each_database_with};
@@ -100,7 +102,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
     let call =
         Call::new(router, route.method.clone(), &path).bearer(&bearer).from(&format!("10.0.0.{number}"));
     let call = if route.path == scene::FORWARD_AUTH && target.title != scene::NO_SERVICE_TOKEN {
-        call.header("x-tollkeeper-service-token", world.app.service_token.expose())
+        call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
     } else {
         call
     };
@@ -117,7 +119,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
 
 async fn fresh_session(world: &World, bearer: &str) -> String {
     let keyset = world.app.accounts.keyset().await.unwrap();
-    let (now, url) = (world.clock.now(), &world.app.public_url);
+    let (now, url) = (world.clock.now(), &world.app.api.public_url);
     let (kind, claims) = [TokenKind::Access, TokenKind::Refresh]
         .into_iter()
         .find_map(|kind| Some((kind, keyset.verify(bearer, kind, url, url, now).ok()?)))

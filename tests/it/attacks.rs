@@ -8,10 +8,12 @@ use http::Method;
 use ring::hmac;
 use serde_json::json;
 use tollkeeper::accounts::jwt::{Claims, Keyset, SigningKey, TokenKind};
+use tollkeeper::api::routes;
+use tollkeeper::api::routes::Route;
 use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::sql;
 use tollkeeper::ids::SessionId;
-use tollkeeper::routes::{self, Listener, Route};
+use tollkeeper::web::route::Listener;
 
 use crate::support::http::Call;
 use crate::support::world::{Somebody, World, on_each_database};
@@ -34,7 +36,7 @@ async fn attacks(world: &World, victim: &Somebody, kind: TokenKind) -> Vec<Attac
         TokenKind::Refresh => (&victim.refresh_token, &victim.access_token),
     };
     let claims = || {
-        let url = &world.app.public_url;
+        let url = &world.app.api.public_url;
         keyset.verify(good, kind, url, url, world.clock.now()).unwrap()
     };
     let signed = |change: fn(&mut Claims)| {

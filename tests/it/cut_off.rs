@@ -16,8 +16,8 @@ const NEW_KEY: &str = "bmV3IG1hc3RlciBrZXkgb2YgMzIgYnl0ZXMgaGVyZSE=";
 /// A token for this session with these two times, signed by the newest key.
 async fn token(world: &World, whose: &Somebody, kind: TokenKind, iat: i64, exp: i64) -> String {
     let claims = Claims {
-        iss: world.app.public_url.clone(),
-        aud: world.app.public_url.clone(),
+        iss: world.app.api.public_url.clone(),
+        aud: world.app.api.public_url.clone(),
         sub: whose.id,
         sid: whose.session_id,
         jti: "jti_test".into(),
@@ -70,8 +70,8 @@ fn a_key_is_good_for_tokens_of_its_time_only() {
         for (ago_s, status) in [(120, 200), (60, 200), (59, 401), (0, 401)] {
             let iat = now - ago_s;
             let claims = Claims {
-                iss: world.app.public_url.clone(),
-                aud: world.app.public_url.clone(),
+                iss: world.app.api.public_url.clone(),
+                aud: world.app.api.public_url.clone(),
                 sub: ada.id,
                 sid: ada.session_id,
                 jti: format!("jti_{ago_s}"),

@@ -12,7 +12,8 @@ use std::process::Command;
 
 use http::Method;
 use serde_json::json;
-use tollkeeper::routes::{self, Listener};
+use tollkeeper::api::routes;
+use tollkeeper::web::route::Listener;
 
 use crate::support::http::Answer;
 use crate::support::postgres::Cluster;

@@ -172,7 +172,7 @@ fn calls_are_let_through_from_the_verification_on() {
         let reservation = after["reservation"]["id"].as_str().or(after["reservation_id"].as_str()).unwrap();
         let path = format!("/service/v1/reservations/{reservation}");
         let release =
-            Call::new(&world.service, Method::DELETE, &path).bearer(world.app.service_token.expose());
+            Call::new(&world.service, Method::DELETE, &path).bearer(world.app.api.service_token.expose());
         assert_eq!(release.send().await.status, 200);
         delete(&world, &ada, &place.organization).await;
         assert_books(&world).await;

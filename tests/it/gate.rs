@@ -4,18 +4,18 @@ use std::fmt::Debug;
 
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
-use tollkeeper::db::{Tx, sql};
-use tollkeeper::error::Error;
-use tollkeeper::gate::{
+use tollkeeper::api::gate::{
     self, Access, Bearer, Key, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public,
     Service, Session,
 };
+use tollkeeper::api::routes;
+use tollkeeper::db::{Tx, sql};
+use tollkeeper::error::Error;
 use tollkeeper::ids::{OrganizationId, ProjectId, RequestId};
-use tollkeeper::input::RequestBody;
-use tollkeeper::routes;
 use tollkeeper::tenants::access::KeyKind;
 use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::trail::Trail;
+use tollkeeper::web::input::RequestBody;
 
 use crate::support::billed;
 use crate::support::http::Call;
@@ -76,7 +76,7 @@ fn call(world: &World, bearer: &str, path: &[(&str, &str)]) -> gate::Call {
         address: Some("192.0.2.7".parse().unwrap()),
         request_id: RequestId::new(world.clock.now(), &world.app.random),
         body: RequestBody::Whole(Vec::new().into()),
-        who: String::new(),
+        caller: String::new(),
         credential: gate::Credential::default(),
     }
 }
@@ -109,13 +109,13 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         ];
         let app = &world.app;
         let mut call = call(&world, &bob.access_token, &path);
-        let org = Org(OrganizationAction::Modify).admit(app, &mut call).await.unwrap();
-        let member = OrgMember::Managed.admit(app, &mut call).await.unwrap();
-        let leaving = OrgMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
-        let project = Project::to(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
-        let project_member = ProjectMember::Managed.admit(app, &mut call).await.unwrap();
-        let leaving_project = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
-        let key = Key::Rotate.admit(app, &mut call).await.unwrap();
+        let org = Org(OrganizationAction::Modify).admit(&app.api, &mut call).await.unwrap();
+        let member = OrgMember::Managed.admit(&app.api, &mut call).await.unwrap();
+        let leaving = OrgMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
+        let project = Project::to(ProjectAction::Modify).admit(&app.api, &mut call).await.unwrap();
+        let project_member = ProjectMember::Managed.admit(&app.api, &mut call).await.unwrap();
+        let leaving_project = ProjectMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
+        let key = Key::Rotate.admit(&app.api, &mut call).await.unwrap();
         assert!(leaving.is_leaving() && leaving_project.is_leaving());
         assert!(!member.is_leaving() && !project_member.is_leaving());
         // Each in a transaction of its own, one after the other: the next waits for the lock of the one before.
@@ -187,11 +187,11 @@ fn scopes_say_who_and_where() {
             let trail =
                 Trail { actor: actor.clone(), address: call.address, request_id: Some(call.request_id) };
             let is_key = actor == key_id;
-            let anyone = Bearer { with: KeyKind::Any }.admit(app, &mut call).await.unwrap();
+            let anyone = Bearer { with: KeyKind::Any }.admit(&app.api, &mut call).await.unwrap();
             let only = is_key.then_some(organization_id);
             assert_eq!((anyone.user_id(), anyone.only_organization()), (ada.id, only));
-            assert_eq!(call.who, actor);
-            let org = Org(OrganizationAction::View).admit(app, &mut call).await.unwrap();
+            assert_eq!(call.caller, actor);
+            let org = Org(OrganizationAction::View).admit(&app.api, &mut call).await.unwrap();
             assert_eq!(
                 (org.organization_id(), org.user_id(), org.trail()),
                 (organization_id, ada.id, &trail)
@@ -200,32 +200,32 @@ fn scopes_say_who_and_where() {
                 (org.role(), org.only_project()),
                 (OrganizationRole::Owner, is_key.then_some(project_id))
             );
-            let invoice = OrgInvoice(OrganizationAction::ViewBilling).admit(app, &mut call).await.unwrap();
+            let invoice = OrgInvoice(OrganizationAction::ViewBilling).admit(&app.api, &mut call).await.unwrap();
             assert_eq!(invoice.organization_id(), organization_id);
             assert_eq!(invoice.invoice().id.to_string(), invoice_id);
-            let member = OrgMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
+            let member = OrgMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
             assert_eq!((member.organization_id(), member.member_id()), (organization_id, bob.id));
             assert_eq!((member.trail(), member.is_leaving()), (&trail, false));
-            let project = Project::to(ProjectAction::View).admit(app, &mut call).await.unwrap();
+            let project = Project::to(ProjectAction::View).admit(&app.api, &mut call).await.unwrap();
             assert_eq!((project.organization_id(), project.project_id()), (organization_id, project_id));
             assert_eq!((project.user_id(), project.trail()), (ada.id, &trail));
-            let member = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
+            let member = ProjectMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
             assert_eq!((member.project_id(), member.member_id()), (project_id, bob.id));
             assert_eq!((member.project().trail(), member.is_leaving()), (&trail, false));
-            let key = Key::Rotate.admit(app, &mut self::call(&world, bearer, &of_another)).await.unwrap();
+            let key = Key::Rotate.admit(&app.api, &mut self::call(&world, bearer, &of_another)).await.unwrap();
             assert_eq!((key.organization_id(), key.project_id()), (organization_id, project_id));
             assert_eq!((key.api_key_id().to_string(), &key.trail().actor), (another.clone(), &trail.actor));
-            let person = Person.admit(app, &mut call).await;
+            let person = Person.admit(&app.api, &mut call).await;
             assert_eq!(person.is_err(), is_key);
             if let Ok(person) = person {
                 assert_eq!((person.user_id(), person.trail()), (ada.id, &trail));
             }
         }
         let mut call = call(&world, &ada.access_token, &[]);
-        let session = Session::AccessToken.admit(app, &mut call).await.unwrap();
+        let session = Session::AccessToken.admit(&app.api, &mut call).await.unwrap();
         assert_eq!((session.user_id(), session.session_id()), (ada.id, ada.session_id));
         assert_eq!((session.trail().actor.clone(), call.path("no such thing")), (ada.id.to_string(), ""));
-        let visitor = Public::Login.admit(app, &mut self::call(&world, "", &[])).await.unwrap();
+        let visitor = Public::Login.admit(&app.api, &mut self::call(&world, "", &[])).await.unwrap();
         assert_eq!(visitor.trail().actor, "anonymous");
         assert_eq!(visitor.trail().by(bob.id).actor, bob.id.to_string());
         assert_eq!(visitor.trail().by(bob.id).address, visitor.trail().address);
@@ -235,13 +235,13 @@ fn scopes_say_who_and_where() {
 #[test]
 fn the_service_is_named_in_the_log() {
     on_each_database(async |world| {
-        let token = world.app.service_token.expose().to_owned();
+        let token = world.app.api.service_token.expose().to_owned();
         let mut by_bearer = call(&world, &token, &[]);
-        Service::Calls.admit(&world.app, &mut by_bearer).await.unwrap();
+        Service::Calls.admit(&world.app.api, &mut by_bearer).await.unwrap();
         let mut by_header = call(&world, "", &[]);
         by_header.headers.insert("x-tollkeeper-service-token", token.parse().unwrap());
-        Proxy.admit(&world.app, &mut by_header).await.unwrap();
-        assert_eq!([by_bearer.who, by_header.who], ["service", "service"]);
+        Proxy.admit(&world.app.api, &mut by_header).await.unwrap();
+        assert_eq!([by_bearer.caller, by_header.caller], ["service", "service"]);
     });
 }
 
@@ -258,7 +258,7 @@ fn addresses_are_limited_unless_nothing_is() {
             let kinds = [Public::Login, Public::Register, Public::Unlimited];
             for (count, kind) in admitted.iter_mut().zip(kinds) {
                 for _ in 0..5 {
-                    let visitor = kind.admit(&world.app, &mut call(&world, "", &[])).await;
+                    let visitor = kind.admit(&world.app.api, &mut call(&world, "", &[])).await;
                     *count += usize::from(visitor.is_ok());
                 }
             }
@@ -308,11 +308,11 @@ fn whoever_holds_a_scope_holds_the_organization() {
         ];
         let app = &world.app;
         let mut call = call(&world, &ada.access_token, &path);
-        let org = Org(OrganizationAction::Delete).admit(app, &mut call).await.unwrap();
-        let member = OrgMember::Managed.admit(app, &mut call).await.unwrap();
-        let project = Project::to(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
-        let project_member = ProjectMember::Managed.admit(app, &mut call).await.unwrap();
-        let key = Key::Rotate.admit(app, &mut call).await.unwrap();
+        let org = Org(OrganizationAction::Delete).admit(&app.api, &mut call).await.unwrap();
+        let member = OrgMember::Managed.admit(&app.api, &mut call).await.unwrap();
+        let project = Project::to(ProjectAction::Modify).admit(&app.api, &mut call).await.unwrap();
+        let project_member = ProjectMember::Managed.admit(&app.api, &mut call).await.unwrap();
+        let key = Key::Rotate.admit(&app.api, &mut call).await.unwrap();
         let id = org.organization_id();
         let lock = "UPDATE organizations SET updated_at = updated_at WHERE id = $1";
         let write = async || app.db.write().await.unwrap();

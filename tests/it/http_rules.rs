@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::json;
-use tollkeeper::routes::{self, Listener};
+use tollkeeper::api::routes;
+use tollkeeper::web::route::Listener;
 
 use crate::support::http::Call;
 use crate::support::process::{Start, read_answer};

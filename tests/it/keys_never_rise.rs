@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::{Value, json};
+use tollkeeper::api::gate::{self, Access, Bearer, Key, Org, OrgMember, Project, ProjectMember};
 use tollkeeper::db::sql;
-use tollkeeper::gate::{self, Access, Bearer, Key, Org, OrgMember, Project, ProjectMember};
 use tollkeeper::ids::RequestId;
-use tollkeeper::input::RequestBody;
 use tollkeeper::tenants::access::KeyKind;
 use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
+use tollkeeper::web::input::RequestBody;
 
 use crate::support::http::Answer;
 use crate::support::world::{Place, Somebody, World, on_each_database_with};
@@ -142,7 +142,7 @@ impl Scene {
         let call = |key_id: &str, member_id: &str| self.call(world, bearer, key_id, member_id);
         macro_rules! ask {
             ($access:expr, $call:expr, $name:expr) => {
-                if $access.admit(app, &mut $call).await.is_ok() {
+                if $access.admit(&app.api, &mut $call).await.is_ok() {
                     powers.insert($name);
                 }
             };
@@ -163,7 +163,7 @@ impl Scene {
         ask!(OrgMember::Managed, call("", &founder.id.to_string()), "manage members".to_owned());
         ask!(ProjectMember::Managed, call("", &founder.id.to_string()), "manage project members".to_owned());
         let mut tx = world.app.db.write().await.unwrap();
-        if let Ok(scope) = Project::to(ProjectAction::View).admit(app, &mut call("", "")).await
+        if let Ok(scope) = Project::to(ProjectAction::View).admit(&app.api, &mut call("", "")).await
             && let Ok((_, held)) = scope.hold(&mut tx).await
         {
             let organization = [OrganizationRole::Member, OrganizationRole::Admin, OrganizationRole::Owner];
@@ -196,7 +196,7 @@ impl Scene {
             address: Some(ADDRESS.parse().unwrap()),
             request_id: RequestId::new(world.clock.now(), &world.app.random),
             body: RequestBody::Whole(Vec::new().into()),
-            who: String::new(),
+            caller: String::new(),
             credential: gate::Credential::default(),
         }
     }

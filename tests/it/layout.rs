@@ -1,7 +1,9 @@
 //! The law of the tree: a path's words are its handler's Rust path, and the file is where one looks for it.
 
 use http::Method;
-use tollkeeper::routes::{self, ErrorShape, Listener, Route};
+use tollkeeper::api::routes;
+use tollkeeper::api::routes::Route;
+use tollkeeper::web::route::{ErrorShape, Listener};
 
 /// `/v1/organizations/{id}/projects` → `organizations::projects`: `/v1` and parameters drop out.
 fn words(path: &str) -> Vec<String> {

@@ -13,7 +13,7 @@ use tollkeeper::ids::UserId;
 use tollkeeper::jobs;
 use tollkeeper::mail::posting::Draft;
 use tollkeeper::mail::sending::send_due;
-use tollkeeper::routes::Listener;
+use tollkeeper::web::route::Listener;
 
 use tollkeeper::mail::store::mail_counters::Sender;
 use tollkeeper::mail::store::outbox::Template;
@@ -276,7 +276,7 @@ fn a_mail_is_given_up_after_a_day() {
         }
         assert!(!text.contains("ada"), "{text}");
         let metrics = Call::new(&world.service, Method::GET, "/metrics");
-        let metrics = metrics.bearer(world.app.service_token.expose()).send().await.text;
+        let metrics = metrics.bearer(world.app.api.service_token.expose()).send().await.text;
         assert!(metrics.contains("\ntollkeeper_mails_given_up_total 1\n"), "{metrics}");
     });
 }
@@ -453,7 +453,7 @@ fn a_mail_outlives_the_process_that_was_killed_while_sending_it() {
         clock.advance_ms(MINUTE_MS);
         assert_eq!((send_due(&app.mail).await.unwrap(), waiting(&app).await), (1, 0));
         let [mail] = server.mails().try_into().unwrap();
-        let public = tollkeeper::server::Entrance::new(&app, Listener::Public);
+        let public = tollkeeper::api::routes::dispatcher(&app.api, Listener::Public);
         let verify = Call::new(&public, Method::POST, "/v1/auth/verify-email");
         verify.json(&json!({"token": token(&mail)})).data().await;
     });

@@ -30,7 +30,7 @@ async fn queued(world: &World, address: &str) -> i64 {
 /// Notices that were dropped for this reason.
 async fn suppressed(world: &World, reason: &str) -> String {
     let call = Call::new(&world.service, Method::GET, "/metrics");
-    let metrics = call.bearer(world.app.service_token.expose()).send().await.text;
+    let metrics = call.bearer(world.app.api.service_token.expose()).send().await.text;
     let start = format!("tollkeeper_mails_suppressed_total{{reason=\"{reason}\"}} ");
     metrics.lines().find_map(|line| line.strip_prefix(&start)).unwrap().to_owned()
 }

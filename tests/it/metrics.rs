@@ -19,7 +19,7 @@ async fn metrics(world: &World, token: &str) -> Answer {
 
 /// The value of one metric.
 async fn value(world: &World, name: &str) -> u64 {
-    let text = metrics(world, world.app.service_token.expose()).await.text;
+    let text = metrics(world, world.app.api.service_token.expose()).await.text;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let value = lines.next().unwrap_or_else(|| panic!("no {name} in {text}"));
     assert_eq!(lines.next(), None, "{name} stands twice in {text}");
@@ -34,10 +34,10 @@ fn metrics_need_the_service_token_and_count_mails() {
             assert_eq!(metrics(&world, token).await.status, 401, "{token}");
         }
         let public =
-            Call::new(&world.public, Method::GET, "/metrics").bearer(world.app.service_token.expose());
+            Call::new(&world.public, Method::GET, "/metrics").bearer(world.app.api.service_token.expose());
         assert_eq!(public.refused().await.0, 404);
 
-        let answer = metrics(&world, world.app.service_token.expose()).await;
+        let answer = metrics(&world, world.app.api.service_token.expose()).await;
         assert_eq!(answer.status, 200);
         assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
         for (name, kind) in [
@@ -95,7 +95,7 @@ fn the_feed_and_what_is_held_are_measured() {
 
 /// What stands on the line of this name and these labels; 0 where there is none.
 async fn count(world: &World, series: &str) -> u64 {
-    let text = metrics(world, world.app.service_token.expose()).await.text;
+    let text = metrics(world, world.app.api.service_token.expose()).await.text;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let value = lines.next().map_or(0, |value| value.parse().unwrap());
     assert_eq!(lines.next(), None, "{series} stands twice in {text}");
@@ -146,7 +146,7 @@ fn requests_are_counted_by_route_and_status() {
         );
         assert_eq!(count(&world, "tollkeeper_errors_total{code=\"unknown_path\"}").await, 2);
         assert_eq!(count(&world, "tollkeeper_errors_total{code=\"missing_credentials\"}").await, 1);
-        let text = metrics(&world, world.app.service_token.expose()).await.text;
+        let text = metrics(&world, world.app.api.service_token.expose()).await.text;
         for secret in [place.organization.as_str(), "org_none", "/no/such", "secret", "BREW", &key] {
             assert!(!text.contains(secret), "{secret} stands in {text}");
         }
@@ -171,7 +171,7 @@ fn decisions_are_counted_by_code() {
         for bearer in [key.as_str(), "tk_wrong"] {
             let call = Call::new(&world.service, Method::GET, forward).bearer(bearer);
             let status =
-                call.header("x-tollkeeper-service-token", world.app.service_token.expose()).send().await;
+                call.header("x-tollkeeper-service-token", world.app.api.service_token.expose()).send().await;
             assert_eq!(status.status, if bearer == key { 200 } else { 401 });
         }
         world.get("/v1/models").bearer(&key).refused().await;
@@ -209,7 +209,7 @@ fn decisions_are_counted_by_code() {
 #[test]
 fn the_oldest_mail_and_the_feed_have_an_age() {
     on_each_database(async |world| {
-        let text = async || metrics(&world, world.app.service_token.expose()).await.text;
+        let text = async || metrics(&world, world.app.api.service_token.expose()).await.text;
         assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 0.000\n"));
         assert!(text().await.contains("\ntollkeeper_changes_age_seconds 0.000\n"));
         world.somebody("ada").await;
@@ -241,7 +241,7 @@ fn the_servers_check_the_books_by_themselves() {
         assert_eq!(run(&one).await, None, "another one has the lease");
         assert_eq!(count(&world, leads).await, 0);
         assert_eq!(count(&world, "tollkeeper_audit_organizations").await, 1);
-        let text = metrics(&world, app.service_token.expose()).await.text;
+        let text = metrics(&world, app.api.service_token.expose()).await.text;
         let ended_s = world.clock.now().unix_seconds();
         assert!(text.contains("\ntollkeeper_audit_drifts 0\n"), "{text}");
         assert!(
@@ -271,7 +271,7 @@ fn an_audit_can_be_switched_off() {
             assert_eq!(auditing::run_due(&world.app.billing, &lease).await.unwrap(), None);
             world.clock.advance_ms(48 * HOUR_MS);
         }
-        let text = metrics(&world, world.app.service_token.expose()).await.text;
+        let text = metrics(&world, world.app.api.service_token.expose()).await.text;
         assert!(!text.contains("tollkeeper_audit_drifts"), "{text}");
     });
 }

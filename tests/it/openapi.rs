@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
 use serde_json::{Map, Value, json};
+use tollkeeper::api::openapi;
+use tollkeeper::api::routes;
+use tollkeeper::api::routes::Route;
 use tollkeeper::clock::Time;
-use tollkeeper::openapi;
-use tollkeeper::routes::{self, Listener, Route};
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::web::route::Listener;
 
 use crate::support::billed;
 use crate::support::http::{Answer, Call};
@@ -454,7 +456,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     ));
     path.push_str(&format!("&project_id={}", named("project_id")));
     let call = Call::new(router, route.method.clone(), &path);
-    call.header("x-tollkeeper-service-token", world.app.service_token.expose())
+    call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
 fn ids(scene: &Scene) -> [(&'static str, &str); 7] {
@@ -471,7 +473,7 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 7] {
 
 fn bearer<'a>(world: &'a World, scene: &'a Scene, route: &Route) -> &'a str {
     match route.access.scheme {
-        Some("serviceToken") => world.app.service_token.expose(),
+        Some("serviceToken") => world.app.api.service_token.expose(),
         Some("refreshToken") => &scene.ada.refresh_token,
         _ => &scene.ada.access_token,
     }

@@ -58,7 +58,7 @@ fn a_token_of_another_replica_s_new_key_is_met_at_once() {
         let fresh = SigningKeys::new();
         let keyset = fresh.keyset(&world.app.accounts).await.unwrap();
         assert_ne!(keyset.active_kid(), before.active_kid());
-        let url = world.app.public_url.clone();
+        let url = world.app.api.public_url.clone();
         let now = world.clock.now();
         let claims = before.verify(&ada.access_token, TokenKind::Access, &url, &url, now).unwrap();
         let token = keyset.sign(TokenKind::Access, &claims);

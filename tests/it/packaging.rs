@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use tollkeeper::api::routes;
 use tollkeeper::config::{Config, names, variable, warnings};
-use tollkeeper::routes;
 
 use crate::support::process::{Start, free_addresses, run_to_end};
 use crate::support::proxy::{Proxy, is_here};

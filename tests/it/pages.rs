@@ -4,8 +4,7 @@ use http::Method;
 use serde_json::json;
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, Time};
-use tollkeeper::routes::Listener;
-use tollkeeper::server;
+use tollkeeper::web::route::Listener;
 
 use crate::support::http::{Answer, Call};
 use crate::support::world::{
@@ -302,7 +301,7 @@ fn a_server_that_is_not_ready_says_so_on_a_page() {
         let folder = Folder::new();
         let clock = Clock::fixed(Time::parse(START).unwrap());
         let app = App::new(config(&folder.0, None, &[]), clock).unwrap();
-        let router = server::Entrance::new(&app, Listener::Public);
+        let router = tollkeeper::api::routes::dispatcher(&app.api, Listener::Public);
         for path in PATHS {
             let page = Call::new(&router, Method::GET, path).send().await;
             check(&page, 503, "Something went wrong");

@@ -425,7 +425,7 @@ fn events(w: &World, key: &str, count: usize) -> Result<Value, String> {
 pub fn missing() -> Vec<String> {
     let known: Vec<_> =
         groups().into_iter().flat_map(|(_, operations)| operations).map(|op| op.route).collect();
-    let routes = tollkeeper::routes::table();
+    let routes = tollkeeper::api::routes::table();
     let routes = routes.iter().map(|route| format!("{} {}", route.method, route.path));
     routes
         .filter(|route| {
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn nothing_is_measured_that_is_no_route() {
-        let routes: Vec<_> = tollkeeper::routes::table()
+        let routes: Vec<_> = tollkeeper::api::routes::table()
             .iter()
             .map(|route| format!("{} {}", route.method, route.path))
             .collect();

@@ -4,7 +4,7 @@ use crate::Billing;
 use crate::rules::invoicing::{Item, Status};
 use crate::store;
 use db::Tx;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::{InvoiceId, OrganizationId};
 
 pub use crate::store::credit_notes::CreditNote;
@@ -32,6 +32,22 @@ pub struct Listed {
     pub documents: Vec<Document>,
     /// The number of invoices of this status.
     pub total: i64,
+}
+
+/// Finds an invoice of an organization.
+///
+/// # Errors
+/// 404 `invoice_not_found`.
+pub async fn find(
+    billing: &Billing,
+    organization_id: OrganizationId,
+    invoice_id: Option<InvoiceId>,
+) -> Result<Invoice, Error> {
+    let invoice_id = invoice_id.ok_or(Code::InvoiceNotFound)?;
+    let mut tx = billing.db.read().await?;
+    let invoice = store::invoices::get(&mut tx, invoice_id).await?;
+    let invoice = invoice.filter(|invoice| invoice.organization_id == organization_id);
+    Ok(invoice.ok_or(Code::InvoiceNotFound)?)
 }
 
 /// Lists the invoices of an organization, the newest first; `status` leaves out those of another one.

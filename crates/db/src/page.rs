@@ -1,20 +1,6 @@
 //! Pages of lists, and text search in them.
 
-/// A page of a list.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Page {
-    /// Counted from 1.
-    pub page: i64,
-    /// Entries per page.
-    pub page_size: i64,
-}
-
-impl Page {
-    /// The number of entries before this page.
-    pub fn offset(self) -> i64 {
-        self.page.saturating_sub(1).saturating_mul(self.page_size)
-    }
-}
+pub use kernel::page::Page;
 
 /// Returns a pattern for `LIKE … ESCAPE '\'` that matches texts with `folded` anywhere in them.
 ///

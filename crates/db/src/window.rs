@@ -13,16 +13,16 @@ pub struct Window {
     pub limit: i64,
 }
 
-impl Page {
-    /// The rows of this page in a list of `total` rows; `None` if the page is past the end.
-    pub fn window(self, total: i64) -> Option<Window> {
-        let before = self.offset();
-        let limit = self.page_size.min(total.saturating_sub(before));
+impl Window {
+    /// Returns the rows of a page in a list of `total` rows; `None` if the page is past the end.
+    pub fn of(page: Page, total: i64) -> Option<Self> {
+        let before = page.offset();
+        let limit = page.page_size.min(total.saturating_sub(before));
         if limit <= 0 {
             return None;
         }
         let after = total.saturating_sub(before).saturating_sub(limit);
-        Some(Window { from_end: after < before, offset: before.min(after), limit })
+        Some(Self { from_end: after < before, offset: before.min(after), limit })
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
             ((1_000_000_000, 100, 5), None),
         ];
         for ((page, page_size, total), due) in cases {
-            let found = Page { page, page_size }.window(total);
+            let found = Window::of(Page { page, page_size }, total);
             assert_eq!(found.map(|w| (w.from_end, w.offset, w.limit)), due, "{page} {page_size} {total}");
         }
     }
@@ -58,7 +58,7 @@ mod tests {
                 let list: Vec<_> = (0..total).collect();
                 let mut seen = Vec::new();
                 for page in 1..=total.max(1) {
-                    let Some(window) = (Page { page, page_size }).window(total) else { continue };
+                    let Some(window) = Window::of(Page { page, page_size }, total) else { continue };
                     let [offset, limit] = [window.offset, window.limit].map(|n| usize::try_from(n).unwrap());
                     if window.from_end {
                         let mut rows: Vec<_> = list.iter().rev().skip(offset).take(limit).copied().collect();

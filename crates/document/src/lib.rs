@@ -84,6 +84,11 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -
     closest(word, candidates).map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"))
 }
 
+/// Returns the environment variable of a key of the configuration: `limits.enabled` is `TOLLKEEPER_LIMITS__ENABLED`.
+pub fn variable(key: &str) -> String {
+    format!("TOLLKEEPER_{}", key.replace('.', "__").to_uppercase())
+}
+
 impl Value {
     /// How the value reads in an error, cut when it is long.
     pub fn shown(&self) -> String {

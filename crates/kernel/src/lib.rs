@@ -15,6 +15,7 @@ pub mod limits;
 pub mod money;
 pub mod naming;
 pub mod networks;
+pub mod page;
 pub mod patch;
 pub mod phones;
 pub mod proxies;

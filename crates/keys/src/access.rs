@@ -1,9 +1,10 @@
 //! Scopes of API keys: the right hangs on their project, and on who made the key.
 
+use crate::Keys;
 use crate::rules::api_keys::Bounds;
 use crate::store::api_keys::standings::WithSecret;
 use crate::store::api_keys::{ApiKey, LiveKey};
-use db::{Db, Tx};
+use db::Tx;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use tenants::access::{
@@ -42,14 +43,14 @@ impl KeyScope {
     /// # Errors
     /// 404 and 403.
     pub async fn admit(
-        db: &Db,
+        keys: &Keys,
         place: Place,
         api_key_id: Option<ApiKeyId>,
         caller: Caller,
         access: Key,
         trail: Trail,
     ) -> Result<Self, Error> {
-        let mut tx = db.read().await?;
+        let mut tx = keys.db.read().await?;
         let mut found = FoundProject::<ApiKey>::find(&mut tx, place, api_key_id, caller).await?;
         let api_key = found.found.take().ok_or(Code::ApiKeyNotFound)?;
         let roles = found.roles();

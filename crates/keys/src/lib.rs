@@ -28,6 +28,8 @@ pub mod settings;
 pub mod store;
 pub mod uses;
 
+pub use store::api_keys::LiveKey;
+
 use std::ops::Deref;
 use std::sync::Arc;
 

@@ -151,7 +151,7 @@ impl Scene {
         self.add("non", "no credential", "", owner);
         self.add("jnk", "a bearer that is nothing", "nonsense", owner);
         self.add("ref", "a refresh token of the organization's owner", &owner.refresh_token, owner);
-        self.add("srv", "the service token", world.app.service_token.expose(), owner);
+        self.add("srv", "the service token", world.app.api.service_token.expose(), owner);
         self.add("for", "owner of another organization", &stranger.access_token, stranger);
         self.add_key("kfo", "API key of that organization, made by its owner", &key, stranger);
         self.add_key(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tollkeeper::routes::Route;
+use tollkeeper::api::routes::Route;
 
 use super::scene::Caller;
 

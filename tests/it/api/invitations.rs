@@ -405,7 +405,8 @@ fn the_mail_can_not_be_broken() {
         for line in ["> Bcc: x@y[.]example", "> .", &format!("> {fake}"), "ada writes:"] {
             assert!(rest.lines().any(|found| found == line), "{line}: {rest}");
         }
-        let link = format!("{}/invitations/accept?token={token}", world.app.public_url.trim_end_matches('/'));
+        let link =
+            format!("{}/invitations/accept?token={token}", world.app.api.public_url.trim_end_matches('/'));
         assert!(rest.lines().any(|line| line == link), "{rest}");
         // The token is in the mail and nowhere else.
         let statement = "SELECT token_hash FROM invitations";

@@ -223,7 +223,7 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
             assert_eq!(result["retryable"], ["unknown_model", "event_in_future"].contains(&code), "{result}");
         }
         let scrape = Call::new(&world.service, Method::GET, "/metrics");
-        let metrics = scrape.bearer(world.app.service_token.expose()).send().await.text;
+        let metrics = scrape.bearer(world.app.api.service_token.expose()).send().await.text;
         for (result, code, count) in [
             ("accepted", "", 2),
             ("duplicate", "", 1),
@@ -346,7 +346,7 @@ fn only_the_service_token_opens_the_service_listener() {
                 assert_eq!(answer.json().as_object().unwrap().len(), 1, "no envelope");
             }
             let public = Call::new(&world.public, Method::POST, path)
-                .bearer(world.app.service_token.expose())
+                .bearer(world.app.api.service_token.expose())
                 .json(&body);
             assert_eq!(public.refused().await, (404, "unknown_path".into()));
         }

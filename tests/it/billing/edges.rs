@@ -2,14 +2,14 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::app::App;
 use tollkeeper::billing::audit;
 use tollkeeper::billing::bookkeeping as jobs;
 use tollkeeper::billing::bookkeeping::closing;
 use tollkeeper::metrics::Job;
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
 use tollkeeper::trail::Trail;
+use tollkeeper::web::route::Listener;
 
 use super::books::on_each;
 use crate::support::billed::{check, fresh_token};
@@ -53,7 +53,7 @@ impl Scene {
 /// Somebody to ask: the world, or another server on its database.
 pub struct Server<'a> {
     app: &'a App,
-    service: &'a Entrance,
+    service: &'a Dispatcher,
 }
 
 impl<'a> Server<'a> {
@@ -62,7 +62,7 @@ impl<'a> Server<'a> {
     }
 
     fn ask(&self, path: &str, body: &Value) -> Call {
-        Call::new(self.service, Method::POST, path).bearer(self.app.service_token.expose()).json(body)
+        Call::new(self.service, Method::POST, path).bearer(self.app.api.service_token.expose()).json(body)
     }
 }
 
@@ -133,7 +133,7 @@ fn a_model_without_a_price_at_that_time_is_not_used() {
         config.catalog_file = Some(path);
         let app = App::new(config, world.clock.clone()).unwrap();
         app.boot().await.unwrap();
-        let service = Entrance::new(&app, Listener::Service);
+        let service = tollkeeper::api::routes::dispatcher(&app.api, Listener::Service);
         let there = Server { app: &app, service: &service };
         for (id, time, outcome) in [
             ("a", "2026-03-09T09:59:59.999Z", "model_without_price"),
@@ -225,7 +225,7 @@ fn an_organization_keeps_its_currency() {
         app.boot().await.unwrap();
         closing::close_due(&app.billing, app.clock.now(), &Trail::system(), None).await.unwrap();
         assert_eq!(books.invoices().await[0].currency, "USD");
-        let public = Entrance::new(&app, Listener::Public);
+        let public = tollkeeper::api::routes::dispatcher(&app.api, Listener::Public);
         let token = fresh_token(books.world, &books.ada).await;
         let path = format!("{}/billing/summary", books.place.organization_path());
         let summary = Call::new(&public, Method::GET, &path).bearer(&token).data().await;

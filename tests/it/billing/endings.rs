@@ -69,7 +69,7 @@ fn only_an_event_that_counts_ends_a_reservation_and_only_once() {
         assert_eq!(wallet(&world, organization).await, (-10_000, 0));
         for (method, end) in [(Method::DELETE, ""), (Method::POST, "/extend")] {
             let path = format!("/service/v1/reservations/{}{end}", second.as_str().unwrap());
-            let call = Call::new(&world.service, method, &path).bearer(world.app.service_token.expose());
+            let call = Call::new(&world.service, method, &path).bearer(world.app.api.service_token.expose());
             assert_eq!(call.refused().await, (404, "reservation_not_found".to_owned()));
         }
         assert_books(&world).await;

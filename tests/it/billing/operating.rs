@@ -11,8 +11,7 @@ use tollkeeper::db::sql;
 use tollkeeper::error::Code;
 use tollkeeper::ids::CreditId;
 use tollkeeper::money::Nano;
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
+use tollkeeper::web::route::Listener;
 
 use tollkeeper::trail::Trail;
 
@@ -232,7 +231,10 @@ fn no_organization_goes_while_the_clock_is_not_trusted() {
         let app = distrustful(books).await;
         books.at(&app.clock.now().to_string());
         let token = fresh_token(books.world, &books.ada).await;
-        let (entrance, path) = (Entrance::new(&app, Listener::Public), books.place.organization_path());
+        let (entrance, path) = (
+            tollkeeper::api::routes::dispatcher(&app.api, Listener::Public),
+            books.place.organization_path(),
+        );
         let delete = async || Call::new(&entrance, Method::DELETE, &path).bearer(&token).send().await;
         let answer = delete().await;
         assert_eq!((answer.status, answer.code().as_str()), (503, "clock_not_trusted"), "{}", answer.text);
@@ -264,7 +266,7 @@ fn an_invoice_keeps_its_issuer() {
         assert_eq!(closed.closed.len(), 1);
         let second = with_issuer("Second Inc", "VAT 222");
         second.boot().await.unwrap();
-        let entrance = Entrance::new(&second, Listener::Public);
+        let entrance = tollkeeper::api::routes::dispatcher(&second.api, Listener::Public);
         let token = fresh_token(books.world, &books.ada).await;
         let path =
             format!("{}/billing/invoices/{}", books.place.organization_path(), books.invoices().await[0].id);

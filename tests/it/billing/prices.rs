@@ -4,13 +4,13 @@
 //! 1 + 4 / 2 = 3, of a list price of 5. Every sum below is done by hand.
 
 use serde_json::{Value, json};
+use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::app::App;
 use tollkeeper::billing::bookkeeping::closing;
 use tollkeeper::clock::{Clock, DAY_MS, Time};
 use tollkeeper::db::{Db, sql};
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
+use tollkeeper::web::route::Listener;
 
 use tollkeeper::trail::Trail;
 
@@ -45,19 +45,19 @@ struct Story<'w> {
 /// A server beside that one, with a catalog file of its own, in this currency.
 struct Server {
     app: App,
-    service: Entrance,
-    public: Entrance,
+    service: Dispatcher,
+    public: Dispatcher,
 }
 
 impl Server {
     fn of(app: &App) -> Self {
-        let entrance = |listener| Entrance::new(app, listener);
+        let entrance = |listener| tollkeeper::api::routes::dispatcher(&app.api, listener);
         Self { app: app.clone(), service: entrance(Listener::Service), public: entrance(Listener::Public) }
     }
 
     async fn report(&self, events: &[Value]) -> Answer {
         let call = Call::new(&self.service, http::Method::POST, "/service/v1/usage");
-        call.bearer(self.app.service_token.expose()).json(&json!({ "events": events })).send().await
+        call.bearer(self.app.api.service_token.expose()).json(&json!({ "events": events })).send().await
     }
 
     /// What became of each event, or of all of them.
@@ -469,7 +469,7 @@ fn a_wallet_of_another_currency_is_left_alone() {
         let question =
             json!({"credential": story.key.1, "operation": "chat", "model": "m", "max_tokens": 10});
         let call = Call::new(&there.service, http::Method::POST, "/service/v1/authorize");
-        let refused = call.bearer(there.app.service_token.expose()).json(&question).refused().await;
+        let refused = call.bearer(there.app.api.service_token.expose()).json(&question).refused().await;
         assert_eq!(refused, (503, "not_ready".to_owned()));
         let message = "There are organizations of another currency than JPY (1 in USD): set `billing.currency` back to it.";
         assert_eq!(there.not_ready().await, [("currency".to_owned(), message.to_owned())]);

@@ -176,8 +176,8 @@ fn a_broken_file_is_refused_whole() {
         reload(&world.app.catalogs).await.unwrap();
         assert_eq!(listed(&world, &ada.access_token).await, ["m"]);
         let metrics = async |line: &str| {
-            let metrics =
-                Call::new(&world.service, Method::GET, "/metrics").bearer(world.app.service_token.expose());
+            let metrics = Call::new(&world.service, Method::GET, "/metrics")
+                .bearer(world.app.api.service_token.expose());
             let metrics = metrics.send().await.text;
             assert!(metrics.lines().any(|found| found == line), "no {line} in {metrics}");
         };

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::accounts::jwt::TokenKind;
+use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::app::App;
 use tollkeeper::billing::expired_reservations::expire_due;
 use tollkeeper::billing::{bookkeeping as billing, retention};
@@ -15,8 +16,7 @@ use tollkeeper::db::sql;
 use tollkeeper::jobs::sweep::sweep;
 use tollkeeper::mail::sending::send_due;
 use tollkeeper::metrics::Job;
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
+use tollkeeper::web::route::Listener;
 
 use crate::support::books::{assert_books, number};
 use crate::support::chance::{self, Chance};
@@ -29,8 +29,8 @@ use crate::support::world::{Folder, PASSWORD, Somebody, World, on_each_database,
 /// One of several servers in this process.
 struct Replica {
     app: App,
-    public: Entrance,
-    service: Entrance,
+    public: Dispatcher,
+    service: Dispatcher,
     lease: Lease,
     walk: retention::Walk,
 }
@@ -40,8 +40,8 @@ impl Replica {
         let app = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         app.boot().await.unwrap();
         Self {
-            public: Entrance::new(&app, Listener::Public),
-            service: Entrance::new(&app, Listener::Service),
+            public: tollkeeper::api::routes::dispatcher(&app.api, Listener::Public),
+            service: tollkeeper::api::routes::dispatcher(&app.api, Listener::Service),
             lease: app.leases.lease(Job::Billing),
             walk: retention::Walk::default(),
             app,
@@ -49,7 +49,7 @@ impl Replica {
     }
 
     fn ask(&self, method: Method, path: &str, body: &Value) -> Call {
-        Call::new(&self.service, method, path).bearer(self.app.service_token.expose()).json(body)
+        Call::new(&self.service, method, path).bearer(self.app.api.service_token.expose()).json(body)
     }
 
     /// Every job once. None of them may fail for the sake of a clock.

@@ -110,7 +110,7 @@ fn logins_are_counted_by_what_came_of_them() {
             login(&world, "ada", WRONG, ATTACKER).send().await;
         }
         let call = crate::support::http::Call::new(&world.service, http::Method::GET, "/metrics");
-        let metrics = call.bearer(world.app.service_token.expose()).send().await.text;
+        let metrics = call.bearer(world.app.api.service_token.expose()).send().await.text;
         for line in [
             "tollkeeper_logins_total{result=\"success\"} 1\n",
             "tollkeeper_logins_total{result=\"invalid_credentials\"} 10\n",

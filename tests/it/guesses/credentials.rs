@@ -64,7 +64,7 @@ fn who_tries_service_tokens_has_to_wait() {
             assert_eq!((found.0, found.1.as_str()), LIMITED);
         }
         // The right token goes on, from there as well; and credentials that it asks about aren't limited.
-        let token = world.app.service_token.expose();
+        let token = world.app.api.service_token.expose();
         for _ in 0..3 {
             assert_eq!(ask(token, ATTACKER).await.0, 200);
         }

@@ -471,7 +471,7 @@ fn two_processes_follow_each_other() {
 /// How often the job has read the feed.
 async fn turns(world: &World) -> u64 {
     let call = Call::new(&world.service, Method::GET, "/metrics");
-    let metrics = call.bearer(world.app.service_token.expose()).send().await.text;
+    let metrics = call.bearer(world.app.api.service_token.expose()).send().await.text;
     let row =
         metrics.lines().find_map(|line| line.strip_prefix("tollkeeper_job_runs_total{job=\"changes\"} "));
     row.expect("the job has a row").parse().unwrap()

@@ -319,8 +319,8 @@ fn nobody_else_fills_the_memory() {
             let answer = world.call(Method::GET, path).bearer(&who.access_token).send().await;
             assert_eq!(answer.status, status, "{path} {}", answer.text);
         }
-        assert!(world.app.usage_totals.is_empty());
+        assert!(world.app.billing.usage_totals.is_empty());
         scene.check((10, 35)).await;
-        assert_eq!(world.app.usage_totals.len(), 2);
+        assert_eq!(world.app.billing.usage_totals.len(), 2);
     });
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::app::App;
 use tollkeeper::catalog::activation as catalog;
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, Time};
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
+use tollkeeper::web::route::Listener;
 
 use super::books::{Books, Event, Price, Reservation};
 use super::figures::number;
@@ -64,9 +64,9 @@ pub struct History<'w> {
     pub books: Books,
     pub tally: BTreeMap<&'static str, u64>,
     chance: Chance,
-    apps: Vec<(App, Entrance)>,
+    apps: Vec<(App, Dispatcher)>,
     /// Where the two servers are read.
-    pub public: Vec<Entrance>,
+    pub public: Vec<Dispatcher>,
     /// How many steps were made.
     pub steps: usize,
     catalog: PathBuf,
@@ -80,9 +80,10 @@ impl<'w> History<'w> {
     pub async fn begin(world: &'w World, catalog: &Path, seed: u64) -> Self {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
-        let public = [&world.app, &other].map(|app| Entrance::new(app, Listener::Public));
-        let apps =
-            [world.app.clone(), other].map(|app| (app.clone(), Entrance::new(&app, Listener::Service)));
+        let public =
+            [&world.app, &other].map(|app| tollkeeper::api::routes::dispatcher(&app.api, Listener::Public));
+        let apps = [world.app.clone(), other]
+            .map(|app| (app.clone(), tollkeeper::api::routes::dispatcher(&app.api, Listener::Service)));
         let owner = world.somebody("owner").await;
         let place = world.place(&owner, "Money").await;
         let mut keys = Vec::new();
@@ -158,7 +159,7 @@ impl<'w> History<'w> {
     async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let turn = self.chance.below(2);
         let (app, entrance) = &self.apps[turn];
-        let call = Call::new(entrance, method.clone(), path).bearer(app.service_token.expose());
+        let call = Call::new(entrance, method.clone(), path).bearer(app.api.service_token.expose());
         let call = match body {
             Some(body) => call.json(body),
             None => call,

@@ -95,7 +95,7 @@ fn a_proxy_asks_alike() {
         let ask = async |query: &str| {
             let path = format!("/service/v1/forward-auth?{query}");
             let call = Call::new(&world.service, http::Method::GET, &path);
-            let call = call.header("x-tollkeeper-service-token", world.app.service_token.expose());
+            let call = call.header("x-tollkeeper-service-token", world.app.api.service_token.expose());
             call.bearer(&scene.key).send().await
         };
         // Without an estimate the prompt is of 4,096 tokens: 4,096 x 0.000001 + 3 x 4,096 x 0.000003 = 0.04096.

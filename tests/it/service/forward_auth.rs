@@ -12,7 +12,7 @@ const CHAT: &str = "/service/v1/forward-auth?operation=chat&model=svc-1&reserve=
 /// A question with the service token.
 fn ask(world: &World, url: &str) -> Call {
     let call = Call::new(&world.service, Method::GET, url);
-    call.header("x-tollkeeper-service-token", world.app.service_token.expose())
+    call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
 /// The headers that say who it is, in the order of their names.
@@ -51,14 +51,14 @@ fn a_call_that_may_be_made_says_for_whom() {
         assert_eq!((&body["allowed"], &body["api_key_id"]), (&json!(true), &json!(id)));
         assert_eq!(body["limits"]["model"]["remaining_requests"], 59);
         let head = Call::new(&world.service, Method::HEAD, CHAT)
-            .header("x-tollkeeper-service-token", world.app.service_token.expose());
+            .header("x-tollkeeper-service-token", world.app.api.service_token.expose());
         let head = head.bearer(&key).send().await;
         assert_eq!((head.status, identity(&head), head.text.as_str()), (200, of_key, ""));
         // A HEAD asks only; a GET sets the price of the call aside.
         let url = CHAT.replace("&reserve=false", "");
         for (method, reserves) in [(Method::HEAD, false), (Method::GET, true)] {
             let asked = Call::new(&world.service, method.clone(), &url)
-                .header("x-tollkeeper-service-token", world.app.service_token.expose());
+                .header("x-tollkeeper-service-token", world.app.api.service_token.expose());
             assert_eq!(asked.bearer(&key).send().await.status, 200);
             assert_eq!(wallet(&world, &place.organization).await.1 > 0, reserves, "{method}");
         }
@@ -167,7 +167,7 @@ fn only_a_proxy_with_the_service_token_may_ask() {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
-        let token = world.app.service_token.expose();
+        let token = world.app.api.service_token.expose();
         let bare = |mode: &str| Call::new(&world.service, Method::GET, &format!("{CHAT}{mode}")).bearer(&key);
         // Both modes: this is no refusal of the user's call, so it carries no true status.
         for mode in ["", "&mode=nginx"] {

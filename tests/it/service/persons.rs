@@ -90,7 +90,8 @@ fn a_person_s_call_is_billed() {
         data.as_object_mut().unwrap().retain(|name, _| !["id", "source", "time"].contains(&name.as_str()));
         let cloud = json!({"specversion": "1.0", "type": "tollkeeper.usage.v1", "id": "e1", "source": "s", "time": START,
             "data": data});
-        let call = Call::new(&world.service, Method::POST, USAGE).bearer(world.app.service_token.expose());
+        let call =
+            Call::new(&world.service, Method::POST, USAGE).bearer(world.app.api.service_token.expose());
         let call = call.header("content-type", "application/cloudevents+json").raw(cloud.to_string());
         assert_eq!(call.bare().await["results"][0]["status"], "duplicate");
 

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::clock::Time;
 use tollkeeper::db::sql;
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
+use tollkeeper::web::route::Listener;
 
 use crate::support::books::{assert_books, change, number, wallet};
 use crate::support::http::Call;
@@ -98,13 +97,13 @@ fn two_servers_count_an_event_once() {
         let (scene, second) = (scene(&world, "Acme").await, scene(&world, "Other").await);
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
-        let service = Entrance::new(&other, Listener::Service);
+        let service = tollkeeper::api::routes::dispatcher(&other.api, Listener::Service);
         let calls = (0..24).map(|n: usize| {
             let mut events: Vec<_> = (0..30).map(|e| scene.event(&format!("e{e}"), 7, 3)).collect();
             events.extend((0..30).map(|e| second.event(&format!("e{e}"), 7, 3)));
             events.rotate_left(n * 2);
             let entrance = if n.is_multiple_of(2) { &world.service } else { &service };
-            let call = Call::new(entrance, Method::POST, USAGE).bearer(world.app.service_token.expose());
+            let call = Call::new(entrance, Method::POST, USAGE).bearer(world.app.api.service_token.expose());
             call.json(&json!({ "events": events })).bare()
         });
         let answers = join_all(calls).await;
@@ -129,9 +128,9 @@ fn parts_of_a_nano_wait_in_their_day() {
         config.catalog_file = Some(path);
         let cheap = App::new(config, world.clock.clone()).unwrap();
         cheap.boot().await.unwrap();
-        let service = Entrance::new(&cheap, Listener::Service);
+        let service = tollkeeper::api::routes::dispatcher(&cheap.api, Listener::Service);
         let send = async |event: Value| {
-            let call = Call::new(&service, Method::POST, USAGE).bearer(cheap.service_token.expose());
+            let call = Call::new(&service, Method::POST, USAGE).bearer(cheap.api.service_token.expose());
             outcomes(&call.json(&json!({ "events": [event] })).bare().await)
         };
         // 0.4 nano each: the first two post nothing, and then no movement is made.
@@ -218,14 +217,15 @@ fn corrections_of_two_servers_take_back_no_more_than_there_was() {
         let scene = scene(&world, "Acme").await;
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
-        let service = Entrance::new(&other, Listener::Service);
+        let service = tollkeeper::api::routes::dispatcher(&other.api, Listener::Service);
         for round in 0..8 {
             let original = format!("e{round}");
             report(&world, &[scene.event(&original, 10, 0)]).await;
             let calls = (0..8).map(|n| {
                 let event = scene.correction(&format!("c{round}-{n}"), &original, -4, 0);
                 let entrance = if n % 2 == 0 { &world.service } else { &service };
-                let call = Call::new(entrance, Method::POST, USAGE).bearer(world.app.service_token.expose());
+                let call =
+                    Call::new(entrance, Method::POST, USAGE).bearer(world.app.api.service_token.expose());
                 call.json(&json!({ "events": [event] })).bare()
             });
             let answers = join_all(calls).await;
@@ -331,7 +331,7 @@ fn cloud_events_are_events() {
         let scene = scene(&world, "Acme").await;
         let send = |kind: &str, body: &Value| {
             let call =
-                Call::new(&world.service, Method::POST, USAGE).bearer(world.app.service_token.expose());
+                Call::new(&world.service, Method::POST, USAGE).bearer(world.app.api.service_token.expose());
             call.header("content-type", kind).raw(body.to_string().into_bytes())
         };
         let (batch, single) =

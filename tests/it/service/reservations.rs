@@ -3,10 +3,10 @@
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::app::App;
 use tollkeeper::billing::expired_reservations::expire_due;
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
+use tollkeeper::web::route::Listener;
 
 use crate::support::books::{assert_books, change, number, wallet};
 use crate::support::http::Call;
@@ -35,8 +35,8 @@ async fn replica(world: &World) -> App {
     other
 }
 
-fn post(app: &App, service: &Entrance, path: &str, body: &Value) -> Call {
-    Call::new(service, Method::POST, path).bearer(app.service_token.expose()).json(body)
+fn post(app: &App, service: &Dispatcher, path: &str, body: &Value) -> Call {
+    Call::new(service, Method::POST, path).bearer(app.api.service_token.expose()).json(body)
 }
 
 impl Scene {
@@ -61,12 +61,12 @@ impl Scene {
 
 fn release(world: &World, reservation: &Value) -> Call {
     let path = format!("/service/v1/reservations/{}", reservation["id"].as_str().unwrap());
-    Call::new(&world.service, Method::DELETE, &path).bearer(world.app.service_token.expose())
+    Call::new(&world.service, Method::DELETE, &path).bearer(world.app.api.service_token.expose())
 }
 
 fn extend(world: &World, reservation: &Value) -> Call {
     let path = format!("/service/v1/reservations/{}/extend", reservation["id"].as_str().unwrap());
-    Call::new(&world.service, Method::POST, &path).bearer(world.app.service_token.expose())
+    Call::new(&world.service, Method::POST, &path).bearer(world.app.api.service_token.expose())
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_refusal_for_want_of_money_says_what_there_is() {
         assert_eq!(left["limits"]["model"]["remaining_requests"], 58);
         let path = "/service/v1/forward-auth?operation=chat&model=svc-1";
         let asked = Call::new(&world.service, Method::GET, path).bearer(&scene.key);
-        let asked = asked.header("x-tollkeeper-service-token", world.app.service_token.expose());
+        let asked = asked.header("x-tollkeeper-service-token", world.app.api.service_token.expose());
         let refused = asked.send().await;
         assert_eq!((refused.status, refused.code().as_str()), (429, "insufficient_quota"));
         assert_eq!(refused.json()["error"]["type"], "insufficient_quota");
@@ -205,7 +205,7 @@ fn a_proxy_is_told_the_reservation() {
         let ask = async |more: &str| {
             let path = format!("/service/v1/forward-auth?operation=chat&model=svc-1&max_tokens=100{more}");
             let asked = Call::new(&world.service, Method::GET, &path).bearer(&scene.key);
-            let asked = asked.header("x-tollkeeper-service-token", world.app.service_token.expose());
+            let asked = asked.header("x-tollkeeper-service-token", world.app.api.service_token.expose());
             let answer = asked.send().await;
             assert_eq!(answer.status, 200, "{}", answer.text);
             answer.header("x-tollkeeper-reservation-id").to_owned()
@@ -223,7 +223,7 @@ fn a_model_takes_so_many_calls_at_a_time() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let other = replica(&world).await;
-        let service = Entrance::new(&other, Listener::Service);
+        let service = tollkeeper::api::routes::dispatcher(&other.api, Listener::Service);
         let calls = (0..20).map(|n| match n % 2 {
             0 => world.ask("/service/v1/authorize", &scene.question()).bare(),
             _ => post(&other, &service, "/service/v1/authorize", &scene.question()).bare(),
@@ -270,7 +270,8 @@ fn two_calls_never_spend_the_same_money() {
             apps.push(app);
         }
         let scene = scene(&world).await;
-        let entrances: Vec<_> = apps.iter().map(|app| Entrance::new(app, Listener::Service)).collect();
+        let entrances: Vec<_> =
+            apps.iter().map(|app| tollkeeper::api::routes::dispatcher(&app.api, Listener::Service)).collect();
         let client = async |number: usize| {
             let (app, service) = (&apps[number % 2], &entrances[number % 2]);
             let (mut made, mut refused) = (0, 0);

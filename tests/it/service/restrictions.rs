@@ -31,7 +31,7 @@ const HEADING: &str = "What an API key's restrictions do at each entrance: ok, o
 ";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Entrance {
+enum Dispatcher {
     List,
     Model,
     Manage,
@@ -39,7 +39,7 @@ enum Entrance {
     ForwardAuth,
 }
 
-impl Entrance {
+impl Dispatcher {
     const ALL: [Self; 5] = [Self::List, Self::Model, Self::Manage, Self::Authorize, Self::ForwardAuth];
 
     fn is_public(self) -> bool {
@@ -86,11 +86,11 @@ impl Try {
     }
 
     /// Whether there is such a case at this entrance.
-    fn can_be_at(&self, entrance: Entrance) -> bool {
+    fn can_be_at(&self, entrance: Dispatcher) -> bool {
         match entrance {
             _ if entrance.is_public() => !self.nowhere,
             // It is told the address, not how one came to know it.
-            Entrance::Authorize => self.hops.is_none() && self.unasked.is_none(),
+            Dispatcher::Authorize => self.hops.is_none() && self.unasked.is_none(),
             // What the proxy says counts; a proxy that sends on what it is told is the row `hops`.
             _ => self.unasked.is_none(),
         }
@@ -125,7 +125,7 @@ fn restrictions_hold_at_every_entrance() {
                 continue;
             };
             let mut row = format!("{restriction:44} | {tried:44}");
-            for entrance in Entrance::ALL {
+            for entrance in Dispatcher::ALL {
                 let attempt = Try::parse(tried);
                 let outcome = if attempt.can_be_at(entrance) {
                     cases += 1;
@@ -174,7 +174,7 @@ async fn outcome(
     place: &Place,
     restriction: &str,
     attempt: &Try,
-    entrance: Entrance,
+    entrance: Dispatcher,
 ) -> String {
     let (_, key) = world.key(ada, place, &key_body(restriction, world)).await;
     let key = key.as_str();
@@ -185,7 +185,7 @@ async fn outcome(
     code(call(world, place, key, attempt, entrance)).await
 }
 
-fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Entrance) -> Call {
+fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Dispatcher) -> Call {
     let (operation, model) = (attempt.operation.as_deref().unwrap_or("chat"), attempt.model.as_deref());
     let fitting = match operation {
         "embeddings" => Some("svc-embedding-1"),
@@ -196,26 +196,26 @@ fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Entran
     let address = attempt.hops.is_none() && !attempt.nowhere;
     let address = address.then(|| attempt.from.as_deref().unwrap_or("203.0.113.7"));
     match entrance {
-        Entrance::Authorize => {
+        Dispatcher::Authorize => {
             let body = json!({"credential": key, "client_address": address, "operation": operation, "reserve": false, "model": used,
                 "max_tokens": attempt.tokens});
             world.ask("/service/v1/authorize", &body)
         }
-        Entrance::ForwardAuth => {
+        Dispatcher::ForwardAuth => {
             let mut url = format!("/service/v1/forward-auth?operation={operation}&reserve=false");
             url.extend(used.map(|model| format!("&model={model}")));
             url.extend(attempt.tokens.map(|tokens| format!("&max_tokens={tokens}")));
             let call = Call::new(&world.service, Method::GET, &url).bearer(key);
-            let call = call.header("x-tollkeeper-service-token", world.app.service_token.expose());
+            let call = call.header("x-tollkeeper-service-token", world.app.api.service_token.expose());
             match attempt.hops.as_deref().or(address) {
                 Some(hops) => call.header("x-forwarded-for", hops),
                 None => call,
             }
         }
-        Entrance::List | Entrance::Model | Entrance::Manage => {
+        Dispatcher::List | Dispatcher::Model | Dispatcher::Manage => {
             let path = match entrance {
-                Entrance::List => "/v1/models".to_owned(),
-                Entrance::Model => format!("/v1/models/{}", model.unwrap_or("svc-1")),
+                Dispatcher::List => "/v1/models".to_owned(),
+                Dispatcher::Model => format!("/v1/models/{}", model.unwrap_or("svc-1")),
                 _ => place.project_path(),
             };
             let call = world.get(&path).bearer(key);

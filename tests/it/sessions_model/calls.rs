@@ -1,12 +1,12 @@
 //! What a sequence asks of a server, beside its steps.
 
 use http::{HeaderMap, Method, Uri};
+use tollkeeper::api::gate::{Access, Call, Credential, Session as Gate};
 use tollkeeper::clock::HOUR_MS;
 use tollkeeper::error::Code;
-use tollkeeper::gate::{Access, Call, Credential, Session as Gate};
 use tollkeeper::ids::{RequestId, UserId};
-use tollkeeper::input::RequestBody;
 use tollkeeper::kernel::secrets::token::MailToken;
+use tollkeeper::web::input::RequestBody;
 
 use tollkeeper::accounts::store::email_tokens::Purpose;
 
@@ -30,10 +30,10 @@ pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
         address: Some([127, 0, 0, 1].into()),
         request_id: RequestId::new(server.app.clock.now(), &server.app.random),
         body: RequestBody::default(),
-        who: String::new(),
+        caller: String::new(),
         credential: Credential::default(),
     };
-    match Gate::RefreshToken.admit(&server.app, &mut call).await {
+    match Gate::RefreshToken.admit(&server.app.api, &mut call).await {
         Ok(_) => true,
         Err(error) if error.code == Code::InvalidRefreshToken => false,
         Err(error) => panic!("{error}"),

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method, Request, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use tollkeeper::input::RequestBody;
-use tollkeeper::server::Entrance;
+use tollkeeper::api::routes::Dispatcher;
+use tollkeeper::web::input::RequestBody;
 
 /// A request being built.
 pub struct Call {
-    entrance: Entrance,
+    entrance: Dispatcher,
     request: http::request::Builder,
     body: Vec<u8>,
     peer: IpAddr,
@@ -25,7 +25,7 @@ pub struct Answer {
 }
 
 impl Call {
-    pub fn new(entrance: &Entrance, method: Method, path: &str) -> Self {
+    pub fn new(entrance: &Dispatcher, method: Method, path: &str) -> Self {
         let request = Request::builder().method(method).uri(path);
         Self { entrance: entrance.clone(), request, body: Vec::new(), peer: IpAddr::from([127, 0, 0, 1]) }
     }

@@ -3,10 +3,10 @@
 use http::Method;
 use serde_json::Value;
 use tollkeeper::accounts::hasher::Hasher;
+use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::app::App;
 use tollkeeper::random::Random;
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
+use tollkeeper::web::route::Listener;
 
 use super::http::Call;
 use super::world::{World, catch_up};
@@ -15,7 +15,7 @@ use super::world::{World, catch_up};
 #[derive(Clone)]
 pub struct Twin {
     pub app: App,
-    public: Entrance,
+    public: Dispatcher,
 }
 
 impl Twin {
@@ -23,7 +23,8 @@ impl Twin {
     pub async fn both(world: &World) -> [Self; 2] {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
-        [world.app.clone(), other].map(|app| Self { public: Entrance::new(&app, Listener::Public), app })
+        [world.app.clone(), other]
+            .map(|app| Self { public: tollkeeper::api::routes::dispatcher(&app.api, Listener::Public), app })
     }
 
     /// The same, but with passwords that cost next to nothing to hash; those that the world has hashed are hashed again
@@ -37,7 +38,7 @@ impl Twin {
             let app =
                 App::with_hasher(world.app.config.clone(), world.clock.clone(), random, hasher).unwrap();
             app.boot().await.unwrap();
-            twins.push(Self { public: Entrance::new(&app, Listener::Public), app });
+            twins.push(Self { public: tollkeeper::api::routes::dispatcher(&app.api, Listener::Public), app });
         }
         twins.try_into().unwrap_or_else(|_| panic!("there are two"))
     }

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::accounts::jwt::{Claims, TokenKind};
+use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, DAY_MS, Time};
 use tollkeeper::config::Config;
@@ -13,9 +14,8 @@ use tollkeeper::db::sql;
 use tollkeeper::error::Code;
 use tollkeeper::ids::{InvitationId, SessionId, UserId};
 use tollkeeper::kernel::networks::Network;
-use tollkeeper::routes::Listener;
-use tollkeeper::server::Entrance;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::web::route::Listener;
 
 use super::http::Call;
 use super::postgres::Cluster;
@@ -33,8 +33,8 @@ pub const ALLOW_FSYNC_OFF: &str = "TOLLKEEPER_DATABASE_ALLOW_FSYNC_OFF";
 pub struct World {
     pub app: App,
     pub clock: Clock,
-    pub public: Entrance,
-    pub service: Entrance,
+    pub public: Dispatcher,
+    pub service: Dispatcher,
     pub data_dir: PathBuf,
     pub backend: &'static str,
     _folder: Folder,
@@ -128,8 +128,8 @@ impl World {
         let app = App::new(config(&folder.0, database_url, settings), clock.clone()).unwrap();
         app.boot().await.unwrap();
         Self {
-            public: Entrance::new(&app, Listener::Public),
-            service: Entrance::new(&app, Listener::Service),
+            public: tollkeeper::api::routes::dispatcher(&app.api, Listener::Public),
+            service: tollkeeper::api::routes::dispatcher(&app.api, Listener::Service),
             data_dir: folder.0.clone(),
             app,
             clock,
@@ -157,7 +157,7 @@ impl World {
 
     /// A call of the service listener with its token.
     pub fn ask(&self, path: &str, body: &Value) -> Call {
-        Call::new(&self.service, Method::POST, path).bearer(self.app.service_token.expose()).json(body)
+        Call::new(&self.service, Method::POST, path).bearer(self.app.api.service_token.expose()).json(body)
     }
 
     /// Somebody with a verified account and a session, straight from the store: password hashing has tests of its own.
@@ -211,8 +211,8 @@ impl World {
     pub async fn token(&self, kind: TokenKind, user: UserId, session: SessionId, lives_s: i64) -> String {
         let iat = self.clock.now().unix_seconds();
         let claims = Claims {
-            iss: self.app.public_url.clone(),
-            aud: self.app.public_url.clone(),
+            iss: self.app.api.public_url.clone(),
+            aud: self.app.api.public_url.clone(),
             sub: user,
             sid: session,
             jti: "jti_test".into(),

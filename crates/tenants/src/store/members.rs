@@ -8,6 +8,7 @@ use crate::roles::{OrganizationRole, ProjectRole};
 use accounts::store::users::Audience;
 use cluster::changes;
 use cluster::changes::Change;
+use db::window::Window;
 use db::{FromRow, Row, Tx, Value, sql};
 use db::{Page, contains_pattern};
 use kernel::clock::Time;
@@ -245,7 +246,7 @@ pub async fn list<G: Group>(
         // However large the group is, its count stands beside it.
         let count = sql(statements.count.as_str()).bind(filter.group).optional(tx).await?;
         let total = count.map_or(0, |(count,): (i64,)| count);
-        let Some(window) = page.window(total) else { return Ok((total, Vec::new())) };
+        let Some(window) = Window::of(page, total) else { return Ok((total, Vec::new())) };
         let text = if window.from_end { &statements.from_end } else { &statements.from_start };
         let rows =
             sql(text.as_str()).bind(filter.group).bind(window.limit).bind(window.offset).all(tx).await?;

@@ -177,7 +177,7 @@ async fn all(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<Liste
             .optional(tx)
             .await?;
         let total = count.map_or(0, |(count,)| count);
-        let rows = match page.window(total) {
+        let rows = match Window::of(page, total) {
             Some(window) => stretch(tx, organization_id, window).await?,
             None => Vec::new(),
         };
@@ -213,7 +213,7 @@ async fn visible(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<L
         let total: Option<(i64,)> =
             sql(VISIBLE_TOTAL).bind(organization_id).bind(user_id).optional(tx).await?;
         let total = total.map_or(0, |(total,)| total);
-        let Some(window) = page.window(total) else {
+        let Some(window) = Window::of(page, total) else {
             return Ok((total, Vec::new()));
         };
         let rows = sql(visible_stretch(window.from_end))
@@ -243,7 +243,7 @@ async fn one(
     );
     let row = bind(sql(text), filter).bind(only).bind(filter.manages()).optional(tx).await?;
     let total = i64::from(row.is_some());
-    Ok((total, row.into_iter().filter(|_| page.window(total).is_some()).collect()))
+    Ok((total, row.into_iter().filter(|_| Window::of(page, total).is_some()).collect()))
 }
 
 fn bind(statement: Statement, filter: &Filter) -> Statement {

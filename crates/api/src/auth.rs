@@ -1,0 +1,52 @@
+//! `/v1/auth/…`: accounts and sessions (docs/contract/accounts.md). One file an operation.
+
+pub mod change_password;
+pub mod forgot_password;
+pub mod login;
+pub mod logout;
+pub mod me;
+pub mod refresh_token;
+pub mod register;
+pub mod reset_password;
+pub mod verify_email;
+
+pub use change_password::change_password;
+pub use forgot_password::forgot_password;
+pub use login::login;
+pub use logout::logout;
+pub use me::me;
+pub use refresh_token::refresh_token;
+pub use register::register;
+pub use reset_password::reset_password;
+pub use verify_email::verify_email;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use input::fields::Fields;
+use input::types::Text;
+
+/// The only token type there is (RFC 6750).
+const BEARER: &str = "Bearer";
+
+/// A message for people.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Message {
+    /// What happened.
+    pub message: String,
+}
+
+/// The confirmation has to repeat the password (docs/contract/accounts.md#password-rules).
+fn check_repeated<const MAX: usize>(
+    fields: &mut Fields<'_, Api>,
+    name: &'static str,
+    password: Option<&Text<MAX>>,
+    confirmation: Option<&Text<MAX>>,
+) {
+    if let (Some(password), Some(confirmation)) = (password, confirmation)
+        && password != confirmation
+    {
+        fields.problem::<()>(name, "does_not_match", format!("`{name}` must repeat the password."));
+    }
+}

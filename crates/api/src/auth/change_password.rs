@@ -1,0 +1,63 @@
+//! POST /v1/auth/change-password
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::SessionScope;
+use accounts::Accounts;
+use accounts::password_changes;
+use accounts::password_changes::Change;
+use accounts::passwords::UNCHANGED;
+use accounts::rules::password;
+use input::fields::{Fields, Record};
+use input::types::Text;
+use kernel::clock::Time;
+use kernel::error::Error;
+use web::input::Body;
+use web::reply::{Enveloped, private};
+
+use super::check_repeated;
+
+/// The old password and the new one.
+#[derive(Debug)]
+pub struct ChangePassword {
+    current_password: Text<1024>,
+    new_password: Text<1024>,
+}
+
+impl Record<Api> for ChangePassword {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let current_password = fields.required::<Text<1024>>("current_password");
+        let new_password = fields.required::<Text<1024>>("new_password");
+        let confirmation = fields.required::<Text<1024>>("new_password_confirmation");
+        check_repeated(fields, "new_password_confirmation", new_password.as_ref(), confirmation.as_ref());
+        if let (Some(Text(current)), Some(Text(new))) = (&current_password, &new_password)
+            && password::is_same(current, new)
+        {
+            let message = "`new_password` is the current password: choose another one.";
+            fields.problem::<()>("new_password", UNCHANGED, message);
+        }
+        Some(Self { current_password: current_password?, new_password: new_password? })
+    }
+}
+
+/// When it was changed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PasswordChanged {
+    message: String,
+    updated_at: Time,
+}
+
+/// Sets the password; every other session of the account and every older link for a new password end. A guess
+/// at the current password counts like a login.
+pub async fn change_password(
+    accounts: Accounts,
+    scope: SessionScope,
+    Body(body): Body<ChangePassword>,
+) -> Result<Enveloped<PasswordChanged>, Error> {
+    let change = Change { current_password: &body.current_password.0, new_password: &body.new_password.0 };
+    let updated_at = password_changes::change(&accounts, scope.trail(), scope.session(), &change).await?;
+    let message = "Your password is changed; your other sessions have ended.".to_owned();
+    Ok(private(PasswordChanged { message, updated_at }))
+}

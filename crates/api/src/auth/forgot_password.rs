@@ -1,0 +1,46 @@
+//! POST /v1/auth/forgot-password
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::Visitor;
+use accounts::{Accounts, passwords};
+use input::fields::{Fields, Record};
+use input::types::Email;
+use kernel::error::Error;
+use web::input::Body;
+use web::reply::{Enveloped, private};
+
+/// The address of an account whose password is forgotten.
+#[derive(Debug)]
+pub struct ForgotPassword {
+    email: Email,
+}
+
+impl Record<Api> for ForgotPassword {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let email = fields.required("email");
+        Some(Self { email: email? })
+    }
+}
+
+/// The same answer for every address.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Requested {
+    message: String,
+    email: String,
+}
+
+/// Puts a mail into the outbox, whether or not there is such an account: neither the answer nor its time
+/// tells.
+pub async fn forgot_password(
+    accounts: Accounts,
+    scope: Visitor,
+    Body(body): Body<ForgotPassword>,
+) -> Result<Enveloped<Requested>, Error> {
+    passwords::request_reset(&accounts, scope.trail(), &body.email.display).await?;
+    let message =
+        "If there is an account with this address, a mail with a link is on its way to it.".to_owned();
+    Ok(private(Requested { message, email: body.email.display }))
+}

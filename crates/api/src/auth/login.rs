@@ -1,0 +1,77 @@
+//! POST /v1/auth/login
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::Visitor;
+use accounts::Accounts;
+use accounts::login;
+use accounts::login::log_in;
+use accounts::tokens::ACCESS_TOKEN_S;
+use input::fields::{Fields, Record};
+use input::types::Text;
+use kernel::error::Error;
+use kernel::ids::UserId;
+use web::input::Body;
+use web::reply::{Enveloped, private};
+
+use super::BEARER;
+
+/// Login credentials.
+#[derive(Debug)]
+pub struct Login {
+    email: Text<320>,
+    password: Text<1024>,
+    remember_me: bool,
+}
+
+impl Record<Api> for Login {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let email = fields.required("email");
+        let password = fields.required("password");
+        let remember_me = fields.or("remember_me", false);
+        Some(Self { email: email?, password: password?, remember_me: remember_me? })
+    }
+}
+
+/// The tokens of a new session.
+#[derive(Serialize, JsonSchema)]
+pub struct LoggedIn {
+    access_token: String,
+    refresh_token: String,
+    token_type: &'static str,
+    /// Seconds.
+    expires_in: i64,
+    user: LoggedInUser,
+}
+
+/// What login returns of a user.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LoggedInUser {
+    id: UserId,
+    email: String,
+    username: String,
+    full_name: Option<String>,
+}
+
+/// Checks the password and opens a session. An unknown address costs the same work as a wrong password.
+pub async fn login(
+    accounts: Accounts,
+    scope: Visitor,
+    Body(body): Body<Login>,
+) -> Result<Enveloped<LoggedIn>, Error> {
+    let Login { email, password, remember_me } = &body;
+    let login = login::Login { email: &email.0, password: &password.0, remember_me: *remember_me };
+    let login::LoggedIn { access_token, refresh_token, user } =
+        log_in(&accounts, scope.trail(), &login).await?;
+    let user =
+        LoggedInUser { id: user.id, email: user.email, username: user.username, full_name: user.full_name };
+    Ok(private(LoggedIn {
+        access_token,
+        refresh_token,
+        token_type: BEARER,
+        expires_in: ACCESS_TOKEN_S,
+        user,
+    }))
+}

@@ -1,0 +1,19 @@
+//! POST /v1/auth/logout
+
+use crate::gate::SessionScope;
+use accounts::{Accounts, sessions};
+use kernel::error::Error;
+use web::input::Nothing;
+use web::reply::{Enveloped, ok};
+
+use super::Message;
+
+/// Ends the session: its refresh token and its access tokens stop working.
+pub async fn logout(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: Nothing,
+) -> Result<Enveloped<Message>, Error> {
+    sessions::end(&accounts, scope.trail(), scope.session()).await?;
+    Ok(ok(Message { message: "You are logged out.".into() }))
+}

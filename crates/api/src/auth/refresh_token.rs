@@ -1,0 +1,33 @@
+//! POST /v1/auth/refresh-token
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::gate::SessionScope;
+use accounts::Accounts;
+use accounts::tokens;
+use accounts::tokens::ACCESS_TOKEN_S;
+use kernel::error::Error;
+use web::input::Nothing;
+use web::reply::{Enveloped, private};
+
+use super::BEARER;
+
+/// A new access token of the same session.
+#[derive(Serialize, JsonSchema)]
+pub struct Refreshed {
+    access_token: String,
+    token_type: &'static str,
+    /// Seconds.
+    expires_in: i64,
+}
+
+/// Signs a new access token. The refresh token itself stays: the response has no field for another.
+pub async fn refresh_token(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: Nothing,
+) -> Result<Enveloped<Refreshed>, Error> {
+    let access_token = tokens::refresh(&accounts, scope.session()).await?;
+    Ok(private(Refreshed { access_token, token_type: BEARER, expires_in: ACCESS_TOKEN_S }))
+}

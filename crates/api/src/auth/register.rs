@@ -1,0 +1,102 @@
+//! POST /v1/auth/register
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::Visitor;
+use accounts::Accounts;
+use accounts::registration;
+use accounts::registration::New;
+use accounts::rules::password;
+use accounts::rules::password::About;
+use input::fields::{Fields, Record};
+use input::types::{Email, FullName, Phone, Text, Username};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
+use web::input::Body;
+use web::reply::{Enveloped, ok};
+
+/// The values of a new account.
+#[derive(Debug)]
+pub struct Register {
+    email: Email,
+    password: Text<1024>,
+    username: Username,
+    full_name: Option<FullName>,
+    phone: Option<Phone>,
+}
+
+impl Record<Api> for Register {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let email = fields.required::<Email>("email");
+        let password = fields.required::<Text<1024>>("password");
+        let username = fields.required::<Username>("username");
+        let full_name = fields.optional::<FullName>("full_name");
+        let phone = fields.optional::<Phone>("phone");
+        if let Some(password) = &password {
+            // What is known of the person counts even when another field is wrong: everything is reported at
+            // once.
+            let about = About {
+                username: username.as_ref().map_or("", |u| &u.display),
+                email: email.as_ref().map_or("", |e| &e.display),
+                full_name: full_name.as_ref().and_then(Option::as_ref).map(|f| f.0.as_str()),
+            };
+            for problem in password::check(&password.0, &about) {
+                fields.problem::<()>("password", problem.code, format!("`password` {}.", problem.message));
+            }
+        }
+        Some(Self {
+            email: email?,
+            password: password?,
+            username: username?,
+            full_name: full_name?,
+            phone: phone?,
+        })
+    }
+}
+
+/// The new account.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Registered {
+    user: RegisteredUser,
+    verification_email_sent: bool,
+}
+
+/// What registration returns of a user.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RegisteredUser {
+    id: UserId,
+    email: String,
+    username: String,
+    full_name: Option<String>,
+    created_at: Time,
+}
+
+/// Makes an account and mails the link that verifies its address.
+pub async fn register(
+    accounts: Accounts,
+    scope: Visitor,
+    Body(body): Body<Register>,
+) -> Result<Enveloped<Registered>, Error> {
+    let full_name = body.full_name.map(|name| name.0);
+    let new = New {
+        email: &body.email.display,
+        email_folded: &body.email.folded,
+        username: &body.username.display,
+        username_folded: &body.username.folded,
+        full_name: full_name.as_deref(),
+        phone: body.phone.as_ref().map(|phone| phone.0.as_str()),
+        password: &body.password.0,
+    };
+    let (id, created_at) = registration::register(&accounts, scope.trail(), &new).await?;
+    let user = RegisteredUser {
+        id,
+        email: body.email.display,
+        username: body.username.display,
+        full_name,
+        created_at,
+    };
+    Ok(ok(Registered { user, verification_email_sent: true }))
+}

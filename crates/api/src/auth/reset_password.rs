@@ -1,0 +1,52 @@
+//! POST /v1/auth/reset-password
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::Visitor;
+use accounts::{Accounts, passwords};
+use input::fields::{Fields, Record};
+use input::types::Text;
+use kernel::error::Error;
+use web::input::Body;
+use web::reply::{Enveloped, private};
+
+use super::check_repeated;
+
+/// A new password, and the token that allows it.
+#[derive(Debug)]
+pub struct ResetPassword {
+    pub(crate) token: Text<512>,
+    pub(crate) password: Text<1024>,
+}
+
+impl Record<Api> for ResetPassword {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let token = fields.required("token");
+        let password = fields.required::<Text<1024>>("password");
+        let confirmation = fields.required::<Text<1024>>("password_confirmation");
+        check_repeated(fields, "password_confirmation", password.as_ref(), confirmation.as_ref());
+        Some(Self { token: token?, password: password? })
+    }
+}
+
+/// The account with the new password.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PasswordReset {
+    message: String,
+    email: String,
+}
+
+/// Uses the token up and sets the password; every session of the account ends. If its address had never been
+/// verified before, so does everything else by which it could be used. A password that breaks a rule leaves
+/// the token as it was.
+pub async fn reset_password(
+    accounts: Accounts,
+    scope: Visitor,
+    Body(body): Body<ResetPassword>,
+) -> Result<Enveloped<PasswordReset>, Error> {
+    let new = passwords::reset(&accounts, scope.trail(), &body.token.0, &body.password.0).await?;
+    let message = "Your password is changed: log in with the new one.".to_owned();
+    Ok(private(PasswordReset { message, email: new.email }))
+}

@@ -1,0 +1,47 @@
+//! POST /v1/auth/verify-email
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::Visitor;
+use accounts::{Accounts, verification};
+use input::fields::{Fields, Record};
+use input::types::Text;
+use kernel::clock::Time;
+use kernel::error::Error;
+use web::input::Body;
+use web::reply::{Enveloped, ok};
+
+/// The token of the mail.
+#[derive(Debug)]
+pub struct VerifyEmail {
+    token: Text<512>,
+}
+
+impl Record<Api> for VerifyEmail {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let token = fields.required("token");
+        Some(Self { token: token? })
+    }
+}
+
+/// The verified address.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Verified {
+    email: String,
+    verified: bool,
+    verified_at: Time,
+}
+
+/// Uses the token up and marks the address as verified. The reader of the mail need not be the person who is
+/// logged in: open invitations wait for the next login.
+pub async fn verify_email(
+    accounts: Accounts,
+    scope: Visitor,
+    Body(body): Body<VerifyEmail>,
+) -> Result<Enveloped<Verified>, Error> {
+    let verification::Verified { email, verified_at } =
+        verification::verify(&accounts, scope.trail(), &body.token.0).await?;
+    Ok(ok(Verified { email, verified: true, verified_at }))
+}

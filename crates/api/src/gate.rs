@@ -1,0 +1,42 @@
+//! The gate: from a request to a scope.
+//!
+//! Every route names its access. An access reads the credential and the path, counts the caller's rate, and leaves the
+//! judgement to the scopes of [`tenants::access`], which only that module makes. The order is fixed: 401, then 404, then 403;
+//! the body comes later.
+
+mod bearer;
+mod invoices;
+mod misses;
+mod models;
+mod public;
+mod service;
+mod sessions;
+mod tenants;
+
+pub use bearer::{Credential, check_again};
+pub use invoices::{InvoiceScope, OrgInvoice};
+pub use keys::access::Key;
+pub use models::{ModelScope, Models, ModelsScope, OneModel};
+pub use public::{Public, Visitor};
+pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope};
+pub use sessions::{Session, SessionScope};
+pub use tenants::{Bearer, Org, OrgMember, Person, Project, ProjectMember};
+pub use web::route::{Access, AccessDoc};
+
+use bearer::live_session;
+
+use kernel::error::{Code, Error, RateLimit};
+use trail::Trail;
+
+/// A request on its way to a handler.
+pub type Call = web::Call<Credential>;
+
+/// Returns the actor, address and request id that the audit trail keeps.
+fn trail(call: &Call) -> Trail {
+    let actor = if call.caller.is_empty() { "anonymous".to_owned() } else { call.caller.clone() };
+    Trail { actor, address: call.address, request_id: Some(call.request_id) }
+}
+
+fn rate_limited(limit: RateLimit) -> Error {
+    Error { rate_limit: Some(limit), ..Error::new(Code::RateLimited) }
+}

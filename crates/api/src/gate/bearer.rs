@@ -1,0 +1,159 @@
+//! The bearer of a request: a person with an access token, or an API key.
+
+use std::sync::Arc;
+
+use crate::Api;
+use accounts::jwt::TokenKind;
+use cluster::epochs::Stamp;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{SessionId, UserId};
+use kernel::limiter;
+use kernel::limiter::Subject;
+use keys::LiveKey;
+use keys::settings::Management;
+use tenants::access::Caller;
+
+use super::misses::missed;
+use super::{Call, rate_limited};
+
+/// The holder of a credential that is good.
+#[derive(Clone, Debug)]
+pub(super) enum Holder {
+    Person(UserId),
+    Key(Arc<LiveKey>),
+}
+
+impl Holder {
+    /// The API key.
+    pub(super) fn key(&self) -> Option<&LiveKey> {
+        match self {
+            Self::Person(_) => None,
+            Self::Key(key) => Some(key),
+        }
+    }
+}
+
+/// An access token or an API key, its expiry, addresses and rate checked.
+pub(super) async fn holder(api: &Api, call: &mut Call) -> Result<Holder, Error> {
+    let stamp = api.feed.epochs.stamp();
+    let bearer = call.bearer()?;
+    if !bearer.starts_with(&api.keys.settings.prefix) {
+        // Boxed: an API key's call, the common one, is not made to carry what this needs.
+        let (user_id, session_id) = Box::pin(live_session(api, bearer, TokenKind::Access)).await?;
+        call.caller = user_id.to_string();
+        call.credential = Credential::session(session_id, user_id, TokenKind::Access, stamp);
+        return Ok(Holder::Person(user_id));
+    }
+    let now = api.clock.now();
+    let key = api.keys.authenticate(bearer, now).await.map_err(|error| missed(api, call, error))?;
+    call.caller = key.id.to_string();
+    call.credential = Credential(Kind::Key { key: Arc::clone(&key), stamp });
+    key.admit_address(call.address)?;
+    api.keys.admit_rate(&key, now).await?;
+    Ok(Holder::Key(key))
+}
+
+/// The caller of a management endpoint: limited as such, all keys of one person together with the person.
+pub(super) async fn manager(api: &Api, call: &mut Call) -> Result<Caller, Error> {
+    let caller = match holder(api, call).await? {
+        Holder::Person(user_id) => Caller::person(user_id),
+        Holder::Key(key) => key.caller(match api.keys.settings.management {
+            Management::Full => true,
+            Management::Read => call.is_read(),
+            Management::None => false,
+        }),
+    };
+    let limits = &api.limits;
+    if limits.enabled {
+        let (scope, per_minute) = if call.is_read() {
+            ("read", limits.reads_per_minute)
+        } else {
+            ("write", limits.writes_per_minute)
+        };
+        let key = limiter::key_for(scope, Subject::Id(caller.user_id.as_u128()));
+        api.limiter.check(key, per_minute, api.clock.now()).map_err(rate_limited)?;
+    }
+    Ok(caller)
+}
+
+/// The person and the session of a token of this kind.
+///
+/// # Errors
+/// 401 unless the token is good and its session is live.
+pub(super) async fn live_session(
+    api: &Api,
+    token: &str,
+    kind: TokenKind,
+) -> Result<(UserId, SessionId), Error> {
+    let session = api.accounts.live_session(token, kind).await?;
+    Ok((session.user_id, session.id))
+}
+
+/// The session or the API key that the gate let in, kept until the body has been read.
+#[derive(Clone, Debug, Default)]
+pub struct Credential(Kind);
+
+#[derive(Clone, Debug, Default)]
+enum Kind {
+    /// A public route, or the service token.
+    #[default]
+    None,
+    Session {
+        session_id: SessionId,
+        user_id: UserId,
+        token: TokenKind,
+        stamp: Stamp,
+    },
+    Key {
+        key: Arc<LiveKey>,
+        stamp: Stamp,
+    },
+}
+
+impl Credential {
+    /// A session whose token was checked; `stamp` was taken before.
+    pub(super) fn session(session_id: SessionId, user_id: UserId, token: TokenKind, stamp: Stamp) -> Self {
+        Self(Kind::Session { session_id, user_id, token, stamp })
+    }
+}
+
+/// Checks that the session or the key of this call is still good: a body may take its time, and what was revoked meanwhile
+/// must not finish what it began. Asks memory only, unless something has changed since the gate.
+///
+/// # Errors
+/// 401, as at the gate.
+pub async fn check_again(api: &Api, call: &Call) -> Result<(), Error> {
+    if matches!(call.credential.0, Kind::None) {
+        return Ok(());
+    }
+    let now = api.clock.now();
+    let unchanged = match &call.credential.0 {
+        Kind::None => true,
+        Kind::Session { session_id, user_id, stamp, .. } => {
+            api.feed.epochs.holds_session(*stamp, *session_id, *user_id)
+        }
+        Kind::Key { key, stamp } => {
+            api.feed.epochs.holds_key(*stamp, key.id, key.project_id, key.organization_id)
+                && key.is_alive(now)
+        }
+    };
+    // Where memory can't be trusted, a read is not worth a second query: it has nothing to finish.
+    if unchanged && (call.is_read() || api.feed.is_trusted(now)) {
+        return Ok(());
+    }
+    Box::pin(authenticate_again(api, call, now)).await
+}
+
+async fn authenticate_again(api: &Api, call: &Call, now: Time) -> Result<(), Error> {
+    match &call.credential.0 {
+        Kind::None => {}
+        Kind::Session { token, .. } => {
+            live_session(api, call.bearer()?, *token).await?;
+        }
+        Kind::Key { .. } => {
+            api.keys.authenticate(call.bearer()?, now).await?;
+        }
+    }
+    Ok(())
+}

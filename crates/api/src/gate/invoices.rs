@@ -1,0 +1,50 @@
+//! Access to one invoice of an organization.
+
+use crate::Api;
+use kernel::error::Error;
+use kernel::ids::{InvoiceId, OrganizationId};
+use tenants::access::FoundOrganization;
+use tenants::roles::OrganizationAction;
+
+use billing::invoices::{self, Invoice};
+
+use super::bearer::manager;
+use super::tenants::organization_id;
+use super::{Access, AccessDoc, Call, trail};
+
+/// An action on the invoice in the path.
+#[derive(Clone, Copy, Debug)]
+pub struct OrgInvoice(pub OrganizationAction);
+
+/// The right to do it.
+#[derive(Clone, Debug)]
+pub struct InvoiceScope {
+    invoice: Invoice,
+}
+
+impl InvoiceScope {
+    /// The tenant.
+    pub fn organization_id(&self) -> OrganizationId {
+        self.invoice.organization_id
+    }
+    /// The invoice.
+    pub fn invoice(&self) -> &Invoice {
+        &self.invoice
+    }
+}
+
+impl Access<Api> for OrgInvoice {
+    type Scope = InvoiceScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<InvoiceScope, Error> {
+        let caller = manager(api, call).await?;
+        let organization_id = organization_id(call)?;
+        let found = FoundOrganization::find(&api.tenants, organization_id, caller).await?;
+        let invoice_id = InvoiceId::parse(call.path("invoice_id"));
+        let invoice = invoices::find(&api.billing, organization_id, invoice_id).await?;
+        found.admit(self.0, trail(call))?;
+        Ok(InvoiceScope { invoice })
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))
+    }
+}

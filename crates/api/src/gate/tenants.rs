@@ -1,0 +1,175 @@
+//! Access to organizations, projects and what is in them. The judgement is of [`tenants::access`]; here is what it asks about:
+//! the bearer and the path.
+
+use crate::Api;
+use kernel::error::{Code, Error};
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use keys::access::{Key, KeyScope};
+use tenants::access::{
+    CallerScope, KeyKind, MemberScope, OrgScope, PersonScope, Place, ProjectMemberScope, ProjectScope,
+};
+use tenants::roles::{OrganizationAction, ProjectAction};
+
+use super::bearer::manager;
+use super::{Access, AccessDoc, Call, trail};
+
+/// Returns the organization that a path names.
+///
+/// # Errors
+/// 404 where it can't be one's id.
+pub(super) fn organization_id(call: &Call) -> Result<OrganizationId, Error> {
+    Ok(OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?)
+}
+
+fn place(call: &Call) -> Result<Place, Error> {
+    let organization_id = organization_id(call)?;
+    Ok(Place { organization_id, project_id: ProjectId::parse(call.path("project_id")) })
+}
+
+fn member_id(call: &Call) -> Option<UserId> {
+    UserId::parse(call.path("member_id"))
+}
+
+/// An access token or an API key, whatever its roles.
+#[derive(Clone, Copy, Debug)]
+pub struct Bearer {
+    /// The keys that are let in.
+    pub with: KeyKind,
+}
+
+impl Access<Api> for Bearer {
+    type Scope = CallerScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<CallerScope, Error> {
+        CallerScope::admit(manager(api, call).await?, self.with)
+    }
+    fn describe(&self) -> AccessDoc {
+        let text = match self.with {
+            KeyKind::Any => "access token or API key",
+            KeyKind::Whole => "access token, or API key without limits on models and tokens",
+        };
+        AccessDoc::new(Some("bearer"), text)
+    }
+}
+
+/// A person: what lies outside every API key's own organization.
+#[derive(Clone, Copy, Debug)]
+pub struct Person;
+
+impl Access<Api> for Person {
+    type Scope = PersonScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<PersonScope, Error> {
+        PersonScope::admit(&manager(api, call).await?, trail(call))
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("accessToken"), "access token (an API key: 403)")
+    }
+}
+
+/// An action on the organization in the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Org(pub OrganizationAction);
+
+impl Access<Api> for Org {
+    type Scope = OrgScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<OrgScope, Error> {
+        let caller = manager(api, call).await?;
+        OrgScope::admit(&api.tenants, organization_id(call)?, caller, self.0, trail(call)).await
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))
+    }
+}
+
+/// A change of the organization's member in the path.
+#[derive(Clone, Copy, Debug)]
+pub enum OrgMember {
+    /// They are managed.
+    Managed,
+    /// The same, or they leave by themselves.
+    ManagedOrLeaving,
+}
+
+impl Access<Api> for OrgMember {
+    type Scope = MemberScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<MemberScope, Error> {
+        let caller = manager(api, call).await?;
+        let (organization_id, may_leave) = (organization_id(call)?, matches!(self, Self::ManagedOrLeaving));
+        MemberScope::admit(&api.tenants, organization_id, member_id(call), caller, may_leave, trail(call))
+            .await
+    }
+    fn describe(&self) -> AccessDoc {
+        let text = match self {
+            Self::Managed => "organization: ManageMembers",
+            Self::ManagedOrLeaving => "organization: ManageMembers, or oneself with an access token",
+        };
+        AccessDoc::new(Some("bearer"), text)
+    }
+}
+
+/// An action on the project in the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Project {
+    /// The action.
+    pub action: ProjectAction,
+    /// The keys that are let in.
+    pub with: KeyKind,
+}
+
+impl Project {
+    /// An action for people and whole keys.
+    pub const fn to(action: ProjectAction) -> Self {
+        Self { action, with: KeyKind::Whole }
+    }
+}
+
+impl Access<Api> for Project {
+    type Scope = ProjectScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<ProjectScope, Error> {
+        let caller = manager(api, call).await?;
+        ProjectScope::admit(&api.tenants, place(call)?, caller, (self.action, self.with), trail(call)).await
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), format!("project: {:?}", self.action))
+    }
+}
+
+/// A change of the project's member in the path.
+#[derive(Clone, Copy, Debug)]
+pub enum ProjectMember {
+    /// They are managed.
+    Managed,
+    /// The same, or they leave by themselves.
+    ManagedOrLeaving,
+}
+
+impl Access<Api> for ProjectMember {
+    type Scope = ProjectMemberScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<ProjectMemberScope, Error> {
+        let caller = manager(api, call).await?;
+        let (place, may_leave) = (place(call)?, matches!(self, Self::ManagedOrLeaving));
+        ProjectMemberScope::admit(&api.tenants, place, member_id(call), caller, may_leave, trail(call)).await
+    }
+    fn describe(&self) -> AccessDoc {
+        let text = match self {
+            Self::Managed => "project: ManageMembers",
+            Self::ManagedOrLeaving => "project: ManageMembers, or oneself with an access token",
+        };
+        AccessDoc::new(Some("bearer"), text)
+    }
+}
+
+impl Access<Api> for Key {
+    type Scope = KeyScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<KeyScope, Error> {
+        let caller = manager(api, call).await?;
+        let api_key_id = ApiKeyId::parse(call.path("key_id"));
+        KeyScope::admit(&api.keys, place(call)?, api_key_id, caller, *self, trail(call)).await
+    }
+    fn describe(&self) -> AccessDoc {
+        let text = match self {
+            Self::Update | Self::Rotate => "project: ManageApiKeys, with at least the maker's roles",
+            Self::Read | Self::Delete => "project: ManageApiKeys",
+        };
+        AccessDoc::new(Some("bearer"), text)
+    }
+}

@@ -1,0 +1,142 @@
+use super::*;
+use billing::store::invoices::Issuer;
+use kernel::ids::{CreditNoteId, InvoiceId, OrganizationId};
+
+fn invoice(status: Status, amount: i128, due: i128) -> Invoice {
+    let at = Time::parse("2026-02-02T00:01:00Z").unwrap();
+    Invoice {
+        id: InvoiceId::from_parts(at, 1),
+        number: 42,
+        organization_id: OrganizationId::from_parts(at, 2),
+        organization_name: "<b>A & B</b>".into(),
+        month: Month::from_unix_months(672),
+        currency: "USD".into(),
+        amount: Nano::from_units(amount),
+        due: Nano::from_units(due),
+        status,
+        finalized_at: at,
+        paid_at: (status == Status::Paid).then_some(at),
+        voided_at: (status == Status::Void).then_some(at),
+        issuer: Issuer::default(),
+    }
+}
+
+fn item(kind: ItemKind, quantity: i64, price: &str) -> Item {
+    let unit_price = Pico::parse(price).unwrap();
+    let amount = unit_price.checked_mul(quantity).unwrap();
+    Item { kind, description: "<i>\"'&".into(), quantity, unit_price, amount }
+}
+
+#[test]
+fn no_text_gets_through_as_html() {
+    let items = [item(ItemKind::Usage, 1, "1")];
+    let issuer = Issuer { name: Some("<s>".into()), address: Some("<p1>\n<p2>".into()) };
+    let invoice = Invoice { currency: "<u>".into(), issuer, ..invoice(Status::Open, 1, 1) };
+    let note = CreditNote {
+        id: CreditNoteId::from_parts(invoice.finalized_at, 3),
+        number: 7,
+        organization_id: invoice.organization_id,
+        invoice_id: invoice.id,
+        month: invoice.month,
+        booked_month: invoice.month.plus(1),
+        reference: "<em>/<q>".into(),
+        amount: Nano::from_units(5),
+        created_at: invoice.finalized_at,
+    };
+    let notes = [(note, vec![item(ItemKind::Correction, -1, "0.000000005")])];
+    let sheet = Sheet { invoice: &invoice, items: &items, notes: &notes };
+    let html = sheet.html();
+    for tag in ["<b>A", "<i>", "<s>", "<p1>", "<p2>", "<u>", "<em>", "<q>", "<script"] {
+        assert!(!html.contains(tag), "{tag}");
+    }
+    assert!(html.contains("&lt;b&gt;A &amp; B&lt;/b&gt;") && html.contains("&lt;i&gt;&quot;&#x27;&amp;"));
+    assert!(html.contains("<span>&lt;p1&gt;</span>\n<span>&lt;p2&gt;</span>"));
+}
+
+#[test]
+fn figures_are_for_people() {
+    let items = [item(ItemKind::Usage, 1_234_567, "0.5"), item(ItemKind::Rounding, 1, "-0.000000000001")];
+    let invoice = invoice(Status::Open, 617_283_500_000_000, 17_283_500_000_000);
+    let html = Sheet { invoice: &invoice, items: &items, notes: &[] }.html();
+    for words in [
+        "<td>1,234,567</td><td class=\"pad10\">0.50</td><td class=\"pad10\">617,283.50</td>",
+        "<td class=\"pad0\">-0.000000000001</td>",
+        "<dt>Total</dt><dd>617,283.50 USD</dd>",
+        "<dt>Paid</dt><dd>600,000.00 USD</dd>",
+        "<dt>Amount due</dt><dd>17,283.50 USD</dd>",
+        "<dt>Period</dt><dd>2026-01-01 to 2026-01-31 (UTC)</dd>",
+        "Usage in January 2026",
+        "class=\"stamp open\">Open<",
+    ] {
+        assert!(html.contains(words), "{words}\n{html}");
+    }
+}
+
+#[test]
+fn a_void_invoice_says_so() {
+    let invoice = invoice(Status::Void, 5_000_000_000, 0);
+    let html = Sheet { invoice: &invoice, items: &[], notes: &[] }.html();
+    assert!(
+        html.contains("class=\"stamp void\">Void<")
+            && html.contains("<dt>Made void on</dt><dd>2026-02-02</dd>")
+    );
+    assert!(html.contains("Nothing is to be paid.") && !html.contains("<dt>Paid</dt>"));
+}
+
+#[test]
+fn the_policy_knows_the_style_and_nothing_else() {
+    let invoice = invoice(Status::Paid, 0, 0);
+    let html = Sheet { invoice: &invoice, items: &[], notes: &[] }.html();
+    let style = html.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+    let hash = STANDARD.encode(sha256(style.as_bytes()));
+    assert!(POLICY.contains(&format!("style-src 'sha256-{hash}'")));
+    for forbidden in ["<script", "style=", "http://", "https://", "url(", "onload", "<link", "<img"] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+}
+
+#[test]
+fn what_can_t_be_paid_to_the_last_digit_is_said_otherwise() {
+    let page = |currency: &str, status, amount, due| {
+        let invoice = Invoice { currency: currency.into(), ..invoice(status, amount, due) };
+        Sheet { invoice: &invoice, items: &[], notes: &[] }.html()
+    };
+    let html = page("USD", Status::Open, 7_257_404_000, 7_257_404_000);
+    assert!(html.contains("<dt>Amount due</dt><dd>7.257404 USD</dd>"), "{html}");
+    assert!(
+        html.contains("Please pay 7.26 USD: what is more than the amount due stays in your balance."),
+        "{html}"
+    );
+    assert!(page("JPY", Status::Open, 1_000_000_001, 1).contains("Please pay 1 JPY:"));
+    for (currency, status, due) in
+        [("USD", Status::Open, 7_250_000_000), ("KWD", Status::Open, 7_257_000_000), ("USD", Status::Paid, 0)]
+    {
+        assert!(!page(currency, status, 7_257_404_000, due).contains("Please pay"), "{currency} {due}");
+    }
+}
+
+#[test]
+fn what_was_credited_before_isn_t_paid() {
+    let sums = |amount, due| {
+        let status = if due == 0 { Status::Paid } else { Status::Open };
+        let invoice = invoice(status, amount, due);
+        let html = Sheet { invoice: &invoice, items: &[], notes: &[] }.html();
+        html.split("<dl class=\"sums\">").nth(1).unwrap().split("</dl>").next().unwrap().to_owned()
+    };
+    // An older invoice was lowered by 1 already, which this one has as a line; so 3 are due of it.
+    let more = sums(2_000_000_000, 3_000_000_000);
+    assert!(more.contains("<dt>Credited before</dt><dd>1.00 USD</dd>") && !more.contains(">Paid<"), "{more}");
+    let less = sums(-1_800_000_000, 0);
+    assert!(less.contains("<dt>Total</dt><dd>-1.80 USD</dd>"), "{less}");
+    assert!(less.contains("<dt>Credited before</dt><dd>1.80 USD</dd>"), "{less}");
+    assert!(sums(0, 0).contains("<dt>Paid</dt><dd>0.00 USD</dd>"));
+}
+
+#[test]
+fn points_stand_below_each_other_without_a_minor_unit_too() {
+    let items = [item(ItemKind::Usage, 1_000, "1"), item(ItemKind::Usage, 1, "0.25")];
+    let invoice = Invoice { currency: "JPY".into(), ..invoice(Status::Paid, 1_000_250_000_000, 0) };
+    let html = Sheet { invoice: &invoice, items: &items, notes: &[] }.html();
+    let whole = "<td class=\"pad2\"><span class=\"whole\">1</span></td><td class=\"pad2\"><span class=\"whole\">1,000</span></td>";
+    assert!(html.contains(whole) && html.contains("<td class=\"pad0\">0.25</td>"), "{html}");
+}

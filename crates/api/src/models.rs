@@ -1,0 +1,129 @@
+//! `/v1/models` and `/v1/models/{model_id}`, in the shape that the OpenAI SDKs read: no envelope
+//! (docs/contract/models.md).
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::{ModelScope, ModelsScope};
+use catalog::{Kind, Model as CatalogModel};
+use kernel::error::Error;
+use kernel::money::Pico;
+use web::input::Nothing;
+use web::reply::{Bare, Rendered, to_json};
+
+/// The models that the caller may use.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ModelList {
+    object: &'static str,
+    data: Vec<ListedModel>,
+}
+
+/// A model in the list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ListedModel {
+    id: String,
+    object: &'static str,
+    /// Unix seconds.
+    created: i64,
+    owned_by: String,
+    permission: Vec<String>,
+    root: String,
+    parent: Option<String>,
+    capabilities: Capabilities,
+}
+
+/// What a model can do.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Capabilities {
+    /// A chat model's.
+    Chat {
+        /// Chat completions.
+        chat: bool,
+        /// Streamed answers.
+        stream: bool,
+        /// Calling functions.
+        functions: bool,
+    },
+    /// An embedding model's.
+    Embeddings {
+        /// Vectors of texts.
+        embeddings: bool,
+    },
+}
+
+/// A model, whole.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Model {
+    #[serde(flatten)]
+    listed: ListedModel,
+    limits: Limits,
+    pricing: Option<Pricing>,
+}
+
+/// What a model's requests may be.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Limits {
+    max_tokens: i64,
+    max_requests_per_min: u32,
+    max_concurrent_requests: u32,
+}
+
+/// What a token costs now; null for a model without a price, which can't be used.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Pricing {
+    prompt_tokens: Pico,
+    completion_tokens: Pico,
+}
+
+/// GET /v1/models
+pub async fn list(api: Api, scope: ModelsScope, _: Nothing) -> Result<Rendered<ModelList>, Error> {
+    let catalog = api.catalog.now();
+    let json = match scope.only() {
+        None => catalog.listing(|| to_json(&model_list(catalog.models())))?,
+        Some(ids) => {
+            let visible = catalog.models().filter(|model| ids.contains(&model.id));
+            to_json(&model_list(visible))?
+        }
+    };
+    Ok(Rendered::new(json))
+}
+
+/// GET /v1/models/{model_id}
+pub async fn read(api: Api, scope: ModelScope, _: Nothing) -> Result<Bare<Model>, Error> {
+    let model = scope.model();
+    let pricing = model.price_at(api.clock.now());
+    Ok(Bare(Model {
+        listed: listed(model),
+        limits: Limits {
+            max_tokens: model.max_tokens,
+            max_requests_per_min: model.max_requests_per_min,
+            max_concurrent_requests: model.max_concurrent_requests,
+        },
+        pricing: pricing
+            .map(|price| Pricing { prompt_tokens: price.prompt, completion_tokens: price.completion }),
+    }))
+}
+
+fn model_list<'a>(models: impl Iterator<Item = &'a Arc<CatalogModel>>) -> ModelList {
+    ModelList { object: "list", data: models.map(|model| listed(model)).collect() }
+}
+
+fn listed(model: &CatalogModel) -> ListedModel {
+    ListedModel {
+        id: model.id.clone(),
+        object: "model",
+        created: model.created,
+        owned_by: model.owned_by.clone(),
+        permission: Vec::new(),
+        root: model.root.clone(),
+        parent: model.parent.clone(),
+        capabilities: match model.kind {
+            Kind::Chat => Capabilities::Chat { chat: true, stream: true, functions: true },
+            Kind::Embeddings => Capabilities::Embeddings { embeddings: true },
+        },
+    }
+}

@@ -1,0 +1,372 @@
+//! The OpenAPI 3.1 document, made from the routes and the types: there is no copy of it to keep.
+
+use http::Method;
+use schemars::generate::{Contract, SchemaSettings};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::Api;
+use crate::gate::Visitor;
+use crate::routes::{self, Route};
+use input::fields::ObjectSchema;
+use kernel::error::{Code, Error};
+use web::input::{self as inputs, Nothing};
+use web::reply::{self, Rendered};
+use web::route::{ErrorShape, Listener};
+
+/// The document as a reply: the one body whose shape is somebody else's standard.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Document(Value);
+
+impl JsonSchema for Document {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "OpenApi".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "object", "description": "An OpenAPI 3.1 document"})
+    }
+}
+
+/// GET /openapi.json
+pub async fn read(api: Api, _: Visitor, _: Nothing) -> Result<Rendered<Document>, Error> {
+    let text = match api.openapi.get() {
+        Some(text) => text.clone(),
+        None => {
+            let text = reply::to_json(&Document(document(&api.public_url)))?;
+            api.openapi.get_or_init(|| text).clone()
+        }
+    };
+    Ok(Rendered::new(text))
+}
+
+/// The document of every route on both listeners.
+pub fn document(public_url: &str) -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    settings.meta_schema = None;
+    // What is absent is sent as null, so every property is always there.
+    settings.contract = Contract::Serialize;
+    let mut generator = settings.into_generator();
+    let mut paths: Map<String, Value> = Map::new();
+    for route in routes::table() {
+        let item = paths.entry(openapi_path(route.path)).or_insert_with(|| json!({}));
+        if let Some(item) = item.as_object_mut() {
+            item.insert(route.method.as_str().to_lowercase(), operation(&route, &mut generator));
+        }
+    }
+    let mut schemas = generator.take_definitions(true);
+    schemas.insert("Error".into(), error_schema());
+    schemas.insert("EnvelopedError".into(), enveloped_error_schema());
+    schemas.insert("BareError".into(), bare_error_schema());
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tollkeeper",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Accounts, organizations, projects, API keys, usage and the model catalog of an AI model platform. \
+                            Paths under /service are on the service listener, which has its own address.",
+            "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
+        },
+        "servers": [{"url": public_url}],
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": security_schemes()},
+    })
+}
+
+/// Our wildcard for ids with slashes is an ordinary parameter there.
+fn openapi_path(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let input = (route.input)();
+    let mut parameters: Vec<Value> = path_parameters(route.path).map(path_parameter).collect();
+    parameters.extend(input.query.iter().flat_map(query_parameters));
+    let mut operation = json!({
+        "operationId": words(route).join("_"),
+        "summary": summary(route),
+        "description": format!("Access: {}.", route.access.text),
+        "tags": [tag(route)],
+        "parameters": parameters,
+        "responses": responses(route, generator),
+        "security": route.access.scheme.map_or_else(|| json!([]), |scheme| json!([{scheme: []}])),
+    });
+    let bodies = [("application/json", input.body), (inputs::FORM, input.form)];
+    for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
+        let schema = body_schema(&body);
+        let content = json!({content_type: {"example": example_of(&schema), "schema": schema}});
+        // No body reads like an empty object.
+        let required = body.properties.iter().any(|(_, _, required)| *required);
+        if let Some(operation) = operation.as_object_mut() {
+            operation.insert("requestBody".into(), json!({"required": required, "content": content}));
+        }
+    }
+    if let (Some(operation), true) = (operation.as_object_mut(), route.listener == Listener::Service) {
+        let server = json!({"url": "http://127.0.0.1:8081", "description": "The service listener"});
+        operation.insert("servers".into(), json!([server]));
+    }
+    operation
+}
+
+/// The handler's path as words: a file that is called like its one function says it once.
+fn words(route: &Route) -> Vec<&'static str> {
+    let mut words: Vec<_> = route.handler.split("::").filter(|word| *word != "api").collect();
+    words.dedup();
+    words
+}
+
+/// `api::organizations::projects::create` is told as "Create (organizations / projects)".
+fn summary(route: &Route) -> String {
+    let mut nouns: Vec<_> = words(route).iter().map(|word| word.replace('_', " ")).collect();
+    let mut verb = nouns.pop().unwrap_or_default();
+    if let Some(first) = verb.get_mut(0..1) {
+        first.make_ascii_uppercase();
+    }
+    if nouns.is_empty() { verb } else { format!("{verb} ({})", nouns.join(" / ")) }
+}
+
+fn tag(route: &Route) -> String {
+    words(route).first().copied().unwrap_or_default().replace('_', " ")
+}
+
+/// The names of the parameters in a path.
+pub fn path_parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
+    path.split('/')
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+        .map(|n| n.trim_start_matches('*'))
+}
+
+fn path_parameter(name: &str) -> Value {
+    let example = match name {
+        "organization_id" => "org_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "project_id" => "proj_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "member_id" => "user_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
+        _ => "svc-1",
+    };
+    json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}, "example": example})
+}
+
+fn query_parameters(schema: &ObjectSchema) -> Vec<Value> {
+    let parameters = schema.properties.iter().map(|(name, schema, required)| {
+        let mut schema = schema.clone();
+        name_example(name, &mut schema);
+        without_null(&mut schema);
+        json!({"name": name, "in": "query", "required": required, "schema": schema})
+    });
+    parameters.collect()
+}
+
+fn body_schema(body: &ObjectSchema) -> Value {
+    let mut schema = body.to_value();
+    name_examples(&mut schema);
+    schema
+}
+
+/// Puts in the examples of texts that have none of their own.
+fn name_examples(schema: &mut Value) {
+    for (name, property) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
+    {
+        name_examples(property);
+        name_example(name, property);
+    }
+}
+
+fn name_example(name: &str, schema: &mut Value) {
+    if schema.pointer("/examples/0") == Some(&json!("…"))
+        && let (Some(example), Some(schema)) = (text_example(name), schema.as_object_mut())
+    {
+        schema.insert("examples".into(), json!([example]));
+    }
+}
+
+/// A query has no null: what isn't wanted is left out.
+fn without_null(schema: &mut Value) {
+    let is_null = |word: &Value| word.is_null() || *word == "null";
+    if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        words.retain(|word| !is_null(word));
+    }
+    if let Some(kinds) = schema.get_mut("type").filter(|kind| kind.is_array()) {
+        let mut left = kinds.as_array_mut().map(std::mem::take).unwrap_or_default();
+        left.retain(|kind| !is_null(kind));
+        *kinds = if left.len() == 1 { left.remove(0) } else { json!(left) };
+    }
+}
+
+/// An example of a value, put together from the examples of its fields.
+fn example_of(schema: &Value) -> Value {
+    if let Some(example) = schema.pointer("/examples/0") {
+        return example.clone();
+    }
+    match schema.get("properties").and_then(Value::as_object) {
+        Some(fields) => {
+            let fields = fields.iter().map(|(name, schema)| (name.clone(), example_of(schema)));
+            fields.collect::<Map<_, _>>().into()
+        }
+        None => Value::Null,
+    }
+}
+
+/// A text that is only compared has no example of its own; what it is called says what it is.
+fn text_example(name: &str) -> Option<&'static str> {
+    match name {
+        "credential" => Some("tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe"),
+        "email" => Some("ada@example.com"),
+        "model" => Some("svc-1"),
+        "organization_id" => Some("org_01kfz3v9xee8tb2m6h0q5w7r4n"),
+        "project_id" => Some("proj_01kfz3v9xee8tb2m6h0q5w7r4n"),
+        "search" => Some("ada"),
+        "password" | "password_confirmation" | "current_password" => Some("Correct-Horse-7-Staple"),
+        "new_password" | "new_password_confirmation" => Some("Violet-Kettle-Orbit-9"),
+        "token" => Some("VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc"),
+        _ => None,
+    }
+}
+
+fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let mut responses = Map::new();
+    let schema = (route.reply)(generator);
+    let mut success = response("Success", route.content_type, schema);
+    if let (Some(kind), Some(content)) =
+        (route.other_content_type, success.get_mut("content").and_then(Value::as_object_mut))
+    {
+        content.insert(kind.to_owned(), json!({"schema": {"type": "string"}}));
+    }
+    if let (Some(links), Some(success)) = (links(route), success.as_object_mut()) {
+        success.insert("links".into(), links);
+    }
+    responses.insert("200".into(), success);
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    let (content_type, schema) = match route.error_shape() {
+        ErrorShape::Enveloped => ("application/json", reference("EnvelopedError")),
+        ErrorShape::Bare => ("application/json", reference("BareError")),
+        ErrorShape::Page => ("text/html", json!({"type": "string"})),
+    };
+    for status in error_statuses(route) {
+        let words: Vec<_> = Code::ALL
+            .iter()
+            .filter(|code| code.status().as_u16() == status)
+            .map(|code| code.as_str())
+            .collect();
+        let description = match route.error_shape() {
+            ErrorShape::Page => "A page that says in plain words what to do".to_owned(),
+            _ => format!("`error.code` is one of: {}", words.join(", ")),
+        };
+        responses.insert(status.to_string(), response(&description, content_type, schema.clone()));
+    }
+    responses.into()
+}
+
+/// What was made by a POST is found below its list, under its id.
+fn links(route: &Route) -> Option<Value> {
+    if route.method != Method::POST || route.error_shape() == ErrorShape::Page {
+        return None;
+    }
+    let below = format!("{}/{{", route.path);
+    let link = |other: Route| {
+        let (id, _) = other.path.strip_prefix(&below)?.split_once('}')?;
+        let parameters = path_parameters(other.path).map(|name| {
+            let from = if name == id { "$response.body#/data/id" } else { "" };
+            let known = path_parameters(route.path).any(|known| known == name);
+            let from = if known { format!("$request.path.{name}") } else { from.to_owned() };
+            (!from.is_empty()).then(|| (name.to_owned(), Value::from(from)))
+        });
+        // Nobody knows the id of what lies deeper.
+        let parameters: Map<_, _> = parameters.collect::<Option<_>>()?;
+        let name = words(&other).join("_");
+        Some((name.clone(), json!({"operationId": name, "parameters": parameters})))
+    };
+    let links: Map<_, _> = routes::table().into_iter().filter_map(link).collect();
+    (!links.is_empty()).then(|| links.into())
+}
+
+/// Which failures an operation can have follows from its access, its path and what it takes.
+fn error_statuses(route: &Route) -> Vec<u16> {
+    let input = (route.input)();
+    let takes_body = input.body.is_some() || input.form.is_some();
+    let takes_fields = input.body.is_some() || input.form.is_some() || input.query.is_some();
+    let in_path = path_parameters(route.path).next().is_some();
+    let has_access = route.access.scheme.is_some();
+    // What is made or renamed can be there already, what is removed can be needed.
+    let writes = ["::create", "::register", "::update", "::delete"];
+    let writes = writes.iter().any(|verb| route.handler.ends_with(verb));
+    let may_conflict =
+        writes && route.listener == Listener::Public && route.error_shape() != ErrorShape::Page;
+    let limited = !route.access.before_ready && route.listener == Listener::Public;
+    // Its refusals of somebody else's call are its own statuses.
+    let judges = route.path == "/service/v1/forward-auth";
+    let rows = [
+        (400, takes_fields),
+        (401, has_access || route.path == "/v1/auth/login"),
+        (403, has_access || route.path == "/v1/auth/login"),
+        (404, in_path || judges),
+        (408, takes_body),
+        (409, may_conflict),
+        (413, takes_fields),
+        (429, limited || judges),
+        (500, true),
+        (503, true),
+    ];
+    rows.into_iter().filter(|(_, applies)| *applies).map(|(status, _)| status).collect()
+}
+
+fn response(description: &str, content_type: &str, schema: impl Into<Value>) -> Value {
+    let headers = json!({"x-request-id": {"description": "Names this request in the server's log", "schema": {"type": "string"}}});
+    json!({"description": description, "headers": headers, "content": {content_type: {"schema": schema.into()}}})
+}
+
+fn error_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["message", "type", "param", "code", "details"],
+        "properties": {
+            "message": {"type": "string"},
+            "type": {"type": "string", "enum": ["invalid_request_error", "authentication_error", "permission_error",
+                                                "rate_limit_error", "insufficient_quota", "api_error"]},
+            "param": {"type": ["string", "null"], "description": "JSON path of the first field at fault"},
+            "code": {"type": "string", "description": "A stable word",
+                     "enum": Code::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>()},
+            "details": {"type": "array", "items": {
+                "type": "object",
+                "required": ["param", "code", "message"],
+                "properties": {"param": {"type": "string"}, "code": {"type": "string"}, "message": {"type": "string"}},
+            }},
+        },
+        "examples": [{"message": "There is no such organization.", "type": "invalid_request_error", "param": null,
+                      "code": "organization_not_found", "details": []}],
+    })
+}
+
+fn enveloped_error_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["status_code", "status_message", "data", "error"],
+        "properties": {
+            "status_code": {"type": "integer"},
+            "status_message": {"type": "string", "description": "The code in upper case"},
+            "data": {"type": "object"},
+            "error": {"$ref": "#/components/schemas/Error"},
+        },
+    })
+}
+
+fn bare_error_schema() -> Value {
+    json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": "#/components/schemas/Error"}}})
+}
+
+fn security_schemes() -> Value {
+    json!({
+        "accessToken": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The access token of a login"},
+        "refreshToken": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The refresh token of a login"},
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An access token or an API key"},
+        "proxyToken": {"type": "apiKey", "in": "header", "name": "X-Tollkeeper-Service-Token",
+                       "description": "The service listener's own token, where Authorization is the user's"},
+        "serviceToken": {"type": "http", "scheme": "bearer", "description": "The service listener's own token"},
+    })
+}

@@ -1,0 +1,186 @@
+//! `/v1/organizations` and `/v1/organizations/{organization_id}` (docs/contract/organizations.md).
+
+pub mod billing;
+pub mod bodies;
+pub mod invitations;
+pub mod members;
+pub mod projects;
+pub mod usage_reports;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::auth::Message;
+use crate::paging::ListQuery;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, UserId};
+use tenants;
+use tenants::Tenants;
+use tenants::access::{CallerScope, OrgScope, PersonScope};
+use tenants::organizations::Organization as Row;
+use tenants::roles::OrganizationRole;
+use web::input::{Body, Nothing, Query};
+use web::reply::{Enveloped, ok};
+
+use bodies::{CreateOrganization, UpdateOrganization};
+
+/// How an organization is set up.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Settings {
+    default_role: OrganizationRole,
+    allow_public_projects: bool,
+}
+
+impl Settings {
+    fn of(row: &Row) -> Self {
+        Self { default_role: row.default_role, allow_public_projects: row.allow_public_projects }
+    }
+}
+
+/// A person, in short.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PersonBrief {
+    /// Their id.
+    pub id: UserId,
+    /// Their address.
+    pub email: String,
+    /// Their name.
+    pub username: String,
+}
+
+/// An organization right after its creation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CreatedOrganization {
+    id: OrganizationId,
+    name: String,
+    description: Option<String>,
+    created_at: Time,
+    updated_at: Time,
+    settings: Settings,
+    owner: PersonBrief,
+}
+
+/// POST /v1/organizations: the caller becomes its owner.
+pub async fn create(
+    tenants: Tenants,
+    scope: PersonScope,
+    Body(body): Body<CreateOrganization>,
+) -> Result<Enveloped<CreatedOrganization>, Error> {
+    let created = tenants::organizations::create(&tenants, &scope, body.into_new()).await?;
+    let row = created.organization;
+    Ok(ok(CreatedOrganization {
+        id: row.id,
+        settings: Settings::of(&row),
+        name: row.name,
+        description: row.description,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        owner: PersonBrief { id: scope.user_id(), email: created.email, username: created.username },
+    }))
+}
+
+/// One page of organizations.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OrganizationPage {
+    organizations: Vec<ListedOrganization>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// An organization in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ListedOrganization {
+    id: OrganizationId,
+    name: String,
+    description: Option<String>,
+    created_at: Time,
+    updated_at: Time,
+    role: OrganizationRole,
+}
+
+/// GET /v1/organizations: those that the caller belongs to. An API key sees its own.
+pub async fn list(
+    tenants: Tenants,
+    scope: CallerScope,
+    Query(query): Query<ListQuery<OrganizationRole>>,
+) -> Result<Enveloped<OrganizationPage>, Error> {
+    let page = query.page;
+    let listed = tenants::organizations::list(&tenants, &scope, query.into()).await?;
+    let organizations = listed.rows.into_iter().map(|row| ListedOrganization {
+        id: row.id,
+        name: row.name,
+        description: row.description,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        role: row.role,
+    });
+    Ok(ok(OrganizationPage {
+        organizations: organizations.collect(),
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
+    }))
+}
+
+/// An organization, whole.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Organization {
+    id: OrganizationId,
+    name: String,
+    description: Option<String>,
+    created_at: Time,
+    updated_at: Time,
+    settings: Settings,
+    members_count: i64,
+    projects_count: i64,
+}
+
+/// GET /v1/organizations/{organization_id}
+pub async fn read(_: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Organization>, Error> {
+    let detail = tenants::organizations::read(scope);
+    let row = detail.organization;
+    Ok(ok(Organization {
+        id: row.id,
+        settings: Settings::of(&row),
+        name: row.name,
+        description: row.description,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        members_count: detail.members_count,
+        projects_count: detail.projects_count,
+    }))
+}
+
+/// An organization after a change.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UpdatedOrganization {
+    id: OrganizationId,
+    name: String,
+    description: Option<String>,
+    updated_at: Time,
+    settings: Settings,
+}
+
+/// PUT /v1/organizations/{organization_id}. What changes nothing leaves `updated_at` as it was.
+pub async fn update(
+    tenants: Tenants,
+    scope: OrgScope,
+    Body(body): Body<UpdateOrganization>,
+) -> Result<Enveloped<UpdatedOrganization>, Error> {
+    let row = tenants::organizations::update(&tenants, &scope, body.into_update()).await?;
+    Ok(ok(UpdatedOrganization {
+        id: row.id,
+        settings: Settings::of(&row),
+        name: row.name,
+        description: row.description,
+        updated_at: row.updated_at,
+    }))
+}
+
+/// DELETE /v1/organizations/{organization_id}
+pub async fn delete(tenants: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+    tenants::organizations::delete(&tenants, &scope).await?;
+    Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
+}

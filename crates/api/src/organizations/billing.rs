@@ -1,0 +1,80 @@
+//! `/v1/organizations/{organization_id}/billing/…` (docs/contract/billing.md).
+
+pub mod invoices;
+pub mod summary;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::organizations::usage_reports::{Cells, OrganizationQuery, Report};
+use billing::Billing;
+use billing::usage_reports;
+use billing::usage_reports::{Group, Row};
+use kernel::clock::Day;
+use kernel::error::Error;
+use kernel::ids::{ApiKeyId, ProjectId, UserId};
+use tenants::access::OrgScope;
+use web::input::QueryOrBody;
+
+pub use summary::summary;
+
+/// What an organization used.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OrganizationUsage {
+    usage: Vec<UsageRow>,
+    total: Cells,
+}
+
+/// One day, week or month, and what else was asked for by `group_by`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UsageRow {
+    /// The first day of the week or month.
+    date: Day,
+    /// With the group `model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// With the group `project`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ProjectId>")]
+    project_id: Option<String>,
+    #[serde(flatten)]
+    caller: Option<UsageCaller>,
+    #[serde(flatten)]
+    cells: Cells,
+}
+
+/// The caller: one of both.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UsageCaller {
+    /// With the group `api_key`; null for the calls of a person without a key.
+    #[schemars(with = "Option<ApiKeyId>")]
+    api_key_id: Option<String>,
+    /// With the group `api_key`: the person who called without a key; else null.
+    #[schemars(with = "Option<UserId>")]
+    user_id: Option<String>,
+}
+
+impl From<Row> for UsageRow {
+    fn from(row: Row) -> Self {
+        let (date, group, cells) = (row.date, row.group, row.cells);
+        let Group { model, project_id, api_key_id, user_id, .. } = group;
+        let by_caller = api_key_id.is_some() || user_id.is_some();
+        let caller = by_caller.then_some(UsageCaller { api_key_id, user_id });
+        Self { date, model, project_id, caller, cells: cells.into() }
+    }
+}
+
+/// GET /v1/organizations/{organization_id}/billing/usage. Days without usage are left out.
+pub async fn usage(
+    billing: Billing,
+    scope: OrgScope,
+    QueryOrBody(OrganizationQuery(query)): QueryOrBody<OrganizationQuery>,
+) -> Result<Report<OrganizationUsage>, Error> {
+    let id = scope.organization_id();
+    let report = usage_reports::of_organization(&billing, id, query.query()).await?;
+    let json = |rows: Vec<Row>, total| OrganizationUsage {
+        usage: rows.into_iter().map(UsageRow::from).collect(),
+        total,
+    };
+    Ok(query.answer(report, &id.to_string(), json))
+}

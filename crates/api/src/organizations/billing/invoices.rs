@@ -1,0 +1,278 @@
+//! `/v1/organizations/{organization_id}/billing/invoices`, and one of them
+//! (docs/contract/billing.md#list-invoices).
+
+use http::{HeaderValue, Response, header};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::{Call, InvoiceScope};
+use crate::invoice_page::{POLICY, Sheet};
+use billing::Billing;
+use billing::invoices;
+use billing::invoices::{Document, Page};
+use billing::rules::invoicing::{Item, Status};
+use input::fields::{At, Field, Problems};
+use input::fields::{Fields, Record};
+use input::json::Json;
+use input::types::{Integer, one_of};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{CreditNoteId, InvoiceId};
+use kernel::money::{Nano, Pico};
+use tenants::access::OrgScope;
+use web::input::{Description, Input, Query};
+use web::reply::{Body, Enveloped, Reply, private};
+
+/// A status, as a query parameter.
+struct StatusWord(Status);
+
+impl Field for StatusWord {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &Status::ALL, Status::as_str).map(Self)
+    }
+    fn schema() -> serde_json::Value {
+        let words = Status::ALL.map(Status::as_str);
+        serde_json::json!({"type": "string", "enum": words, "examples": ["open"]})
+    }
+}
+
+/// Which invoices are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct InvoiceQuery {
+    page: Page,
+    status: Option<Status>,
+}
+
+impl Record<Api> for InvoiceQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
+        let page_size = fields.or("page_size", Integer::<1, 100>(20));
+        let status: Option<Option<StatusWord>> = fields.optional("status");
+        let status = status?.map(|StatusWord(status)| status);
+        Some(Self { page: Page { page: page?.0, page_size: page_size?.0 }, status })
+    }
+}
+
+/// What was billed in a month.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Invoice {
+    id: InvoiceId,
+    /// Counted through all invoices of this service, without gaps.
+    number: i64,
+    period_start: Time,
+    /// The first instant of the next month.
+    period_end: Time,
+    amount: Nano,
+    currency: String,
+    /// `open`, `paid`, `void` or `uncollectible`.
+    status: &'static str,
+    payment_date: Option<Time>,
+    items: Vec<InvoiceItem>,
+    /// Its credit notes, the oldest first.
+    credit_notes: Vec<CreditNote>,
+}
+
+/// A credit note: what corrections took back of an invoice after its month was closed. It lowered what was due, and gave back what was
+/// paid.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CreditNote {
+    id: CreditNoteId,
+    /// Counted through all credit notes of this service, without gaps.
+    number: i64,
+    created_at: Time,
+    /// Source and id of the correction, and how many more came with it.
+    reference: String,
+    /// Given back. Less than 0 where the discount that was lost with the usage is worth more than it.
+    amount: Nano,
+    items: Vec<InvoiceItem>,
+}
+
+/// A line: `quantity` × `unit_price` is `amount`, exactly.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InvoiceItem {
+    description: String,
+    quantity: i64,
+    unit_price: Pico,
+    amount: Pico,
+}
+
+impl From<Item> for InvoiceItem {
+    fn from(item: Item) -> Self {
+        Self {
+            description: item.description,
+            quantity: item.quantity,
+            unit_price: item.unit_price,
+            amount: item.amount,
+        }
+    }
+}
+
+impl Invoice {
+    /// As callers see it.
+    pub fn new(document: Document) -> Self {
+        let Document { invoice, items, notes } = document;
+        let note = |(note, items): (invoices::CreditNote, Vec<Item>)| CreditNote {
+            id: note.id,
+            number: note.number,
+            created_at: note.created_at,
+            reference: note.reference,
+            amount: note.amount,
+            items: items.into_iter().map(InvoiceItem::from).collect(),
+        };
+        Self {
+            id: invoice.id,
+            number: invoice.number,
+            period_start: invoice.month.start(),
+            period_end: invoice.month.end(),
+            amount: invoice.amount,
+            currency: invoice.currency,
+            status: invoice.status.as_str(),
+            payment_date: invoice.paid_at,
+            items: items.into_iter().map(InvoiceItem::from).collect(),
+            credit_notes: notes.into_iter().map(note).collect(),
+        }
+    }
+}
+
+/// One page of invoices.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InvoicePage {
+    invoices: Vec<Invoice>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// GET /v1/organizations/{organization_id}/billing/invoices: the newest first.
+pub async fn list(
+    billing: Billing,
+    scope: OrgScope,
+    Query(query): Query<InvoiceQuery>,
+) -> Result<Enveloped<InvoicePage>, Error> {
+    let InvoiceQuery { page, status } = query;
+    let listed = invoices::list(&billing, scope.organization_id(), status, page).await?;
+    let invoices = listed.documents.into_iter().map(Invoice::new).collect();
+    Ok(private(InvoicePage { invoices, total: listed.total, page: page.page, page_size: page.page_size }))
+}
+
+/// What a caller wants to get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// The envelope.
+    Json,
+    /// A page to be printed.
+    Html,
+}
+
+impl Input<Api> for Form {
+    const WAITS: bool = false;
+
+    async fn read(_: &Api, call: &mut Call) -> Result<Self, Error> {
+        let accept = call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        Ok(Self::wanted(&accept.collect::<Vec<_>>().join(",")))
+    }
+    fn describe() -> Description {
+        Description::default()
+    }
+}
+
+impl Form {
+    /// What a header `Accept` asks for (RFC 9110, section 12.5.1): the page only where it is named, and not behind JSON.
+    fn wanted(accept: &str) -> Self {
+        let (mut html, mut json) = (0.0_f32, 0.0_f32);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0_f32);
+            match kind.as_str() {
+                "text/html" => html = html.max(weight),
+                "application/json" => json = json.max(weight),
+                _ => {}
+            }
+        }
+        if html > 0.0 && html >= json { Self::Html } else { Self::Json }
+    }
+}
+
+/// An invoice, in the form that was asked for.
+#[derive(Debug)]
+pub enum Shown {
+    /// In the envelope.
+    Json(Enveloped<Invoice>),
+    /// As a page.
+    Html(String),
+}
+
+impl Reply for Shown {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let mut response = match self {
+            Self::Json(invoice) => invoice.into_response()?,
+            Self::Html(page) => page_response(page),
+        };
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+        Ok(response)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
+        <Enveloped<Invoice> as Reply>::schema(generator)
+    }
+}
+
+fn page_response(page: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(page));
+    let policy = HeaderValue::from_str(&format!("{}; frame-ancestors 'none'", *POLICY));
+    let policy = policy.unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    let fixed = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    for (name, value) in fixed {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}. An invoice is also a
+/// document, so with `Accept: text/html` it comes as a page to be printed.
+pub async fn read(billing: Billing, scope: InvoiceScope, form: Form) -> Result<Shown, Error> {
+    let document = invoices::complete(&billing, scope.invoice().clone()).await?;
+    Ok(match form {
+        Form::Json => Shown::Json(private(Invoice::new(document))),
+        Form::Html => Shown::Html(Sheet::from(&document).html()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_for_whoever_names_it() {
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for accept in [
+            "text/html",
+            browser,
+            "TEXT/HTML; charset=utf-8",
+            "application/json;q=0.5, text/html",
+            "text/html, application/json",
+        ] {
+            assert_eq!(Form::wanted(accept), Form::Html, "{accept}");
+        }
+        for accept in [
+            "",
+            "*/*",
+            "application/json",
+            "application/json, text/html;q=0.9",
+            "text/html;q=0",
+            "text/plain",
+            "text/html;q=x;q=0",
+        ] {
+            assert_eq!(Form::wanted(accept), Form::Json, "{accept}");
+        }
+    }
+}

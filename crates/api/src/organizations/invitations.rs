@@ -1,0 +1,76 @@
+//! `/v1/organizations/{organization_id}/invitations` (docs/contract/organizations.md#invitations).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use input::fields::{Fields, Record};
+use input::types::{DescriptionText, Email};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::InvitationId;
+use tenants;
+use tenants::Tenants;
+use tenants::access::OrgScope;
+use tenants::invitations::New;
+use tenants::roles::OrganizationRole;
+use web::input::Body;
+use web::reply::{Enveloped, ok};
+
+/// Whom to invite, as what.
+#[derive(Debug)]
+pub struct CreateInvitation {
+    email: Email,
+    role: Option<OrganizationRole>,
+    message: Option<DescriptionText>,
+}
+
+impl Record<Api> for CreateInvitation {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let email = fields.required("email");
+        let role = fields.optional("role");
+        let message = fields.optional("message");
+        Some(Self { email: email?, role: role?, message: message? })
+    }
+}
+
+/// What becomes of an invitation.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InvitationStatus {
+    /// It is open.
+    Pending,
+    /// The guest is a member.
+    Accepted,
+    /// Its time is over.
+    Expired,
+}
+
+/// An invitation right after it was sent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CreatedInvitation {
+    invitation_id: InvitationId,
+    email: String,
+    role: OrganizationRole,
+    expires_at: Time,
+    status: InvitationStatus,
+}
+
+/// POST /v1/organizations/{organization_id}/invitations. A guest without a `role` becomes what the organization's
+/// `default_role` says.
+pub async fn create(
+    tenants: Tenants,
+    scope: OrgScope,
+    Body(body): Body<CreateInvitation>,
+) -> Result<Enveloped<CreatedInvitation>, Error> {
+    let email = body.email.display.clone();
+    let new = New { email: body.email.into(), role: body.role, message: body.message.map(|text| text.0) };
+    let created = tenants::invitations::create(&tenants, &scope, new).await?;
+    Ok(ok(CreatedInvitation {
+        invitation_id: created.id,
+        expires_at: created.expires_at,
+        email,
+        role: created.role,
+        status: InvitationStatus::Pending,
+    }))
+}

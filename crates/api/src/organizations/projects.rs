@@ -1,0 +1,323 @@
+//! `/v1/organizations/{organization_id}/projects` and `…/{project_id}` (docs/contract/projects.md).
+
+pub mod api_keys;
+pub mod members;
+pub mod usage;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::auth::Message;
+use crate::paging::ListQuery;
+use billing::totals::Subject;
+use input::fields::{Fields, Record};
+use input::types::{DescriptionText, Integer, Name, Temperature, Text};
+use kernel::clock::Time;
+use kernel::error::{Detail, Error};
+use kernel::ids::{OrganizationId, ProjectId};
+use kernel::money::Ppm;
+use kernel::naming::Problem;
+use kernel::patch::Patch;
+use tenants::Tenants;
+use tenants::access::{OrgScope, ProjectScope};
+use tenants::projects as operations;
+use tenants::projects::{New, Project as Row, SettingsPatch, Update};
+use tenants::roles::{ProjectRole, Visibility};
+use tenants::rules::projects::check_settings;
+use web::input::{Body, Nothing, Query};
+use web::reply::{Enveloped, ok};
+
+/// A new project.
+#[derive(Debug)]
+pub struct CreateProject {
+    name: Name,
+    description: Option<DescriptionText>,
+    settings: CreateSettings,
+    visibility: Visibility,
+}
+
+impl Record<Api> for CreateProject {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let name = fields.required("name");
+        let description = fields.optional("description");
+        let settings = fields.object("settings");
+        let visibility = fields.or("visibility", Visibility::Private);
+        Some(Self { name: name?, description: description?, settings: settings?, visibility: visibility? })
+    }
+}
+
+#[derive(Debug)]
+struct CreateSettings {
+    model: Option<Text<128>>,
+    max_tokens: Option<Integer<1, 1_000_000_000>>,
+    temperature: Option<Temperature>,
+}
+
+impl Record<Api> for CreateSettings {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let model = fields.optional("model");
+        let max_tokens = fields.optional("max_tokens");
+        let temperature = fields.optional("temperature");
+        let (model, max_tokens): (Option<Text<128>>, Option<Integer<1, 1_000_000_000>>) =
+            (model?, max_tokens?);
+        if let Some(api) = fields.state() {
+            let (id, tokens) = (model.as_ref().map(|id| id.0.as_str()), max_tokens.map(|tokens| tokens.0));
+            if let Err((field, problem)) = check_settings(&api.catalog.now(), id, tokens) {
+                fields.problem::<()>(field, problem.code, problem.message);
+            }
+        }
+        Some(Self { model, max_tokens, temperature: temperature? })
+    }
+}
+
+/// What a project's model calls start from; null where nothing is set.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Settings {
+    model: Option<String>,
+    max_tokens: Option<i64>,
+    temperature: Option<Ppm>,
+}
+
+/// A project right after its creation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CreatedProject {
+    id: ProjectId,
+    name: String,
+    description: Option<String>,
+    created_at: Time,
+    updated_at: Time,
+    settings: Settings,
+    visibility: Visibility,
+    organization_id: OrganizationId,
+}
+
+impl Settings {
+    fn of(row: &Row) -> Self {
+        Self { model: row.model.clone(), max_tokens: row.max_tokens, temperature: row.temperature }
+    }
+}
+
+impl CreateProject {
+    fn into_new(self) -> New {
+        let CreateSettings { model, max_tokens, temperature } = self.settings;
+        New {
+            name: self.name.into(),
+            description: self.description.map(|text| text.0),
+            settings: operations::Settings {
+                model: model.map(|text| text.0),
+                max_tokens: max_tokens.map(|tokens| tokens.0),
+                temperature: temperature.map(|temperature| temperature.0),
+            },
+            visibility: self.visibility,
+        }
+    }
+}
+
+/// POST /v1/organizations/{organization_id}/projects: the caller becomes its owner.
+pub async fn create(
+    tenants: Tenants,
+    scope: OrgScope,
+    Body(body): Body<CreateProject>,
+) -> Result<Enveloped<CreatedProject>, Error> {
+    let row = operations::create(&tenants, &scope, body.into_new()).await?;
+    Ok(ok(CreatedProject {
+        id: row.id,
+        settings: Settings::of(&row),
+        name: row.name,
+        description: row.description,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        visibility: row.visibility,
+        organization_id: row.organization_id,
+    }))
+}
+
+/// One page of projects.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProjectPage {
+    projects: Vec<ListedProject>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// A project in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ListedProject {
+    id: ProjectId,
+    name: String,
+    description: Option<String>,
+    created_at: Time,
+    updated_at: Time,
+    visibility: Visibility,
+    /// The caller's effective role.
+    role: Option<ProjectRole>,
+}
+
+/// GET /v1/organizations/{organization_id}/projects: those that the caller can view. An API key sees its own.
+pub async fn list(
+    tenants: Tenants,
+    scope: OrgScope,
+    Query(query): Query<ListQuery<ProjectRole>>,
+) -> Result<Enveloped<ProjectPage>, Error> {
+    let page = query.page;
+    let listed = operations::list(&tenants, &scope, query.into()).await?;
+    let projects = listed.rows.into_iter().map(|row| ListedProject {
+        id: row.id,
+        name: row.name,
+        description: row.description,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        visibility: row.visibility,
+        role: row.role,
+    });
+    Ok(ok(ProjectPage {
+        projects: projects.collect(),
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
+    }))
+}
+
+/// A project, whole.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Project {
+    id: ProjectId,
+    name: String,
+    description: Option<String>,
+    created_at: Time,
+    updated_at: Time,
+    settings: Settings,
+    visibility: Visibility,
+    organization_id: OrganizationId,
+    /// Explicit members.
+    members_count: i64,
+    api_keys_count: i64,
+    usage: UsageTotals,
+}
+
+/// Everything that the project ever used.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UsageTotals {
+    tokens: i64,
+    requests: i64,
+}
+
+/// GET /v1/organizations/{organization_id}/projects/{project_id}
+pub async fn read(api: Api, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Project>, Error> {
+    let detail = operations::read(&api.tenants, &scope).await?;
+    let subject = Subject::Project(detail.project.id);
+    let totals = api.billing.usage_totals.total(scope.organization_id(), subject).await?;
+    let row = detail.project;
+    Ok(ok(Project {
+        id: row.id,
+        settings: Settings::of(&row),
+        name: row.name,
+        description: row.description,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        visibility: row.visibility,
+        organization_id: row.organization_id,
+        members_count: detail.members_count,
+        api_keys_count: detail.api_keys_count,
+        usage: UsageTotals { tokens: totals.tokens, requests: totals.requests },
+    }))
+}
+
+/// New values for a project; what is left out stays.
+#[derive(Debug)]
+pub struct UpdateProject {
+    name: Option<Name>,
+    description: Patch<DescriptionText>,
+    settings: Patch<UpdateSettings>,
+    visibility: Option<Visibility>,
+}
+
+impl Record<Api> for UpdateProject {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let name = fields.change("name");
+        let description = fields.patch("description");
+        let settings = fields.patch_object("settings");
+        let visibility = fields.change("visibility");
+        Some(Self { name: name?, description: description?, settings: settings?, visibility: visibility? })
+    }
+}
+
+#[derive(Debug)]
+struct UpdateSettings {
+    model: Patch<Text<128>>,
+    max_tokens: Patch<Integer<1, 1_000_000_000>>,
+    temperature: Patch<Temperature>,
+}
+
+impl Record<Api> for UpdateSettings {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let model = fields.patch::<Text<128>>("model");
+        let max_tokens = fields.patch("max_tokens");
+        let temperature = fields.patch("temperature");
+        // What they come to together with the old ones is held against each other later.
+        if let (Some(api), Some(Patch::Set(id))) = (fields.state(), &model)
+            && let Err((field, problem)) = check_settings(&api.catalog.now(), Some(&id.0), None)
+        {
+            fields.problem::<()>(field, problem.code, problem.message);
+        }
+        Some(Self { model: model?, max_tokens: max_tokens?, temperature: temperature? })
+    }
+}
+
+impl UpdateProject {
+    fn into_update(self) -> Update {
+        let settings = self.settings.map(|settings| SettingsPatch {
+            model: settings.model.map(|id| id.0),
+            max_tokens: settings.max_tokens.map(|tokens| tokens.0),
+            temperature: settings.temperature.map(|temperature| temperature.0),
+        });
+        Update {
+            name: self.name.map(Into::into),
+            description: self.description.map(|text| text.0),
+            settings,
+            visibility: self.visibility,
+        }
+    }
+}
+
+/// A project after a change.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UpdatedProject {
+    id: ProjectId,
+    name: String,
+    description: Option<String>,
+    updated_at: Time,
+    settings: Settings,
+}
+
+/// PUT /v1/organizations/{organization_id}/projects/{project_id}. What changes nothing leaves `updated_at` as it was.
+pub async fn update(
+    api: Api,
+    scope: ProjectScope,
+    Body(body): Body<UpdateProject>,
+) -> Result<Enveloped<UpdatedProject>, Error> {
+    let check = |model: Option<&str>, max_tokens| {
+        check_settings(&api.catalog.now(), model, max_tokens).map_err(in_settings)
+    };
+    let row = operations::update(&api.tenants, &scope, body.into_update(), check).await?;
+    Ok(ok(UpdatedProject {
+        id: row.id,
+        settings: Settings::of(&row),
+        name: row.name,
+        description: row.description,
+        updated_at: row.updated_at,
+    }))
+}
+
+fn in_settings((field, problem): (&'static str, Problem)) -> Error {
+    let (param, code, message) = (format!("settings.{field}"), problem.code, problem.message);
+    Error::invalid(vec![Detail { param, code, message }])
+}
+
+/// DELETE /v1/organizations/{organization_id}/projects/{project_id}
+pub async fn delete(tenants: Tenants, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+    operations::delete(&tenants, &scope).await?;
+    Ok(ok(Message { message: "The project is deleted.".to_owned() }))
+}

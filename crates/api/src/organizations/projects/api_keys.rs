@@ -1,0 +1,238 @@
+//! `/v1/organizations/{organization_id}/projects/{project_id}/api-keys` and `…/{key_id}`
+//! (docs/contract/api-keys.md).
+
+mod bodies;
+pub mod rotate;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::auth::Message;
+use crate::organizations::PersonBrief;
+use crate::paging::ListQuery;
+use billing::Billing;
+use billing::totals::Subject;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::ApiKeyId;
+use keys::Keys;
+use keys::access::KeyScope;
+use keys::api_keys;
+use keys::api_keys::{ApiKey as ApiKeyRow, Created, Listed, StatusFilter};
+use keys::rules::permissions::Permissions;
+use tenants::access::ProjectScope;
+use tenants::rules::allowed_ips::AllowedIps;
+use web::input::{Body, Nothing, Query};
+use web::reply::{Enveloped, ok, private};
+
+pub use bodies::{CreateApiKey, UpdateApiKey};
+pub use rotate::rotate;
+
+/// What a key is restricted to; null where it isn't.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Restrictions {
+    allowed_ips: Option<Vec<String>>,
+    /// Requests a minute.
+    rate_limit: Option<i64>,
+    /// Most tokens of one request.
+    max_tokens: Option<i64>,
+    models: Option<Vec<String>>,
+}
+
+/// A key right after its creation: the only time, besides a rotation, that its secret is told.
+#[derive(Serialize, JsonSchema)]
+pub struct CreatedApiKey {
+    id: ApiKeyId,
+    /// The secret.
+    key: String,
+    name: String,
+    description: Option<String>,
+    permissions: Permissions,
+    created_at: Time,
+    expires_at: Option<Time>,
+    restrictions: Restrictions,
+    created_by: PersonBrief,
+}
+
+/// POST …/api-keys
+pub async fn create(
+    keys: Keys,
+    scope: ProjectScope,
+    Body(body): Body<CreateApiKey>,
+) -> Result<Enveloped<CreatedApiKey>, Error> {
+    let Created { api_key, secret } = api_keys::create(&keys, &scope, body.into()).await?;
+    let (restrictions, created_by) = (restrictions(&api_key), created_by(&api_key));
+    Ok(private(CreatedApiKey {
+        id: api_key.id,
+        key: secret.expose().to_owned(),
+        name: api_key.name,
+        description: api_key.description,
+        permissions: api_key.permissions,
+        created_at: api_key.created_at,
+        expires_at: api_key.expires_at,
+        restrictions,
+        created_by,
+    }))
+}
+
+/// One page of keys.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ApiKeyPage {
+    api_keys: Vec<ListedApiKey>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// Whether a key can be used, computed at the moment of the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It can.
+    Active,
+    /// It has passed its `expires_at`.
+    Expired,
+}
+
+/// A key in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ListedApiKey {
+    id: ApiKeyId,
+    name: String,
+    description: Option<String>,
+    permissions: Permissions,
+    created_at: Time,
+    expires_at: Option<Time>,
+    last_used_at: Option<Time>,
+    status: Status,
+}
+
+/// GET …/api-keys
+pub async fn list(
+    keys: Keys,
+    scope: ProjectScope,
+    Query(query): Query<ListQuery<StatusFilter>>,
+) -> Result<Enveloped<ApiKeyPage>, Error> {
+    let ListQuery { page, search_folded, filter } = query;
+    let Listed { api_keys, total, at } = api_keys::list(&keys, &scope, search_folded, filter, page).await?;
+    let api_keys = api_keys.into_iter().map(|row| ListedApiKey {
+        id: row.id,
+        status: status(&row, at),
+        name: row.name,
+        description: row.description,
+        permissions: row.permissions,
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        last_used_at: row.last_used_at,
+    });
+    Ok(ok(ApiKeyPage { api_keys: api_keys.collect(), total, page: page.page, page_size: page.page_size }))
+}
+
+/// A key, whole but for its secret.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ApiKey {
+    id: ApiKeyId,
+    name: String,
+    description: Option<String>,
+    permissions: Permissions,
+    created_at: Time,
+    expires_at: Option<Time>,
+    restrictions: Restrictions,
+    usage: Usage,
+    status: Status,
+    created_by: PersonBrief,
+}
+
+/// What a key was used for.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Usage {
+    total_requests: i64,
+    total_tokens: i64,
+    last_used_at: Option<Time>,
+    last_used_ip: Option<String>,
+}
+
+/// GET …/api-keys/{key_id}
+pub async fn read(billing: Billing, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
+    let organization_id = scope.organization_id();
+    let row = scope.into_api_key();
+    let totals = billing.usage_totals.total(organization_id, Subject::ApiKey(row.id)).await?;
+    let (restrictions, created_by) = (restrictions(&row), created_by(&row));
+    Ok(ok(ApiKey {
+        id: row.id,
+        status: status(&row, billing.clock.now()),
+        name: row.name,
+        description: row.description,
+        permissions: row.permissions,
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        restrictions,
+        usage: Usage {
+            total_requests: totals.requests,
+            total_tokens: totals.tokens,
+            last_used_at: row.last_used_at,
+            last_used_ip: row.last_used_ip,
+        },
+        created_by,
+    }))
+}
+
+/// A key after a change.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UpdatedApiKey {
+    id: ApiKeyId,
+    name: String,
+    description: Option<String>,
+    permissions: Permissions,
+    updated_at: Time,
+    restrictions: Restrictions,
+}
+
+/// PUT …/api-keys/{key_id}
+pub async fn update(
+    keys: Keys,
+    scope: KeyScope,
+    Body(body): Body<UpdateApiKey>,
+) -> Result<Enveloped<UpdatedApiKey>, Error> {
+    let row = api_keys::update(&keys, &scope, body.into()).await?;
+    let restrictions = restrictions(&row);
+    Ok(ok(UpdatedApiKey {
+        id: row.id,
+        name: row.name,
+        description: row.description,
+        permissions: row.permissions,
+        updated_at: row.updated_at,
+        restrictions,
+    }))
+}
+
+/// DELETE …/api-keys/{key_id}
+pub async fn delete(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+    api_keys::delete(&keys, &scope).await?;
+    Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))
+}
+
+fn status(row: &ApiKeyRow, now: Time) -> Status {
+    if row.has_expired(now) { Status::Expired } else { Status::Active }
+}
+
+fn restrictions(row: &ApiKeyRow) -> Restrictions {
+    Restrictions {
+        allowed_ips: row.allowed_ips.as_ref().map(texts),
+        rate_limit: row.rate_limit,
+        max_tokens: row.max_tokens,
+        models: row.models.clone(),
+    }
+}
+
+fn texts(list: &AllowedIps) -> Vec<String> {
+    list.texts().map(str::to_owned).collect()
+}
+
+fn created_by(row: &ApiKeyRow) -> PersonBrief {
+    PersonBrief {
+        id: row.created_by,
+        email: row.created_by_email.clone(),
+        username: row.created_by_username.clone(),
+    }
+}

@@ -1,0 +1,40 @@
+//! POST `…/api-keys/{key_id}/rotate`
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::ApiKeyId;
+use keys::Keys;
+use keys::access::KeyScope;
+use keys::api_keys;
+use keys::api_keys::Rotated;
+use web::input::Nothing;
+use web::reply::{Enveloped, private};
+
+/// The new secret of a key, and how long the one before it stays good.
+#[derive(Serialize, JsonSchema)]
+pub struct RotatedApiKey {
+    id: ApiKeyId,
+    /// The new secret.
+    key: String,
+    /// The secret before. Only its beginning where the configuration keeps hashes only, and for callers that are neither
+    /// the key's maker nor an owner of the organization.
+    previous_key: String,
+    rotation_date: Time,
+    /// When the secret before ends.
+    grace_period_ends: Time,
+}
+
+/// Gives the key a new secret; everything else about it stays.
+pub async fn rotate(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<RotatedApiKey>, Error> {
+    let Rotated { secret, previous, rotated_at, previous_ends_at } = api_keys::rotate(&keys, &scope).await?;
+    Ok(private(RotatedApiKey {
+        id: scope.api_key_id(),
+        key: secret.expose().to_owned(),
+        previous_key: previous,
+        rotation_date: rotated_at,
+        grace_period_ends: previous_ends_at,
+    }))
+}

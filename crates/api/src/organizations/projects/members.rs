@@ -1,0 +1,174 @@
+//! `/v1/organizations/{organization_id}/projects/{project_id}/members` and `…/{member_id}`
+//! (docs/contract/projects.md#members).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::auth::Message;
+use crate::paging::ListQuery;
+use input::fields::{At, Field, Problems};
+use input::fields::{Fields, Record};
+use input::json::Json;
+use input::types::string;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::UserId;
+use tenants;
+use tenants::Tenants;
+use tenants::access::{ProjectMemberScope, ProjectScope};
+use tenants::project_members::New;
+use tenants::roles::ProjectRole;
+use tenants::rules::membership::Remover;
+use web::input::{Body, Nothing, Query};
+use web::reply::{Enveloped, ok};
+
+/// Somebody for the project.
+#[derive(Debug)]
+pub struct AddMember {
+    user_id: AnyUserId,
+    role: ProjectRole,
+}
+
+impl Record<Api> for AddMember {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let user_id = fields.required("user_id");
+        let role = fields.required("role");
+        Some(Self { user_id: user_id?, role: role? })
+    }
+}
+
+/// A user's id. A text that can't be one is nobody's: 404 like any id of nobody
+/// (docs/contract/projects.md#add-a-member).
+#[derive(Debug)]
+struct AnyUserId(Option<UserId>);
+
+impl Field for AnyUserId {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        string(value, at, problems).map(|text| Self(UserId::parse(&text)))
+    }
+    fn schema() -> serde_json::Value {
+        serde_json::json!({"type": "string", "examples": ["user_01kfz3v9xee8tb2m6h0q5w7r4n"]})
+    }
+}
+
+/// A member right after they were added.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AddedProjectMember {
+    id: UserId,
+    email: String,
+    username: String,
+    role: ProjectRole,
+    added_at: Time,
+}
+
+/// POST …/members
+pub async fn create(
+    tenants: Tenants,
+    scope: ProjectScope,
+    Body(body): Body<AddMember>,
+) -> Result<Enveloped<AddedProjectMember>, Error> {
+    let new = New { user_id: body.user_id.0, role: body.role };
+    let member = tenants::project_members::create(&tenants, &scope, new).await?;
+    Ok(ok(AddedProjectMember {
+        id: member.user_id,
+        email: member.email,
+        username: member.username,
+        role: member.role,
+        added_at: member.joined_at,
+    }))
+}
+
+/// One page of members.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProjectMemberPage {
+    members: Vec<ProjectMember>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// A member in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProjectMember {
+    id: UserId,
+    email: String,
+    username: String,
+    /// The role in the project alone, whatever the organization adds to it.
+    role: ProjectRole,
+    joined_at: Time,
+}
+
+/// GET …/members: the project's own, not those who may act in it by their role in the organization.
+pub async fn list(
+    tenants: Tenants,
+    scope: ProjectScope,
+    Query(query): Query<ListQuery<ProjectRole>>,
+) -> Result<Enveloped<ProjectMemberPage>, Error> {
+    let page = query.page;
+    let listed = tenants::project_members::list(&tenants, &scope, query.into()).await?;
+    let members = listed.rows.into_iter().map(|row| ProjectMember {
+        id: row.user_id,
+        email: row.email,
+        username: row.username,
+        role: row.role,
+        joined_at: row.joined_at,
+    });
+    Ok(ok(ProjectMemberPage {
+        members: members.collect(),
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
+    }))
+}
+
+/// Another role for a member.
+#[derive(Debug)]
+pub struct UpdateRole {
+    role: Option<ProjectRole>,
+}
+
+impl Record<Api> for UpdateRole {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        Some(Self { role: fields.change("role")? })
+    }
+}
+
+/// A member and the role that they have now.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProjectMemberRole {
+    id: UserId,
+    email: String,
+    username: String,
+    role: ProjectRole,
+    updated_at: Time,
+}
+
+/// PUT …/members/{member_id}. What changes nothing leaves `updated_at` as it was.
+pub async fn update(
+    tenants: Tenants,
+    scope: ProjectMemberScope,
+    Body(body): Body<UpdateRole>,
+) -> Result<Enveloped<ProjectMemberRole>, Error> {
+    let member = tenants::project_members::update(&tenants, &scope, body.role).await?;
+    Ok(ok(ProjectMemberRole {
+        id: member.user_id,
+        email: member.email,
+        username: member.username,
+        role: member.role,
+        updated_at: member.updated_at,
+    }))
+}
+
+/// DELETE …/members/{member_id}
+pub async fn delete(
+    tenants: Tenants,
+    scope: ProjectMemberScope,
+    _: Nothing,
+) -> Result<Enveloped<Message>, Error> {
+    let message = match tenants::project_members::delete(&tenants, &scope).await? {
+        Remover::Oneself => "You have left the project.",
+        Remover::Other(_) => "The member is removed from the project.",
+    };
+    Ok(ok(Message { message: message.to_owned() }))
+}

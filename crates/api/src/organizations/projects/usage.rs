@@ -1,0 +1,78 @@
+//! GET /v1/organizations/{organization_id}/projects/{project_id}/usage
+//! (docs/contract/usage.md#project-usage)
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::organizations::usage_reports::{Cells, ProjectQuery, Report};
+use billing::usage_reports;
+use billing::usage_reports::Row;
+use kernel::clock::Day;
+use kernel::error::Error;
+use kernel::ids::{ApiKeyId, ProjectId, UserId};
+use tenants;
+use tenants::access::ProjectScope;
+use web::input::QueryOrBody;
+
+/// Usage of a project, by key and person.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProjectUsage {
+    project_id: ProjectId,
+    project_name: String,
+    usage: Vec<ProjectUsageRow>,
+    total: Cells,
+}
+
+/// One key, or one person without a key, in one day, week or month.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProjectUsageRow {
+    /// The first day of the week or month.
+    date: Day,
+    /// With the group `model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// Null for the calls of a person without a key.
+    #[schemars(with = "Option<ApiKeyId>")]
+    api_key_id: Option<String>,
+    /// The name of the key; the person's username where there is none.
+    api_key_name: String,
+    /// The person who called without a key; else null.
+    #[schemars(with = "Option<UserId>")]
+    user_id: Option<String>,
+    #[serde(flatten)]
+    cells: Cells,
+}
+
+impl From<Row> for ProjectUsageRow {
+    fn from(row: Row) -> Self {
+        let (date, group, cells) = (row.date, row.group, row.cells);
+        Self {
+            date,
+            model: group.model,
+            api_key_id: group.api_key_id,
+            // Always there: a project's query groups by key whatever is asked for.
+            api_key_name: group.api_key_name.unwrap_or_default(),
+            user_id: group.user_id,
+            cells: cells.into(),
+        }
+    }
+}
+
+/// Days without usage are left out.
+pub async fn read(
+    api: Api,
+    scope: ProjectScope,
+    QueryOrBody(ProjectQuery(query)): QueryOrBody<ProjectQuery>,
+) -> Result<Report<ProjectUsage>, Error> {
+    let project = tenants::projects::read(&api.tenants, &scope).await?.project;
+    let (organization_id, id) = (project.organization_id, project.id);
+    let report = usage_reports::of_project(&api.billing, organization_id, id, query.query()).await?;
+    let json = |rows: Vec<Row>, total| ProjectUsage {
+        project_id: id,
+        project_name: project.name,
+        usage: rows.into_iter().map(ProjectUsageRow::from).collect(),
+        total,
+    };
+    Ok(query.answer(report, &id.to_string(), json))
+}

@@ -1,0 +1,257 @@
+//! What both usage reports share: the question, the rows, and the answer as JSON or CSV
+//! (docs/contract/usage.md).
+
+mod csv;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Api;
+use billing::rules::periods::DateBound;
+use billing::rules::usage_groups;
+use billing::rules::usage_groups::{Groups, Subject};
+use billing::usage_reports;
+use billing::usage_reports::{Query, Row};
+use input::fields::{At, Field, Problems};
+use input::fields::{Fields, Record};
+use input::json::Json;
+use input::types::{items, one_of, string};
+use kernel::money::Pico;
+use web::reply::private;
+
+use csv::usage_file;
+
+pub use csv::Report;
+
+/// Which usage is asked for, and how it is to be told.
+#[derive(Debug)]
+pub struct UsageQuery {
+    query: Query,
+    subject: Subject,
+    format: Format,
+}
+
+/// The question about an organization.
+#[derive(Debug)]
+pub struct OrganizationQuery(pub UsageQuery);
+
+/// The question about a project.
+#[derive(Debug)]
+pub struct ProjectQuery(pub UsageQuery);
+
+impl Record<Api> for OrganizationQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let groups = |fields: &mut Fields<'_, Api>| {
+            fields.optional("group_by").map(|g| g.map(|OrganizationGroups(g)| g))
+        };
+        UsageQuery::read(fields, Subject::Organization, groups).map(Self)
+    }
+}
+
+impl Record<Api> for ProjectQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let groups =
+            |fields: &mut Fields<'_, Api>| fields.optional("group_by").map(|g| g.map(|ProjectGroups(g)| g));
+        UsageQuery::read(fields, Subject::Project, groups).map(Self)
+    }
+}
+
+impl UsageQuery {
+    fn read(
+        fields: &mut Fields<'_, Api>,
+        subject: Subject,
+        groups: impl FnOnce(&mut Fields<'_, Api>) -> Option<Option<Groups>>,
+    ) -> Option<Self> {
+        let (start, end): (Option<Option<Bound>>, Option<Option<Bound>>) =
+            (fields.optional("start_date"), fields.optional("end_date"));
+        let (groups, format) = (groups(fields), fields.or("format", Format::Json));
+        let bound = |bound: Option<Bound>| bound.map(|Bound(bound)| bound);
+        let (start, end, format) = (bound(start?), bound(end?), format?);
+        let groups = groups?.unwrap_or(subject.by_day());
+        let query = Query { start, end, groups, needs_currency: format == Format::Csv };
+        Some(Self { query, subject, format })
+    }
+
+    /// What is asked of billing.
+    pub fn query(&self) -> Query {
+        self.query
+    }
+
+    /// A report about `name`, in the format that was asked for.
+    pub fn answer<T>(
+        &self,
+        report: usage_reports::Report,
+        name: &str,
+        json: impl FnOnce(Vec<Row>, Cells) -> T,
+    ) -> Report<T>
+    where
+        T: Serialize,
+    {
+        match self.format {
+            Format::Json => Report::Json(private(json(report.rows, report.total.into()))),
+            Format::Csv => {
+                let currency = report.currency.unwrap_or_default();
+                Report::Csv {
+                    file: usage_file(name, report.range),
+                    text: csv::text(self.subject, self.query.groups, &report.rows, &currency),
+                }
+            }
+        }
+    }
+}
+
+/// Chat and embeddings, side by side.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "UsageCells")]
+pub struct Cells {
+    chat: ChatUsage,
+    embeddings: EmbeddingsUsage,
+}
+
+/// Usage of chat models.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct ChatUsage {
+    requests: i64,
+    tokens: ChatTokens,
+    /// At list price.
+    amount: Pico,
+}
+
+/// Tokens in and out.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct ChatTokens {
+    prompt: i64,
+    completion: i64,
+}
+
+/// Usage of embedding models.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct EmbeddingsUsage {
+    requests: i64,
+    tokens: i64,
+    /// At list price.
+    amount: Pico,
+}
+
+impl From<usage_reports::Cells> for Cells {
+    fn from(cells: usage_reports::Cells) -> Self {
+        let usage_reports::Cells { chat, embeddings } = cells;
+        Self {
+            chat: ChatUsage {
+                requests: chat.requests,
+                tokens: ChatTokens { prompt: chat.prompt_tokens, completion: chat.completion_tokens },
+                amount: chat.amount,
+            },
+            embeddings: EmbeddingsUsage {
+                requests: embeddings.requests,
+                tokens: embeddings.prompt_tokens,
+                amount: embeddings.amount,
+            },
+        }
+    }
+}
+
+/// One end of a range.
+struct Bound(DateBound);
+
+impl Field for Bound {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match DateBound::parse(&text) {
+            Some(bound) => Some(Self(bound)),
+            None => problems.add(
+                at,
+                "invalid_date",
+                format!(
+                    "`{}` must be a date such as 2026-01-31 or a timestamp such as 2026-01-31T09:30:00Z.",
+                    at.path
+                ),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}], "examples": ["2026-01-01"]})
+    }
+}
+
+/// The groups of an organization's report.
+#[derive(Debug)]
+struct OrganizationGroups(Groups);
+
+impl Field for OrganizationGroups {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        read_groups(value, at, problems, Subject::Organization).map(Self)
+    }
+    fn schema() -> Value {
+        groups_schema(Subject::Organization)
+    }
+}
+
+/// The groups of a project's report.
+#[derive(Debug)]
+struct ProjectGroups(Groups);
+
+impl Field for ProjectGroups {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        read_groups(value, at, problems, Subject::Project).map(Self)
+    }
+    fn schema() -> Value {
+        groups_schema(Subject::Project)
+    }
+}
+
+/// Words with commas between them, or an array of words.
+fn read_groups(value: Json, at: &At<'_>, problems: &mut Problems, subject: Subject) -> Option<Groups> {
+    let (words, listed) = match value {
+        Json::Array(_) => (items(value, at, problems, string)?, true),
+        Json::Text(text) => (text.split(',').map(|word| word.trim().to_owned()).collect(), false),
+        other => {
+            return problems.wrong_type(at, "words with commas between them, or an array of words", &other);
+        }
+    };
+    if words.is_empty() {
+        let message = format!("`{}` can't be empty: leave it out to group by day.", at.path);
+        return problems.add(at, "empty", message);
+    }
+    let texts: Vec<_> = words.iter().map(String::as_str).collect();
+    match usage_groups::parse(&texts, subject) {
+        Ok(groups) => Some(groups),
+        Err(refusal) => {
+            let item = format!("{}[{}]", at.path, refusal.index);
+            let path = if listed { item.as_str() } else { at.path };
+            let message = format!("`{}` {}.", at.path, refusal.message);
+            problems.add(&At { path, origin: at.origin }, refusal.code, message)
+        }
+    }
+}
+
+fn groups_schema(subject: Subject) -> Value {
+    json!({"type": "string", "examples": ["day,model"],
+           "description": format!("Words of {} with commas between them, at most one of day, week and month; also an array", subject.words().join(", "))})
+}
+
+/// How the answer is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Format {
+    Json,
+    Csv,
+}
+
+impl Format {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+        }
+    }
+}
+
+impl Field for Format {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &[Self::Json, Self::Csv], Self::as_str)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["json", "csv"], "examples": ["json"]})
+    }
+}

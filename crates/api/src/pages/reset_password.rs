@@ -1,0 +1,79 @@
+//! GET and POST /reset-password
+//!
+//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#choose-a-new-password).
+
+use crate::auth::reset_password::ResetPassword;
+use crate::gate::Visitor;
+use accounts::{Accounts, passwords};
+use kernel::error::{Code, Detail, Error};
+use web::input::{Form, Query};
+
+use super::{Input, Link, Page, Problem, is_dead_link};
+
+const TITLE: &str = "Choose a new password";
+const ACTION: &str = "reset-password";
+const BUTTON: &str = "Change my password";
+
+/// Asks for the new password; with no token, for the token as well.
+pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
+    Ok(match link.token() {
+        Some(token) => Page::new(TITLE).form(ACTION, &inputs(Input::HiddenToken(token), &[]), BUTTON),
+        None => Page::new(TITLE)
+            .text("This link is not complete. Open the one in your mail again, or copy the token from the mail.")
+            .form(ACTION, &inputs(Input::Token, &[]), BUTTON),
+    })
+}
+
+/// Does what the endpoint does, and says what came of it. A password that breaks a rule leaves the link as it was, so
+/// the form comes back with the same token, and without the passwords.
+pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword>) -> Result<Page, Error> {
+    let token = form.sent("token").trim().to_owned();
+    let changed = match form.fields {
+        Ok(fields) => passwords::reset(&accounts, scope.trail(), &token, &fields.password.0).await,
+        Err(error) => Err(error),
+    };
+    match changed {
+        Ok(changed) => Ok(Page::good("Your password is changed")
+            .text("Log in with the new one. Wherever you were logged in, you have been logged out.")
+            .belongings(&changed.belongs_to)
+            .text("You can close this page.")),
+        Err(error) if is_dead_link(&error) => Ok(Page::bad("This link no longer works", Code::InvalidToken)
+            .text("It works for one hour, and only once; a newer mail replaces the one before.")
+            .text("Go to where you log in and say again that you forgot your password: you get a new link.")),
+        Err(error) if error.code == Code::InvalidRequest => {
+            let problems: Vec<_> = error.details.iter().map(problem).collect();
+            let inputs = inputs(Input::HiddenToken(&token), &problems);
+            let page = Page { code: Some(error.code), ..Page::new(TITLE) };
+            Ok(page.problems(&problems).form(ACTION, &inputs, BUTTON))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn inputs<'a>(token: Input<'a>, problems: &[Problem]) -> [Input<'a>; 3] {
+    let password = |name: &'static str, label, hint| Input::Password {
+        name,
+        label,
+        hint,
+        wrong: problems.iter().any(|problem| problem.field == name),
+    };
+    let rules = "At least 8 characters, with an upper-case letter, a lower-case letter and a digit.";
+    [
+        token,
+        password("password", "New password", Some(rules)),
+        password("password_confirmation", "The same once more", None),
+    ]
+}
+
+/// The API's sentence about a field, in the words of the form.
+fn problem(detail: &Detail) -> Problem {
+    let sentence = match detail.code {
+        "does_not_match" => "The two passwords are not the same.".to_owned(),
+        "password_unchanged" => "The new password is the one that the account has.".to_owned(),
+        _ => detail
+            .message
+            .replace("`password_confirmation`", "The repeated password")
+            .replace("`password`", "The password"),
+    };
+    Problem { field: detail.param.clone(), sentence }
+}

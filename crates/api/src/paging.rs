@@ -1,0 +1,59 @@
+//! Pagination and filters of lists (docs/contract/README.md#lists).
+
+use crate::Api;
+use input::fields::{Field, Fields, Record};
+use input::types::{Integer, Text};
+use kernel::naming;
+use kernel::page::Page;
+use keys::api_keys::StatusFilter;
+use tenants::Search;
+use tenants::roles::{OrganizationRole, ProjectRole};
+
+/// The query parameters of a list whose items have a filter of type `F` called by its name.
+#[derive(Clone, Debug)]
+pub struct ListQuery<F> {
+    /// Which page.
+    pub page: Page,
+    /// Folded; empty: all.
+    pub search_folded: String,
+    /// Only such items.
+    pub filter: Option<F>,
+}
+
+impl<R> From<ListQuery<R>> for Search<R> {
+    fn from(query: ListQuery<R>) -> Self {
+        Self { page: query.page, folded: query.search_folded, role: query.filter }
+    }
+}
+
+/// A filter that lists can have.
+pub trait ListFilter: Field + Send + 'static {
+    /// The query parameter's name.
+    const NAME: &'static str;
+}
+
+impl<F: ListFilter> Record<Api> for ListQuery<F> {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
+        let page_size = fields.or("page_size", Integer::<1, 100>(20));
+        let search = fields.optional::<Text<200>>("search");
+        let filter = fields.optional::<F>(F::NAME);
+        Some(Self {
+            page: Page { page: page?.0, page_size: page_size?.0 },
+            search_folded: search?.map(|text| naming::fold(text.0.trim())).unwrap_or_default(),
+            filter: filter?,
+        })
+    }
+}
+
+impl ListFilter for OrganizationRole {
+    const NAME: &'static str = "role";
+}
+
+impl ListFilter for ProjectRole {
+    const NAME: &'static str = "role";
+}
+
+impl ListFilter for StatusFilter {
+    const NAME: &'static str = "status";
+}

@@ -1,0 +1,201 @@
+//! THE TABLE: one row an endpoint, in the order of the pages of the contract (docs/contract/README.md#pages).
+//!
+//! A row can't be written without its access, and the handler's scope is the one that this access makes, so a handler
+//! that needs more than its row asks for doesn't compile.
+
+use http::Method;
+
+use crate::gate::{
+    Bearer, Key, Models, OneModel, OneReservation, Org, OrgInvoice, OrgMember, Person, Project,
+    ProjectMember, Proxy, Public, Service, Session,
+};
+use crate::{Api, auth, billing, models, openapi, organizations, pages, service, well_known};
+use tenants::access::KeyKind;
+use tenants::roles::{OrganizationAction, ProjectAction};
+use web::input::limits::{BodyLimit, MAX_FORM_BYTES};
+use web::route::{ErrorShape, Listener, route};
+
+const GET: Method = Method::GET;
+const POST: Method = Method::POST;
+const PUT: Method = Method::PUT;
+const DELETE: Method = Method::DELETE;
+
+/// The most bytes of a body of a management call.
+const MAX_MANAGEMENT_BODY_BYTES: usize = 256 * 1024;
+/// The most bytes of a body on the service listener.
+const MAX_SERVICE_BODY_BYTES: usize = 1024 * 1024;
+
+/// A row of the table.
+pub type Route = web::route::Route<Api>;
+/// Sends the requests of one listener to their handlers.
+pub type Dispatcher = web::server::Dispatcher<Api>;
+
+/// Returns what answers the requests of a listener.
+pub fn dispatcher(api: &Api, listener: Listener) -> Dispatcher {
+    Dispatcher::new(api, &table(), listener)
+}
+
+/// The whole table.
+pub fn table() -> Vec<Route> {
+    [public_routes(), service_routes(), shared_routes()].concat()
+}
+
+#[rustfmt::skip]
+#[allow(clippy::too_many_lines, reason = "a table: one row an endpoint")]
+fn public_routes() -> Vec<Route> {
+    use OrganizationAction::{Delete, InviteMembers, ManageProjects, Modify, View, ViewBilling, ViewMembers};
+    use ProjectAction::{ManageApiKeys, ManageMembers, ViewUsage};
+    vec![
+        // Authentication: docs/contract/accounts.md
+        route(POST, "/v1/auth/register",      Public::Register,      auth::register),
+        route(POST, "/v1/auth/verify-email",  Public::Login,         auth::verify_email),
+        route(POST, "/v1/auth/login",         Public::Login,         auth::login),
+        route(POST, "/v1/auth/refresh-token", Session::RefreshToken, auth::refresh_token),
+        route(POST, "/v1/auth/forgot-password", Public::Login,        auth::forgot_password),
+        route(POST, "/v1/auth/reset-password",  Public::Login,        auth::reset_password),
+        route(POST, "/v1/auth/change-password", Session::Password,    auth::change_password),
+        route(GET, "/v1/auth/me",            Session::AccessToken,  auth::me),
+        route(POST, "/v1/auth/logout",        Session::AccessToken,  auth::logout),
+        // Organizations: docs/contract/organizations.md
+        route(POST, "/v1/organizations",                   Person,    organizations::create),
+        route(GET, "/v1/organizations",                   Bearer { with: KeyKind::Whole }, organizations::list),
+        route(GET, "/v1/organizations/{organization_id}", Org(View), organizations::read),
+        route(PUT, "/v1/organizations/{organization_id}", Org(Modify), organizations::update),
+        route(DELETE, "/v1/organizations/{organization_id}", Org(Delete), organizations::delete),
+        route(POST, "/v1/organizations/{organization_id}/invitations",
+             Org(InviteMembers), organizations::invitations::create),
+        route(GET, "/v1/organizations/{organization_id}/members", Org(ViewMembers), organizations::members::list),
+        route(PUT, "/v1/organizations/{organization_id}/members/{member_id}",
+             OrgMember::Managed, organizations::members::update),
+        route(DELETE, "/v1/organizations/{organization_id}/members/{member_id}",
+               OrgMember::ManagedOrLeaving, organizations::members::delete),
+        // Projects: docs/contract/projects.md
+        route(POST, "/v1/organizations/{organization_id}/projects", Org(ManageProjects), organizations::projects::create),
+        route(GET, "/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),
+        route(GET, "/v1/organizations/{organization_id}/projects/{project_id}",
+             Project::to(ProjectAction::View), organizations::projects::read),
+        route(PUT, "/v1/organizations/{organization_id}/projects/{project_id}",
+             Project::to(ProjectAction::Modify), organizations::projects::update),
+        route(DELETE, "/v1/organizations/{organization_id}/projects/{project_id}",
+               Project::to(ProjectAction::Delete), organizations::projects::delete),
+        route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/members",
+             Project::to(ManageMembers), organizations::projects::members::create),
+        route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/members",
+             Project::to(ProjectAction::ViewMembers), organizations::projects::members::list),
+        route(PUT, "/v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
+             ProjectMember::Managed, organizations::projects::members::update),
+        route(DELETE, "/v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
+               ProjectMember::ManagedOrLeaving, organizations::projects::members::delete),
+        // API keys: docs/contract/api-keys.md
+        route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
+             Project::to(ManageApiKeys), organizations::projects::api_keys::create),
+        route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
+             Project::to(ManageApiKeys), organizations::projects::api_keys::list),
+        route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
+             Key::Read, organizations::projects::api_keys::read),
+        route(PUT, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
+             Key::Update, organizations::projects::api_keys::update),
+        route(DELETE, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
+             Key::Delete, organizations::projects::api_keys::delete),
+        route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
+             Key::Rotate, organizations::projects::api_keys::rotate),
+        // Billing and usage: docs/contract/billing.md, docs/contract/usage.md
+        route(GET, "/v1/organizations/{organization_id}/billing/summary", Org(ViewBilling), organizations::billing::summary),
+        route(GET, "/v1/organizations/{organization_id}/billing/invoices",
+             Org(ViewBilling), organizations::billing::invoices::list),
+        route(GET, "/v1/organizations/{organization_id}/billing/invoices/{invoice_id}",
+             OrgInvoice(ViewBilling), organizations::billing::invoices::read),
+        route(GET, "/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),
+        route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/usage",
+             Project { action: ViewUsage, with: KeyKind::Any }, organizations::projects::usage::read),
+        route(GET, "/v1/billing/pricing", Bearer { with: KeyKind::Any }, billing::pricing),
+        // Model catalog: docs/contract/models.md. Ids may hold slashes.
+        route(GET, "/v1/models",             Models,   models::list),
+        route(GET, "/v1/models/{*model_id}", OneModel, models::read),
+        // What people meet behind the links of mails: docs/contract/pages.md
+        route(GET, "/verify-email",   Public::Unlimited, pages::verify_email::read),
+        route(POST, "/verify-email",   Public::Login,     pages::verify_email::create),
+        route(GET, "/reset-password", Public::Unlimited, pages::reset_password::read),
+        route(POST, "/reset-password", Public::Login,     pages::reset_password::create),
+        route(GET, "/invitations/accept", Public::Unlimited, pages::invitations::accept::read),
+        route(POST, "/invitations/accept", Public::Login,     pages::invitations::accept::create),
+        // Documents for machines: docs/contract/README.md#openapi, docs/contract/accounts.md#signing-keys
+        route(GET, "/openapi.json",          Public::Always,    openapi::read),
+        route(GET, "/.well-known/jwks.json", Public::Unlimited, well_known::jwks),
+    ]
+}
+
+#[rustfmt::skip]
+fn service_routes() -> Vec<Route> {
+    let routes = [
+        // Service listener: docs/contract/service.md
+        route(POST, "/service/v1/authorize", Service::Calls, service::authorize),
+        route(GET, "/service/v1/forward-auth", Proxy, service::forward_auth),
+        route(POST, "/service/v1/usage",     Service::Calls, service::usage),
+        route(POST, "/service/v1/reservations/{reservation_id}/extend", OneReservation, service::reservations::extend),
+        route(DELETE, "/service/v1/reservations/{reservation_id}", OneReservation, service::reservations::delete),
+        route(GET, "/metrics",              Service::Watching, service::metrics),
+    ];
+    routes.map(|route| route.on(Listener::Service)).to_vec()
+}
+
+#[rustfmt::skip]
+fn shared_routes() -> Vec<Route> {
+    let routes = [
+        route(GET, "/healthz", Public::Always, service::healthz),
+        route(GET, "/readyz",  Public::Always, service::readyz),
+    ];
+    routes.map(|route| route.on(Listener::Both)).to_vec()
+}
+
+/// Paths for people, not for programs.
+const PAGES: [&str; 3] = ["/verify-email", "/reset-password", "/invitations/accept"];
+
+/// Returns how errors under this path are written, also where there is no route: in the envelope below `/v1/`, but for the
+/// model catalog (docs/contract/README.md#answers).
+pub fn error_shape(path: &str) -> ErrorShape {
+    let below =
+        |page: &str| path.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if PAGES.into_iter().any(below) {
+        ErrorShape::Page
+    } else if path.starts_with("/v1/") && path != "/v1/models" && !path.starts_with("/v1/models/") {
+        ErrorShape::Enveloped
+    } else {
+        ErrorShape::Bare
+    }
+}
+
+/// Returns the limits of a body under this path.
+pub fn body_limit(path: &str) -> BodyLimit {
+    if path.starts_with("/service/") {
+        BodyLimit::service(MAX_SERVICE_BODY_BYTES)
+    } else if path.starts_with("/v1/auth/") {
+        BodyLimit::public(MAX_FORM_BYTES)
+    } else {
+        BodyLimit::public(MAX_MANAGEMENT_BODY_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn body_limit_follows_the_kind_of_route() {
+        for route in table() {
+            let limit = body_limit(route.path);
+            let expected = match route.listener {
+                Listener::Service if route.path.starts_with("/service/") => 1024 * 1024,
+                _ if route.path.starts_with("/v1/auth/") => 16 * 1024,
+                _ => 256 * 1024,
+            };
+            assert_eq!(limit.max_bytes, expected, "{route:?}");
+            let is_public = route.listener != Listener::Service;
+            let is_short = limit.max_time <= Duration::from_secs(10);
+            assert_eq!(is_short, is_public || expected < 1024 * 1024, "{route:?}");
+        }
+        assert_eq!(BodyLimit::form().max_bytes, 16 * 1024);
+    }
+}

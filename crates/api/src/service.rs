@@ -1,0 +1,14 @@
+//! The service listener: what inference servers ask and report (docs/contract/service.md). Its answers have
+//! no envelope.
+
+pub mod authorize;
+pub mod decision;
+pub mod forward_auth;
+pub mod health;
+pub mod reservations;
+pub mod usage;
+
+pub use authorize::authorize;
+pub use forward_auth::forward_auth;
+pub use health::{healthz, metrics, readyz};
+pub use usage::usage;

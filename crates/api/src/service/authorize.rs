@@ -1,0 +1,41 @@
+//! POST /service/v1/authorize: may this credential make this model call?
+//!
+//! The answer is always 200 with the decision in the body; only a wrong service token or a malformed call is an error of
+//! the call itself (docs/contract/service.md#authorize).
+
+mod question;
+
+pub use question::Authorize;
+
+use super::decision::Decision;
+use crate::Api;
+use crate::gate::ServiceScope;
+use billing::decision::{Question, decide};
+use kernel::error::Error;
+use metrics::Asked;
+use web::reply::Bare;
+
+/// Decides.
+pub async fn authorize(api: Api, _: ServiceScope, body: Authorize) -> Result<Bare<Decision>, Error> {
+    let question = Question {
+        credential: &body.credential.0,
+        client_address: body.client_address,
+        operation: body.operation,
+        model: body.model.as_ref().map(|model| model.0.as_str()),
+        max_tokens: body.max_tokens.map(|tokens| tokens.0),
+        organization: body.organization_id.as_ref().map(|id| id.0.as_str()),
+        project: body.project_id.as_ref().map(|id| id.0.as_str()),
+        estimated_prompt_tokens: body.estimated_prompt_tokens.map(|tokens| tokens.0),
+        choices: body.choices.0,
+        inputs: body.inputs.0,
+        request_id: body.request_id.as_ref().map(|id| id.0.as_str()),
+        reserve: body.reserve,
+    };
+    let decided = decide(&api.billing, &api.keys, question).await;
+    api.metrics.decisions.count(Asked::Authorize, decided.as_ref().err().map(|refused| refused.error.code));
+    let model = body.model.map(|model| model.0);
+    match decided {
+        Ok(granted) => Ok(Bare(Decision::granted(granted, model))),
+        Err(refused) => Decision::refused(refused, model).map(Bare),
+    }
+}

@@ -1,0 +1,178 @@
+//! The answer of `authorize` and `forward-auth` as JSON, and the fields that both are asked by.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::reservations::Reservation;
+use billing::decision::{CONCURRENCY_RETRY_MS, Granted, Refused};
+use input::fields::{At, Field, Problems};
+use input::json::Json;
+use input::types::{Integer, one_of, string};
+use kernel::error::{Code, Error};
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use keys::model_callers::ModelCaller;
+use keys::rules::permissions::Permission;
+use keys::uses::Left;
+
+/// What a call does.
+pub(super) struct Operation(pub(super) Permission);
+
+impl Field for Operation {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, &Permission::ALL, Permission::as_str).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
+    }
+}
+
+/// Answers of a chat, all of which may be as long as one may.
+pub type Choices = Integer<1, 128>;
+/// Texts of an embeddings call.
+pub type Inputs = Integer<1, 2_048>;
+
+/// A gateway's own name for a question: 1 to 128 characters without control characters.
+#[derive(PartialEq, Eq, Debug)]
+pub struct QuestionId(pub String);
+
+impl Field for QuestionId {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        if !(1..=128).contains(&text.chars().count()) || text.chars().any(char::is_control) {
+            let message = format!("`{}` must be 1 to 128 characters without control characters.", at.path);
+            return problems.add(at, "invalid_text", message);
+        }
+        Some(Self(text))
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "minLength": 1, "maxLength": 128, "examples": ["call-1"]})
+    }
+}
+
+/// The answer: yes, and for whom; or no, and why.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Decision {
+    /// Whether the call may be made.
+    pub allowed: bool,
+    /// The HTTP status to answer the client with when it is refused.
+    pub status: u16,
+    /// The code of a refusal.
+    pub code: Option<&'static str>,
+    /// The sentence of a refusal.
+    pub message: Option<String>,
+    /// The tenant.
+    pub organization_id: Option<OrganizationId>,
+    /// The project that the call is for.
+    pub project_id: Option<ProjectId>,
+    /// The key; null for an access token.
+    pub api_key_id: Option<ApiKeyId>,
+    /// Who made the key, or whose access token it is.
+    pub user_id: Option<UserId>,
+    /// The model that was asked about.
+    pub model: Option<String>,
+    /// The most tokens that the call may use: the least of what it asks for, the key's limit and the model's.
+    pub max_tokens: Option<i64>,
+    /// What is left of the rates that the call counted against.
+    pub limits: Limits,
+    /// The money that was set aside for the call; null when none was to be.
+    pub reservation: Option<Reservation>,
+    /// Milliseconds to wait, when a rate is used up.
+    pub retry_after_ms: Option<i64>,
+}
+
+/// The rates that a call counted against; null where nothing limits, and for a call that was refused.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct Limits {
+    /// The key's own `rate_limit`.
+    pub api_key: Option<Remaining>,
+    /// The model's `max_requests_per_min`, for the whole organization.
+    pub model: Option<Remaining>,
+}
+
+/// One rate.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Remaining {
+    /// Requests a minute.
+    pub limit_requests: u32,
+    /// Requests that would still be let through now.
+    pub remaining_requests: u32,
+    /// Milliseconds until the whole limit is free again.
+    pub reset_requests_ms: i64,
+}
+
+impl From<Left> for Remaining {
+    fn from(left: Left) -> Self {
+        Self {
+            limit_requests: left.limit,
+            remaining_requests: left.allowed.remaining,
+            reset_requests_ms: left.allowed.reset_ms,
+        }
+    }
+}
+
+impl Decision {
+    /// A call that may be made.
+    pub fn granted(granted: Granted, model: Option<String>) -> Self {
+        let Granted { calling, max_tokens, rates, reservation } = granted;
+        Self {
+            allowed: true,
+            status: 200,
+            model,
+            max_tokens,
+            limits: Limits {
+                api_key: rates.api_key.map(Remaining::from),
+                model: rates.model.map(Remaining::from),
+            },
+            reservation: reservation.map(Reservation::from),
+            ..about(Some(&calling))
+        }
+    }
+
+    /// A call that may not.
+    ///
+    /// # Errors
+    /// What is our own trouble stays an error.
+    pub fn refused(refused: Refused, model: Option<String>) -> Result<Self, Error> {
+        let Refused { error, calling } = refused;
+        if error.code.status().is_server_error() {
+            return Err(error);
+        }
+        let message = match (error.rate_limit, error.code) {
+            (None, _) => error.public_message(),
+            (Some(_), Code::ModelRateLimited) => {
+                "Too many requests of this organization for this model: wait as long as `retry_after_ms` says."
+            }
+            (Some(_), _) => "Too many requests: wait as long as `retry_after_ms` says.",
+        };
+        Ok(Self {
+            status: error.code.status().as_u16(),
+            code: Some(error.code.as_str()),
+            message: Some(message.to_owned()),
+            model,
+            retry_after_ms: match error.code {
+                Code::ModelConcurrencyLimited => Some(CONCURRENCY_RETRY_MS),
+                _ => error.rate_limit.map(|limit| limit.retry_after_ms),
+            },
+            ..about(calling.as_ref())
+        })
+    }
+}
+
+fn about(calling: Option<&ModelCaller>) -> Decision {
+    Decision {
+        allowed: false,
+        status: 0,
+        code: None,
+        message: None,
+        organization_id: calling.map(ModelCaller::organization_id),
+        project_id: calling.map(ModelCaller::project_id),
+        api_key_id: calling.and_then(ModelCaller::key).map(|key| key.id),
+        user_id: calling.map(ModelCaller::user_id),
+        model: None,
+        max_tokens: None,
+        limits: Limits::default(),
+        reservation: None,
+        retry_after_ms: None,
+    }
+}

@@ -1,0 +1,151 @@
+//! GET /service/v1/forward-auth: the decision of `authorize` for reverse proxies, by status and headers.
+//!
+//! nginx (`auth_request`), Caddy (`forward_auth`) and Traefik (`ForwardAuth`) ask about each request before they pass it on.
+//! What the call does stands in the query, which the operator's configuration fixes; nothing about it is taken from
+//! headers, because Caddy and Traefik send the client's own along.
+
+mod question;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use schemars::SchemaGenerator;
+use serde_json::Value;
+
+use question::{ForwardAuth, Mode};
+
+use super::decision::Decision;
+use crate::Api;
+use crate::gate::ProxyScope;
+use billing::decision::{Question, decide};
+use kernel::error::Error;
+use metrics::Asked;
+use web::reply::{self, Bare, Body, Reply};
+
+/// Decides.
+pub async fn forward_auth(api: Api, _: ProxyScope, asked: ForwardAuth) -> Result<Verdict, Error> {
+    let mode = asked.mode;
+    let decided = allowed(&api, asked).await;
+    api.metrics.decisions.count(Asked::ForwardAuth, decided.as_ref().err().map(|error| error.code));
+    match decided {
+        Ok(decision) => Ok(Verdict::Allowed(Box::new(decision))),
+        Err(error) if mode == Mode::Nginx && !error.code.status().is_server_error() => {
+            Ok(Verdict::DeniedForNginx(error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn allowed(api: &Api, asked: ForwardAuth) -> Result<Decision, Error> {
+    let credential = asked.credential?;
+    let question = Question {
+        credential: &credential,
+        client_address: asked.client_address,
+        operation: asked.operation,
+        model: asked.model.as_deref(),
+        max_tokens: asked.max_tokens,
+        organization: asked.organization_id.as_deref(),
+        project: asked.project_id.as_deref(),
+        estimated_prompt_tokens: None,
+        choices: asked.choices,
+        inputs: asked.inputs,
+        request_id: asked.request_id.as_deref(),
+        reserve: asked.reserve,
+    };
+    let granted = decide(&api.billing, &api.keys, question).await.map_err(|refused| refused.error)?;
+    Ok(Decision::granted(granted, asked.model))
+}
+
+/// What the proxy is told.
+#[derive(Debug)]
+pub enum Verdict {
+    /// 200: pass the request on, with these headers.
+    Allowed(Box<Decision>),
+    /// nginx knows no other refusals than 401 and 403, so the true one is in headers.
+    DeniedForNginx(Error),
+}
+
+impl Reply for Verdict {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        match self {
+            Self::Allowed(decision) => {
+                let headers = identity(&decision);
+                let mut response = Bare(*decision).into_response()?;
+                response.headers_mut().extend(headers);
+                Ok(response)
+            }
+            Self::DeniedForNginx(error) => denied_for_nginx(&error),
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Value {
+        generator.subschema_for::<Decision>().to_value()
+    }
+}
+
+/// Who calls, for the server behind the proxy. What there is none of is empty and not absent: a proxy then has something
+/// to put in the place of what the client has sent (Caddy would pass on the name of what it didn't find).
+fn identity(decision: &Decision) -> HeaderMap {
+    let rows = [
+        ("x-tollkeeper-organization-id", decision.organization_id.map(|id| id.to_string())),
+        ("x-tollkeeper-project-id", decision.project_id.map(|id| id.to_string())),
+        ("x-tollkeeper-api-key-id", decision.api_key_id.map(|id| id.to_string())),
+        ("x-tollkeeper-user-id", decision.user_id.map(|id| id.to_string())),
+        ("x-tollkeeper-model", decision.model.clone()),
+        ("x-tollkeeper-max-tokens", decision.max_tokens.map(|tokens| tokens.to_string())),
+        ("x-tollkeeper-reservation-id", decision.reservation.map(|reservation| reservation.id.to_string())),
+    ];
+    let mut headers = HeaderMap::with_capacity(rows.len());
+    for (name, value) in rows {
+        let value = HeaderValue::try_from(value.unwrap_or_default());
+        headers.insert(HeaderName::from_static(name), value.unwrap_or_else(|_| HeaderValue::from_static("")));
+    }
+    headers
+}
+
+/// 401 stays, every other refusal is a 403; the true status, its code and the whole body stand in headers, so that a
+/// configuration of nginx can send the client just that.
+fn denied_for_nginx(error: &Error) -> Result<Response<Body>, Error> {
+    let mut response = reply::error_response(error, false);
+    let status = response.status();
+    if status != StatusCode::UNAUTHORIZED {
+        *response.status_mut() = StatusCode::FORBIDDEN;
+    }
+    // For the access log, which would take this for a success otherwise.
+    response.extensions_mut().insert(error.code);
+    let body = ascii(&reply::error_body(error)?);
+    let headers = response.headers_mut();
+    headers.insert("x-tollkeeper-status", HeaderValue::from(status.as_u16()));
+    headers.insert("x-tollkeeper-code", HeaderValue::from_static(error.code.as_str()));
+    headers.insert("x-tollkeeper-error", HeaderValue::try_from(body).map_err(Error::internal)?);
+    Ok(response)
+}
+
+/// The same JSON with nothing in it that a header can't hold.
+fn ascii(json: &[u8]) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in String::from_utf8_lossy(json).chars() {
+        if (' '..='~').contains(&character) {
+            text.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                text.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_error_in_a_header_is_the_same_json() {
+        let text = "ключ \u{7f} \u{1f511} \"quoted\" \\ \n plain";
+        let value = json!({ "message": text });
+        let header = ascii(value.to_string().as_bytes());
+        assert!(header.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{header}");
+        assert_eq!(serde_json::from_str::<Value>(&header).unwrap(), value);
+    }
+}

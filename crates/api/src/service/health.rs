@@ -1,0 +1,82 @@
+//! `GET /healthz`, `GET /readyz` and `GET /metrics`, for load balancers, supervisors and Prometheus.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::{ServiceScope, Visitor};
+use kernel::error::{Code, Detail, Error};
+use monitor::Monitor;
+use web::input::Nothing;
+use web::reply::{Bare, PlainText};
+
+/// That the process answers.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Health {
+    status: &'static str,
+    version: &'static str,
+}
+
+/// That requests can be sent here, and what was looked at.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Readiness {
+    status: &'static str,
+    version: &'static str,
+    checks: Vec<Check>,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Check {
+    /// What.
+    name: &'static str,
+    /// Whether it is as it must be.
+    ok: bool,
+    /// What was found.
+    message: String,
+}
+
+impl From<monitor::Check> for Check {
+    fn from(check: monitor::Check) -> Self {
+        Self { name: check.name, ok: check.ok, message: check.message }
+    }
+}
+
+/// The process runs and answers. It asks nobody, so that no supervisor ends a server whose database is away.
+pub async fn healthz(_: Api, _: Visitor, _: Nothing) -> Result<Bare<Health>, Error> {
+    Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
+}
+
+/// Requests can be sent here: each check by its name. Otherwise 503, and `details` has the ones that fail.
+pub async fn readyz(monitor: Monitor, _: Visitor, _: Nothing) -> Result<Bare<Readiness>, Error> {
+    let checks = monitor.checks().await;
+    if checks.iter().all(|check| check.ok) {
+        let checks = checks.into_iter().map(Check::from).collect();
+        return Ok(Bare(Readiness { status: "ready", version: env!("CARGO_PKG_VERSION"), checks }));
+    }
+    Err(not_ready(&checks))
+}
+
+fn not_ready(checks: &[monitor::Check]) -> Error {
+    let failed: Vec<_> = checks.iter().filter(|check| !check.ok).collect();
+    let words: Vec<_> = failed.iter().map(|check| format!("{}: {}", check.name, check.message)).collect();
+    let internal: Vec<_> = failed.iter().filter_map(|check| check.internal.clone()).collect();
+    Error {
+        internal: Some(internal.join("; ")).filter(|text| !text.is_empty()),
+        details: failed
+            .iter()
+            .map(|check| Detail {
+                param: check.name.to_owned(),
+                code: check.code.as_str(),
+                message: check.message.clone(),
+            })
+            .collect(),
+        // The database stands before what hangs on it.
+        ..Error::new(failed.first().map_or(Code::NotReady, |check| check.code)).message(words.join(" "))
+    }
+}
+
+/// What this process has counted and holds, for Prometheus.
+pub async fn metrics(monitor: Monitor, _: ServiceScope, _: Nothing) -> Result<PlainText, Error> {
+    Ok(PlainText(monitor.metrics().await))
+}

@@ -1,0 +1,97 @@
+//! Usage events as CloudEvents 1.0 in their structured JSON form, one by one or in batches.
+//!
+//! `id`, `source` and `time` are those of the CloudEvent; the rest stands in `data`. Extension attributes are not looked at.
+
+use serde_json::{Value, json};
+
+use super::event::{self, EventText, ReportedUsage};
+use crate::Api;
+use billing::usage::Event;
+use input::fields;
+use input::fields::{At, Field, Problems};
+use input::fields::{Fields, Record};
+use input::json::Json;
+use input::types::string;
+use kernel::clock::Time;
+use kernel::error::Error;
+
+/// A batch.
+pub(super) const BATCH: &str = "application/cloudevents-batch+json";
+/// A single one.
+pub(super) const SINGLE: &str = "application/cloudevents+json";
+
+/// The attributes that mean something here.
+const ATTRIBUTES: [&str; 8] =
+    ["specversion", "id", "source", "type", "time", "datacontenttype", "data", "data_base64"];
+
+struct CloudEvent(Event);
+
+impl Record<Api> for CloudEvent {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let version = fields.required::<Version>("specversion");
+        let kind = fields.required::<Type>("type");
+        let id: Option<EventText> = fields.required("id");
+        let source: Option<EventText> = fields.required("source");
+        let time: Option<Time> = fields.required("time");
+        let content = fields.optional::<JsonData>("datacontenttype");
+        let data: Option<ReportedUsage> = fields.object("data");
+        version.and(kind).and(content)?;
+        Some(Self(Event { id: id?.0, source: source?.0, time: time?, usage: data?.0 }))
+    }
+}
+
+struct Version;
+
+impl Field for Version {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        exactly(value, at, problems, "1.0").map(|()| Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["1.0"], "examples": ["1.0"]})
+    }
+}
+
+struct Type;
+
+impl Field for Type {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        exactly(value, at, problems, "tollkeeper.usage.v1").map(|()| Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["tollkeeper.usage.v1"], "examples": ["tollkeeper.usage.v1"]})
+    }
+}
+
+struct JsonData;
+
+impl Field for JsonData {
+    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        let kind = text.split(';').next().unwrap_or_default().trim();
+        if kind.eq_ignore_ascii_case("application/json") {
+            return Some(Self);
+        }
+        problems.add(at, "unknown_value", format!("`{}` must be `application/json`.", at.path))
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "examples": ["application/json"]})
+    }
+}
+
+fn exactly(value: Json, at: &At<'_>, problems: &mut Problems, due: &str) -> Option<()> {
+    if string(value, at, problems)? == due {
+        return Some(());
+    }
+    problems.add(at, "unknown_value", format!("`{}` must be `{due}`.", at.path))
+}
+
+/// The event in a CloudEvent, and its id; the id also of one that can't be read otherwise.
+pub(super) fn read(api: &Api, event: Json) -> (Option<String>, Result<Event, Error>) {
+    match event::members(event) {
+        Ok((id, mut entries)) => {
+            entries.retain(|entry| ATTRIBUTES.contains(&entry.name.as_str()));
+            (id, fields::read(api, entries).map(|CloudEvent(event)| event))
+        }
+        Err(error) => (None, Err(error)),
+    }
+}

@@ -1,0 +1,127 @@
+//! The state of the handlers: the handles of the subjects.
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use accounts::Accounts;
+use billing::Billing;
+use catalog::CurrentCatalog;
+use cluster::feed::Feed;
+use http::Response;
+use hyper::body::Bytes;
+use kernel::clock::Clock;
+use kernel::error::Error;
+use kernel::ids::RequestId;
+use kernel::limiter::Limiter;
+use kernel::limits::Limits;
+use kernel::secrets::Secret;
+use keys::Keys;
+use metrics::Metrics;
+use monitor::Monitor;
+use tenants::Tenants;
+use web::Frame;
+use web::input::limits::BodyLimit;
+use web::reply::Body;
+use web::route::{ErrorShape, State};
+
+use crate::gate::{self, Call, Credential};
+use crate::{pages, routes};
+
+/// The handles of the subjects; cheap to clone.
+#[derive(Clone)]
+pub struct Api(Arc<Parts>);
+
+/// The parts of [`Api`].
+pub struct Parts {
+    /// What every request meets, whatever it asks for.
+    pub frame: Arc<Frame>,
+    pub clock: Clock,
+    pub accounts: Accounts,
+    pub tenants: Tenants,
+    pub keys: Keys,
+    pub billing: Billing,
+    /// The models and prices in force.
+    pub catalog: Arc<CurrentCatalog>,
+    /// Readiness and metrics of the process.
+    pub monitor: Monitor,
+    /// The feed of changes, which says whether a credential in memory still holds.
+    pub feed: Arc<Feed>,
+    /// Request rates of this replica's own.
+    pub limiter: Arc<Limiter>,
+    pub limits: Limits,
+    pub metrics: Arc<Metrics>,
+    /// The bearer token of the service listener.
+    pub service_token: Secret,
+    /// The start of links and the issuer of tokens, without a slash at the end.
+    pub public_url: String,
+    /// The OpenAPI document, made at its first reading.
+    pub openapi: OnceLock<Bytes>,
+}
+
+impl Api {
+    /// Puts the parts together.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for Api {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl From<Api> for Accounts {
+    fn from(api: Api) -> Self {
+        api.accounts.clone()
+    }
+}
+
+impl From<Api> for Tenants {
+    fn from(api: Api) -> Self {
+        api.tenants.clone()
+    }
+}
+
+impl From<Api> for Keys {
+    fn from(api: Api) -> Self {
+        api.keys.clone()
+    }
+}
+
+impl From<Api> for Billing {
+    fn from(api: Api) -> Self {
+        api.billing.clone()
+    }
+}
+
+impl From<Api> for Monitor {
+    fn from(api: Api) -> Self {
+        api.monitor.clone()
+    }
+}
+
+impl State for Api {
+    type Credential = Credential;
+
+    fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    async fn check_again(&self, call: &Call) -> Result<(), Error> {
+        gate::check_again(self, call).await
+    }
+
+    fn error_shape(path: &str) -> ErrorShape {
+        routes::error_shape(path)
+    }
+
+    fn error_page(error: &Error, request_id: RequestId) -> Response<Body> {
+        pages::error_response(error, request_id)
+    }
+
+    fn body_limit(path: &str) -> BodyLimit {
+        routes::body_limit(path)
+    }
+}

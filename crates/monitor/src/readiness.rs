@@ -1,0 +1,133 @@
+//! Readiness: whether requests can be sent to this replica.
+
+use std::time::Duration;
+
+use billing::health;
+use kernel::error::{Code, Error};
+
+use crate::Monitor;
+
+/// How long the database may take to answer.
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The way out where the catalog file is an old one.
+const OUTDATED: &str = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again \
+                        with `tollkeeper catalog reload`.";
+
+/// One thing that was checked.
+#[derive(Debug)]
+pub struct Check {
+    pub name: &'static str,
+    pub ok: bool,
+    /// What was found.
+    pub message: String,
+    /// The error of a failed check.
+    pub code: Code,
+    /// Detail for the log only.
+    pub internal: Option<String>,
+}
+
+pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
+    if !monitor.frame.is_ready() {
+        let waiting = "The server is starting and waits for its database.";
+        return vec![failed("database", Code::DatabaseUnavailable, waiting)];
+    }
+    let (database, schema) = database(monitor).await;
+    let feed = if monitor.feed.is_trusted(monitor.clock.now()) {
+        passed("feed", "What replicas change is followed.")
+    } else {
+        failed("feed", Code::NotReady, "What replicas change was not read for a while.")
+    };
+    let clock = match monitor.clock_guard.now() {
+        Ok(_) => passed("clock", "The clock is trusted."),
+        Err(distrust) => {
+            failed("clock", Code::ClockNotTrusted, format!("The clock is not trusted: {distrust}."))
+        }
+    };
+    let catalog = if monitor.catalog.is_outdated() {
+        failed("catalog", Code::NotReady, OUTDATED)
+    } else if monitor.catalog.is_refused() {
+        passed("catalog", "The catalog file is refused, and the catalog before goes on: the log says why.")
+    } else {
+        passed("catalog", "The catalog is in force.")
+    };
+    let currency = if database.ok && schema.ok { currency(monitor).await } else { None };
+    let signing_key = if monitor.accounts.signing_keys.is_loaded() {
+        passed("signing_key", "There is a key to sign tokens with.")
+    } else {
+        failed("signing_key", Code::NotReady, "There is no key to sign tokens with.")
+    };
+    let running = if monitor.frame.is_stopping() {
+        failed("running", Code::NotReady, "The server is stopping: send requests elsewhere.")
+    } else {
+        passed("running", "The server is not stopping.")
+    };
+    let mut checks = vec![database, schema, feed, clock, catalog];
+    checks.extend(currency);
+    checks.extend([signing_key, running]);
+    checks
+}
+
+/// The check that every organization has the currency of this server; none when the database doesn't say in time.
+async fn currency(monitor: &Monitor) -> Option<Check> {
+    Some(match health::currency(&monitor.billing).await? {
+        Ok(message) => passed("currency", message),
+        Err(message) => failed("currency", Code::NotReady, message),
+    })
+}
+
+/// Whether it answers, and whether it has what this version needs.
+async fn database(monitor: &Monitor) -> (Check, Check) {
+    let asked = tokio::time::timeout(DATABASE_TIMEOUT, async {
+        monitor.db.ping().await?;
+        match monitor.db.schema().await {
+            // It answers, so what it refuses is the question.
+            Err(db::Error::Internal(what)) => Ok(Err(what)),
+            found => found.map(Ok),
+        }
+    });
+    match asked.await {
+        Ok(Ok(found)) => (passed("database", "The database answers."), schema(found)),
+        Ok(Err(error)) => {
+            let error = Error::from(error);
+            // What it says to a client is too much for the public.
+            let code = if error.code == Code::Internal { Code::DatabaseUnavailable } else { error.code };
+            let database = Check { internal: error.internal, ..failed("database", code, code.message()) };
+            (database, unknown())
+        }
+        Err(_) => {
+            let message = "The database did not answer within 3 seconds.";
+            (failed("database", Code::DatabaseUnavailable, message), unknown())
+        }
+    }
+}
+
+/// A newer one than this version makes will do: upgrades are rolled out beside it.
+fn schema(found: Result<i64, String>) -> Check {
+    let known = db::newest_schema();
+    match found {
+        Ok(found) if found >= known => passed("schema", format!("The database has schema {found}.")),
+        Ok(found) => {
+            let message = format!(
+                "The database has schema {found}, this version needs {known}: run `tollkeeper migrate`."
+            );
+            failed("schema", Code::NotReady, message)
+        }
+        Err(what) => {
+            let message = "The database has no schema of this program: run `tollkeeper migrate`.";
+            Check { internal: Some(what), ..failed("schema", Code::NotReady, message) }
+        }
+    }
+}
+
+fn unknown() -> Check {
+    failed("schema", Code::DatabaseUnavailable, "Nobody can tell while the database doesn't answer.")
+}
+
+fn passed(name: &'static str, message: impl Into<String>) -> Check {
+    Check { name, ok: true, message: message.into(), code: Code::NotReady, internal: None }
+}
+
+fn failed(name: &'static str, code: Code, message: impl Into<String>) -> Check {
+    Check { ok: false, code, ..passed(name, message) }
+}

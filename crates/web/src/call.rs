@@ -1,0 +1,64 @@
+//! One request on its way to a handler.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, Method, Uri, header};
+
+use crate::input::RequestBody;
+use kernel::error::{Code, Error};
+use kernel::ids::RequestId;
+
+/// A request; `C` is the credential that it was let in by.
+#[derive(Debug)]
+pub struct Call<C> {
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+    /// Path parameters by name.
+    pub path: Vec<(String, String)>,
+    /// The client's address, trusted proxies looked through; `None` when they don't say it.
+    pub address: Option<IpAddr>,
+    pub request_id: RequestId,
+    /// The body, not read yet.
+    pub body: RequestBody,
+    /// The caller in the log; empty while unknown.
+    pub caller: String,
+    /// The credential that the caller was let in by; its default while unknown.
+    pub credential: C,
+}
+
+impl<C> Call<C> {
+    /// Returns a path parameter; the empty text when there is none of this name.
+    pub fn path(&self, name: &str) -> &str {
+        self.path.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+
+    /// Returns the bearer token of the header `Authorization` (RFC 6750, section 2.1).
+    ///
+    /// # Errors
+    /// 401 `missing_credentials` unless there is exactly one such header, with a token.
+    pub fn bearer(&self) -> Result<&str, Error> {
+        let mut values = self.headers.get_all(header::AUTHORIZATION).iter();
+        let Some(value) = values.next() else {
+            return Err(Code::MissingCredentials.into());
+        };
+        if values.next().is_some() {
+            return Err(
+                Error::new(Code::MissingCredentials).message("Send one `Authorization` header, not several.")
+            );
+        }
+        // What isn't ASCII is no scheme and no token: refused like an empty one.
+        let text = value.to_str().unwrap_or_default();
+        match text.split_once(' ') {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
+                Ok(token.trim())
+            }
+            _ => Err(Code::MissingCredentials.into()),
+        }
+    }
+
+    /// Returns `true` for a method that only reads.
+    pub fn is_read(&self) -> bool {
+        matches!(self.method, Method::GET | Method::HEAD)
+    }
+}

@@ -1,0 +1,81 @@
+//! The body of an answer: whole, since most are small, and sent in pieces.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use hyper::body::{Bytes, Frame, SizeHint};
+
+/// A connection copies what it is about to send. It gets a large body in pieces of this size, the next when the client has
+/// taken most of those before, so that clients who read nothing don't each have a copy of the whole.
+const PIECE_BYTES: usize = 32 * 1024;
+
+/// The body of every answer.
+#[derive(Debug, Default)]
+pub struct Body(Bytes);
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.0.is_empty() {
+            return Poll::Ready(None);
+        }
+        let length = self.0.len().min(PIECE_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(self.0.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(u64::try_from(self.0.len()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_comes_in_pieces_that_make_the_whole() {
+        for length in [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 7] {
+            let whole: Vec<u8> = (0_u8..=250).cycle().take(length).collect();
+            let mut body = Body::from(whole.clone());
+            assert_eq!(hyper::body::Body::size_hint(&body).exact(), Some(u64::try_from(length).unwrap()));
+            let (mut read, mut pieces) = (Vec::new(), 0);
+            while let Some(frame) = body.frame().await {
+                let piece = frame.unwrap().into_data().unwrap();
+                assert!((1..=PIECE_BYTES).contains(&piece.len()));
+                read.extend_from_slice(&piece);
+                pieces += 1;
+            }
+            assert!(read == whole && pieces == length.div_ceil(PIECE_BYTES));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Routes: one row an endpoint.
+//!
+//! A row can't be written without its access, and the handler's scope is the one that this access makes, so a handler
+//! that needs more than its row asks for doesn't compile.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::{Method, Response};
+use schemars::SchemaGenerator;
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::frame::Frame;
+use crate::input::limits::BodyLimit;
+use crate::input::{Description, Input};
+use crate::reply::{Body, Reply};
+use kernel::error::Error;
+use kernel::ids::RequestId;
+
+/// The program's state, from which handlers get their handles, and what its URLs mean.
+pub trait State: Clone + Send + Sync + 'static {
+    /// The credential that an access lets a caller in by, kept until the body has been read.
+    type Credential: Default + Send + Sync + 'static;
+
+    /// Returns what both listeners share.
+    fn frame(&self) -> &Frame;
+
+    /// Checks that the call's credential is still good: a body may take its time, and what was revoked meanwhile must
+    /// not finish what it began.
+    ///
+    /// # Errors
+    /// 401.
+    fn check_again(&self, call: &Call<Self::Credential>) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Returns how errors under this path are written, also where there is no route.
+    fn error_shape(path: &str) -> ErrorShape;
+
+    /// Returns an error as a page for people.
+    fn error_page(error: &Error, request_id: RequestId) -> Response<Body>;
+
+    /// Returns the limits of a body under this path.
+    fn body_limit(path: &str) -> BodyLimit;
+}
+
+/// The access of a route.
+pub trait Access<S: State>: Send + Sync + 'static {
+    /// The proof that the caller may do it.
+    type Scope: Send + 'static;
+    /// Lets the caller in, or says why not.
+    ///
+    /// # Errors
+    /// 401, 403, 404 or 429.
+    fn admit(
+        &self,
+        state: &S,
+        call: &mut Call<S::Credential>,
+    ) -> impl Future<Output = Result<Self::Scope, Error>> + Send;
+    /// Describes it for the OpenAPI document and the access matrix.
+    fn describe(&self) -> AccessDoc;
+}
+
+/// An access in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AccessDoc {
+    /// The security scheme of the OpenAPI document; none where the route is public.
+    pub scheme: Option<&'static str>,
+    /// One line for people.
+    pub text: String,
+    /// `true` if the route answers before the database is ready.
+    pub before_ready: bool,
+}
+
+impl AccessDoc {
+    /// An access that waits for the database.
+    pub fn new(scheme: Option<&'static str>, text: impl Into<String>) -> Self {
+        Self { scheme, text: text.into(), before_ready: false }
+    }
+
+    /// The same access for a route that also answers before the database is ready.
+    #[must_use]
+    pub fn before_ready(self) -> Self {
+        Self { before_ready: true, ..self }
+    }
+}
+
+/// The listener that a route is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listener {
+    /// For people and their programs.
+    Public,
+    /// For inference servers; its own port and bearer secret.
+    Service,
+    /// On both.
+    Both,
+}
+
+/// How the errors of a path are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorShape {
+    /// In the envelope.
+    Enveloped,
+    /// `error` alone.
+    Bare,
+    /// HTML, for people.
+    Page,
+}
+
+/// The result of a call.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The response, or the error to be written.
+    pub result: Result<Response<Body>, Error>,
+    /// The caller in the log; empty when unknown.
+    pub caller: String,
+}
+
+/// One endpoint.
+#[derive(Clone)]
+pub struct Route<S: State> {
+    pub method: Method,
+    /// With `{parameters}`.
+    pub path: &'static str,
+    pub access: AccessDoc,
+    pub listener: Listener,
+    /// The handler's Rust path without its crate: the law of the tree ties it to the path.
+    pub handler: &'static str,
+    /// What it takes, for the OpenAPI document.
+    pub input: fn() -> Description,
+    /// What it answers, for the OpenAPI document.
+    pub reply: fn(&mut SchemaGenerator) -> Value,
+    /// The content type of its answer.
+    pub content_type: &'static str,
+    /// The content type that it has on demand.
+    pub other_content_type: Option<&'static str>,
+    endpoint: Endpoint<S>,
+}
+
+type Endpoint<S> = Arc<
+    dyn Fn(S, Call<<S as State>::Credential>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync,
+>;
+
+/// A row of the table, on the public listener.
+pub fn route<S, H, A, I, O, F, R>(method: Method, path: &'static str, access: A, handler: F) -> Route<S>
+where
+    S: State,
+    H: From<S> + Send + 'static,
+    A: Access<S>,
+    I: Input<S>,
+    O: Reply,
+    F: Fn(H, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = Result<O, Error>> + Send,
+{
+    let doc = access.describe();
+    let access = Arc::new(access);
+    let handler_path = std::any::type_name::<F>();
+    Route {
+        method,
+        path,
+        access: doc,
+        listener: Listener::Public,
+        handler: handler_path.split_once("::").map_or(handler_path, |(_, path)| path),
+        input: I::describe,
+        reply: O::schema,
+        content_type: O::content_type(),
+        other_content_type: O::other_content_type(),
+        endpoint: Arc::new(move |state, mut call| {
+            let access = Arc::clone(&access);
+            Box::pin(async move {
+                let result = run(access.as_ref(), handler, state, &mut call).await;
+                Outcome { result, caller: call.caller }
+            })
+        }),
+    }
+}
+
+async fn run<S, H, A, I, O, F, R>(
+    access: &A,
+    handler: F,
+    state: S,
+    call: &mut Call<S::Credential>,
+) -> Result<Response<Body>, Error>
+where
+    S: State,
+    H: From<S>,
+    A: Access<S>,
+    I: Input<S>,
+    O: Reply,
+    F: Fn(H, A::Scope, I) -> R,
+    R: Future<Output = Result<O, Error>>,
+{
+    let scope = access.admit(&state, call).await?;
+    let input = I::read(&state, call).await?;
+    if I::WAITS {
+        state.check_again(call).await?;
+    }
+    handler(state.into(), scope, input).await?.into_response()
+}
+
+impl<S: State> Route<S> {
+    /// Returns the same route on another listener.
+    #[must_use]
+    pub fn on(self, listener: Listener) -> Self {
+        Self { listener, ..self }
+    }
+
+    /// Returns how its errors are written.
+    pub fn error_shape(&self) -> ErrorShape {
+        S::error_shape(self.path)
+    }
+
+    /// Lets the caller in, reads the input, runs the handler.
+    pub fn call(&self, state: S, call: Call<S::Credential>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
+        (self.endpoint)(state, call)
+    }
+}
+
+impl<S: State> std::fmt::Debug for Route<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} ({})", self.method, self.path, self.access.text)
+    }
+}

@@ -1,0 +1,275 @@
+//! The two listeners: from a socket to the [`Dispatcher`] and back, until the stop.
+
+mod access_line;
+mod connection;
+mod dispatcher;
+mod head_scan;
+mod protocol;
+#[cfg(test)]
+mod testing;
+mod tls;
+mod watch;
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch::{Receiver, Sender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+pub use dispatcher::Dispatcher;
+
+use crate::frame::Frame;
+use crate::route::{Listener, Route, State};
+use crate::settings::Tls;
+use connection::Client;
+use metrics::Traffic;
+use tls::{Certificate, Certificates};
+use watch::Timeouts;
+
+/// The addresses of the listeners.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    pub public: SocketAddr,
+    pub service: SocketAddr,
+}
+
+/// Both listeners, bound and not yet accepting: requests wait in the sockets' queues.
+#[derive(Debug)]
+pub struct Sockets {
+    public: TcpListener,
+    service: TcpListener,
+    certificates: Certificates,
+}
+
+impl Sockets {
+    /// Binds both listeners and reads their certificates.
+    ///
+    /// # Errors
+    /// A sentence for the operator: an address that can't be listened on, or a certificate that can't be used.
+    pub async fn bind(addresses: Addresses, tls: &Tls) -> Result<Self, String> {
+        let certificates = Certificates::load(tls)?;
+        let public = bind("listen", addresses.public).await?;
+        let service = bind("service_listen", addresses.service).await?;
+        Ok(Self { public, service, certificates })
+    }
+
+    /// Starts to accept.
+    pub fn serve<S: State>(self, state: &S, routes: &[Route<S>]) -> Serving {
+        let Self { public, service, certificates } = self;
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let public = Socket::new(state, routes, Listener::Public, public, certificates.public.clone());
+        let service = Socket::new(state, routes, Listener::Service, service, certificates.service.clone());
+        Serving {
+            public: tokio::spawn(public.serve(stopped.clone())),
+            service: tokio::spawn(service.serve(stopped)),
+            stop,
+            _certificates: AbortOnDrop(tokio::spawn(certificates.keep_fresh())),
+        }
+    }
+}
+
+/// Both listeners at work.
+#[derive(Debug)]
+pub struct Serving {
+    public: JoinHandle<()>,
+    service: JoinHandle<()>,
+    stop: Sender<bool>,
+    _certificates: AbortOnDrop,
+}
+
+impl Serving {
+    /// Waits until a listener ends without having been stopped, and returns a sentence for the operator.
+    pub async fn failure(&mut self) -> String {
+        tokio::select! {
+            outcome = &mut self.public => format!("the public listener ended: {outcome:?}"),
+            outcome = &mut self.service => format!("the service listener ended: {outcome:?}"),
+        }
+    }
+
+    /// Takes no more connections and waits for the requests in flight. Returns `false` if some had not finished at the
+    /// deadline.
+    pub async fn stop(&mut self, deadline: Instant) -> bool {
+        self.stop.send_replace(true);
+        let Self { public, service, .. } = self;
+        timeout_at(deadline, async { tokio::join!(public, service) }).await.is_ok()
+    }
+}
+
+/// A task that ends when this is dropped.
+#[derive(Debug)]
+pub struct AbortOnDrop(pub JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| {
+        format!(
+            "can't listen on {address}: {error}; set `{key}` to another address (TOLLKEEPER_{})",
+            key.to_uppercase()
+        )
+    })
+}
+
+/// The most connections that are taken from the socket's queue at a stop: it isn't longer (`SOMAXCONN` and what std asks for).
+const QUEUED_AT_MOST: usize = 4096;
+
+/// A listener that accepts.
+struct Socket<S: State> {
+    state: S,
+    which: Listener,
+    listener: TcpListener,
+    connections: Connections<S>,
+    max_connections: u32,
+}
+
+/// The connections of a listener: what each of them gets, and the places that there are.
+struct Connections<S: State> {
+    certificate: Option<Arc<Certificate>>,
+    dispatcher: Dispatcher<S>,
+    timeouts: Timeouts,
+    places: Arc<Semaphore>,
+}
+
+/// The counters of a listener.
+fn traffic(frame: &Frame, which: Listener) -> &Traffic {
+    if which == Listener::Service { &frame.metrics.service } else { &frame.metrics.public }
+}
+
+/// A listener's name, for logs and metrics.
+fn name(which: Listener) -> &'static str {
+    if which == Listener::Service { "service" } else { "public" }
+}
+
+impl<S: State> Socket<S> {
+    fn new(
+        state: &S,
+        routes: &[Route<S>],
+        which: Listener,
+        listener: TcpListener,
+        certificate: Option<Arc<Certificate>>,
+    ) -> Self {
+        let frame = state.frame();
+        let max_connections = frame.settings.server.max_connections;
+        let places = Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default()));
+        traffic(frame, which).counts(&places, max_connections);
+        let connections = Connections {
+            certificate,
+            dispatcher: Dispatcher::new(state, routes, which),
+            timeouts: Timeouts::new(&frame.settings.server),
+            places,
+        };
+        Self { state: state.clone(), which, listener, connections, max_connections }
+    }
+
+    /// Accepts connections until the stop, then waits for the requests in flight.
+    async fn serve(self, mut stopped: Receiver<bool>) {
+        let mut warned_at = None;
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.accept(&mut warned_at) => accepted,
+                // An error means that the sender is gone, which is a stop as well.
+                _ = stopped.wait_for(|stop| *stop) => break,
+            };
+            match accepted {
+                Ok((stream, peer, place)) => self.connections.accept(stream, peer, place, stopped.clone()),
+                Err(error) => after_failed_accept(&error).await,
+            }
+        }
+        let Self { listener, connections, max_connections, .. } = self;
+        let queued = queued(&listener);
+        drop(listener);
+        for (stream, peer) in queued {
+            if let Ok(place) = Arc::clone(&connections.places).acquire_owned().await {
+                connections.accept(stream, peer, place, stopped.clone());
+            }
+        }
+        // Every connection has given its place back when it has ended.
+        connections.places.acquire_many(max_connections).await.ok();
+    }
+
+    /// The next connection, once there is a place for it. Until then it waits in the socket's queue.
+    async fn accept(
+        &self,
+        warned_at: &mut Option<Instant>,
+    ) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+        if self.connections.places.available_permits() == 0 {
+            traffic(self.state.frame(), self.which).full.fetch_add(1, Ordering::Relaxed);
+            if warned_at.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
+                *warned_at = Some(Instant::now());
+                tracing::warn!(
+                    listener = name(self.which),
+                    max_connections = self.max_connections,
+                    "all connections are taken: new ones wait until one ends"
+                );
+            }
+        }
+        let place =
+            Arc::clone(&self.connections.places).acquire_owned().await.map_err(std::io::Error::other)?;
+        let (stream, peer) = self.listener.accept().await?;
+        Ok((stream, peer, place))
+    }
+}
+
+/// What waits in the socket's queue. These clients have been told that their connections stand, so they may have sent
+/// requests, which would be lost with the listener.
+fn queued(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
+    let Ok(same) = listener.as_fd().try_clone_to_owned() else { return Vec::new() };
+    let same = std::net::TcpListener::from(same);
+    let mut queued = Vec::new();
+    // It doesn't block: an error is the end of the queue, or a client that is gone.
+    for accepted in same.incoming().take(QUEUED_AT_MOST) {
+        match accepted.and_then(|stream| Ok((stream.peer_addr()?, stream))) {
+            Ok((peer, stream)) => {
+                let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                queued.extend(ready.ok().map(|stream| (stream, peer)));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+            Err(_) => {}
+        }
+    }
+    queued
+}
+
+impl<S: State> Connections<S> {
+    fn accept(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: OwnedSemaphorePermit,
+        stopped: Receiver<bool>,
+    ) {
+        // Without it the second packet of an answer would wait for the client to have seen the first. Where it can't be
+        // set, answers are late, not lost.
+        stream.set_nodelay(true).ok();
+        let client = Client { peer: peer.ip(), dispatcher: self.dispatcher.clone(), timeouts: self.timeouts };
+        match self.certificate.clone() {
+            None => drop(tokio::spawn(async move {
+                client.serve(stream, stopped).await;
+                drop(place);
+            })),
+            Some(certificate) => drop(tokio::spawn(async move {
+                certificate.serve(client, stream, stopped).await;
+                drop(place);
+            })),
+        }
+    }
+}
+
+/// A client that is gone already is none of our business; where files run out, some may come back in a second.
+async fn after_failed_accept(error: &std::io::Error) {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+        tracing::error!("can't accept connections: {error}; trying again in a second");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}

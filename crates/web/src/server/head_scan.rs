@@ -1,0 +1,86 @@
+//! Looks for `Content-Length` in the head of a request as it comes. Where there is a `Transfer-Encoding` too, hyper drops
+//! the length without telling, and such a request has to be refused (RFC 9112, section 6.1).
+
+/// The start of a line that says how long the body is.
+const NAME: &[u8] = b"content-length:";
+
+/// The part of a head that has come.
+#[derive(Debug, Default)]
+pub struct HeadScan {
+    /// The start of the line that is coming.
+    start: [u8; NAME.len()],
+    start_length: usize,
+    has_lines: bool,
+    has_ended: bool,
+    names_length: bool,
+}
+
+impl HeadScan {
+    /// Takes in what came next; whether a length has been named in this head.
+    pub fn see(&mut self, mut bytes: &[u8]) -> bool {
+        while !self.has_ended {
+            let Some(at) = memchr::memchr(b'\n', bytes) else {
+                self.keep(bytes);
+                break;
+            };
+            let (line, rest) = bytes.split_at(at);
+            if self.start_length == 0 {
+                self.end_line(line);
+            } else {
+                self.keep(line);
+                let start = self.start;
+                self.end_line(start.get(..self.start_length).unwrap_or_default());
+                self.start_length = 0;
+            }
+            bytes = rest.get(1..).unwrap_or_default();
+        }
+        self.names_length
+    }
+
+    /// Keeps the start of a line that hasn't come whole.
+    fn keep(&mut self, part: &[u8]) {
+        for (to, from) in self.start.iter_mut().skip(self.start_length).zip(part) {
+            *to = *from;
+        }
+        self.start_length = (self.start_length + part.len()).min(NAME.len());
+    }
+
+    /// Takes in a line, or as much of it as was kept.
+    fn end_line(&mut self, line: &[u8]) {
+        match line {
+            // Blank lines may stand before a request.
+            b"" | b"\r" => self.has_ended = self.has_lines,
+            [b'c' | b'C', ..] if self.has_lines => {
+                self.names_length |=
+                    line.get(..NAME.len()).is_some_and(|start| start.eq_ignore_ascii_case(NAME));
+            }
+            _ => self.has_lines = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_found_in_the_head_alone_however_it_is_cut() {
+        let cases = [
+            ("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n", true),
+            ("\r\n\nPOST / HTTP/1.1\r\nContent-LENGTH:5\r\n\r\n", true),
+            ("POST / HTTP/1.1\ncontent-length:\n\n", true),
+            ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\nContent-Length: 5\r\nx: y\r\n\r\nabc", true),
+            ("POST / HTTP/1.1\r\nx: y\r\n\r\ncontent-length: 5\r\n\r\n", false),
+            ("content-length: 5 HTTP/1.1\r\nx: content-length: 5\r\n\r\n", false),
+            ("POST / HTTP/1.1\r\nx-content-length: 5\r\ncontent-lengths: 5\r\n\r\n", false),
+            ("POST / HTTP/1.1\r\n\r\n", false),
+        ];
+        for (text, found) in cases {
+            for size in [1, 2, 7, 1000] {
+                let mut scan = HeadScan::default();
+                let found_now = text.as_bytes().chunks(size).map(|part| scan.see(part)).last();
+                assert_eq!(found_now, Some(found), "{text:?} in parts of {size}");
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Checks that HTTP/1.1 asks for and hyper doesn't make.
+
+use std::net::Ipv6Addr;
+
+use http::{HeaderValue, Request, Version, header};
+
+use super::watch::Head;
+use kernel::error::{Code, Error};
+
+/// Whether it is sure where the request ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// It is.
+    Sure,
+    /// There may have been another length than the one that counts: nothing else is read on this connection.
+    Doubtful,
+}
+
+/// Holds the request against RFC 9112, sections 3.2 and 6.1.
+///
+/// # Errors
+/// 400; the connection has to be closed.
+pub fn check<T>(request: &Request<T>, head: Head) -> Result<Framing, Error> {
+    let malformed = |message: &str| Err(Error::new(Code::MalformedRequest).message(message));
+    let headers = request.headers();
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) if request.version() == Version::HTTP_11 => {
+            return malformed("Send the header `Host`: HTTP/1.1 asks for it.");
+        }
+        (Some(_), Some(_)) => return malformed("Send one header `Host`, not several."),
+        (Some(host), None) if !is_host(host.as_bytes()) => {
+            return malformed("The header `Host` must be a host name or an address, and a port if need be.");
+        }
+        _ => {}
+    }
+    let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let Some(encoding) = encodings.next() else { return Ok(Framing::Sure) };
+    if encodings.next().is_some() || !is_chunked(encoding) {
+        return malformed("Send `Transfer-Encoding: chunked` once, or a `Content-Length`.");
+    }
+    match head {
+        Head::Seen { names_length: true } => {
+            malformed("Send either `Transfer-Encoding` or `Content-Length`, not both.")
+        }
+        Head::Seen { names_length: false } => Ok(Framing::Sure),
+        Head::Unseen => Ok(Framing::Doubtful),
+    }
+}
+
+fn is_chunked(encoding: &HeaderValue) -> bool {
+    encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
+}
+
+/// Whether this is `uri-host [":" port]` of RFC 3986. An empty one stands for a target without a host.
+fn is_host(value: &[u8]) -> bool {
+    let (host, port) = match value.iter().rposition(|byte| *byte == b':') {
+        Some(at) if value.last() != Some(&b']') => {
+            let (host, port) = value.split_at(at);
+            (host, port.get(1..).unwrap_or_default())
+        }
+        _ => (value, [].as_slice()),
+    };
+    if port.len() > 5 || !port.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    if let Some(inner) = host.strip_prefix(b"[") {
+        let inner = inner.strip_suffix(b"]").and_then(|inner| std::str::from_utf8(inner).ok());
+        return inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok());
+    }
+    host.iter().all(|byte| is_in_names(*byte))
+}
+
+/// Whether a `reg-name` of RFC 3986 or an IPv4 address may have this byte. What follows a `%` isn't looked at.
+fn is_in_names(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_and_addresses() {
+        for good in
+            ["", "x", "api.example.com", "API.example.com:8080", "127.0.0.1:80", "[::1]", "[::1]:8080", "x:"]
+        {
+            assert!(is_host(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "a b", "a/b", "user@x", "::1", "[::1", "[x]", "x:port", "x:123456", "x:80:80", "a,\u{e9}",
+            "[::1]x",
+        ] {
+            assert!(!is_host(bad.as_bytes()), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the tests of this module share.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use http::Response;
+use kernel::clock::Clock;
+use kernel::error::Error;
+use kernel::ids::RequestId;
+use kernel::random::Random;
+use metrics::Metrics;
+
+use crate::call::Call;
+use crate::frame::Frame;
+use crate::input::limits::BodyLimit;
+use crate::reply::Body;
+use crate::route::{Access, AccessDoc, ErrorShape, State};
+use crate::settings::{Server, Settings};
+
+/// A program without subjects.
+#[derive(Clone)]
+pub struct Program(Arc<Frame>);
+
+impl Program {
+    /// A program that is ready.
+    pub fn new() -> Self {
+        let server = Server {
+            head_timeout_seconds: 10,
+            body_timeout_seconds: 30,
+            write_timeout_seconds: 30,
+            idle_timeout_seconds: 60,
+            max_connections: 10,
+            body_budget_bytes: 1024 * 1024,
+            hsts_seconds: 0,
+        };
+        let settings = Settings { server, trusted_proxies: vec![], cors_origins: vec![], log_access: true };
+        let frame =
+            Frame::new(settings, Clock::System, &Random::system(), Arc::new(Metrics::default()), None);
+        frame.set_ready();
+        Self(Arc::new(frame))
+    }
+}
+
+impl State for Program {
+    type Credential = ();
+
+    fn frame(&self) -> &Frame {
+        &self.0
+    }
+    async fn check_again(&self, _: &Call<()>) -> Result<(), Error> {
+        Ok(())
+    }
+    fn error_shape(_: &str) -> ErrorShape {
+        ErrorShape::Enveloped
+    }
+    fn error_page(_: &Error, _: RequestId) -> Response<Body> {
+        Response::default()
+    }
+    fn body_limit(_: &str) -> BodyLimit {
+        BodyLimit::public(1024)
+    }
+}
+
+/// Lets every caller in.
+pub struct Open;
+
+impl Access<Program> for Open {
+    type Scope = ();
+    async fn admit(&self, _: &Program, _: &mut Call<()>) -> Result<(), Error> {
+        Ok(())
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(None, "public")
+    }
+}
+
+/// Where the log of a test goes.
+#[derive(Clone, Default)]
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// What has come since the last time this was asked.
+    pub fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A folder that goes away with the test.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// An empty one.
+    pub fn new() -> Self {
+        let name = format!("tollkeeper-server-{:032x}", u128::from_be_bytes(Random::system().bytes()));
+        let folder = Self(std::env::temp_dir().join(name));
+        std::fs::create_dir(&folder.0).unwrap();
+        folder
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}

@@ -1,0 +1,302 @@
+//! TLS on the listeners: certificates that are read again while connections go on.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use ring::digest;
+use tokio::net::TcpStream;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch::Receiver;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::server::TlsStream;
+
+use super::connection::Client;
+use crate::route::State;
+use crate::settings;
+use kernel::error::{Code, Error};
+
+/// How often the files are looked at without a signal: whoever renews certificates need not know of us.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// How every TLS record of a handshake starts (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 22;
+
+/// The certificates of both listeners; none: that listener speaks plain HTTP.
+#[derive(Debug)]
+pub struct Certificates {
+    /// Of the public listener.
+    pub public: Option<Arc<Certificate>>,
+    /// Of the service listener.
+    pub service: Option<Arc<Certificate>>,
+}
+
+impl Certificates {
+    /// Reads all files.
+    ///
+    /// # Errors
+    /// A sentence for the operator, with file and key.
+    pub fn load(config: &settings::Tls) -> Result<Self, String> {
+        let pair = |certificate: &Option<PathBuf>, key: &Option<PathBuf>, keys: [&'static str; 2]| {
+            let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
+            let files = [certificate, key].map(Clone::clone);
+            Certificate::load(Files { paths: files, keys }).map(|loaded| Some(Arc::new(loaded)))
+        };
+        let public =
+            pair(&config.certificate_file, &config.key_file, ["tls.certificate_file", "tls.key_file"])?;
+        let service = pair(
+            &config.service_certificate_file,
+            &config.service_key_file,
+            ["tls.service_certificate_file", "tls.service_key_file"],
+        )?;
+        Ok(Self { public, service })
+    }
+
+    /// Follows the files until it is dropped: once a minute, and at once on SIGHUP, when the log says in any case what
+    /// came of it.
+    pub async fn keep_fresh(self) {
+        let mut hangups = match signal(SignalKind::hangup()) {
+            Ok(hangups) => hangups,
+            Err(error) => return tracing::error!("certificates are not read again: {error}"),
+        };
+        let all: Vec<_> = self.public.into_iter().chain(self.service).collect();
+        if all.is_empty() {
+            return;
+        }
+        loop {
+            let by_order = tokio::select! {
+                hangup = hangups.recv() => hangup.is_some(),
+                () = tokio::time::sleep(LOOK_EVERY) => false,
+            };
+            let all = all.clone();
+            // Files may lie on a disk that takes its time.
+            let looking = tokio::task::spawn_blocking(move || all.iter().for_each(|one| one.look(by_order)));
+            if let Err(error) = looking.await {
+                tracing::error!("the certificates were not read again: {error}");
+            }
+        }
+    }
+}
+
+/// Certificate and key of one listener, as they were read last.
+#[derive(Debug)]
+pub struct Certificate {
+    files: Files,
+    config: ArcSwap<ServerConfig>,
+    /// What the files held at the last look, good or not.
+    seen: ArcSwap<digest::Digest>,
+}
+
+/// Where a pair is, and which keys of the configuration say so.
+#[derive(Clone, Debug)]
+struct Files {
+    paths: [PathBuf; 2],
+    keys: [&'static str; 2],
+}
+
+impl Files {
+    /// Says when other users can read the private key.
+    fn warn_of_open_key(&self) {
+        let ([_, file], [_, key]) = (&self.paths, self.keys);
+        let mode = file.metadata().map_or(0, |file| file.permissions().mode() & 0o777);
+        if mode & 0o077 != 0 {
+            tracing::warn!(
+                file = %file.display(),
+                "the private key of `{key}` is open to other users (mode {mode:o}): `chmod 600` it"
+            );
+        }
+    }
+}
+
+impl Certificate {
+    fn load(files: Files) -> Result<Self, String> {
+        let contents = files.read()?;
+        let config = files.understand(&contents)?;
+        files.warn_of_open_key();
+        Ok(Self { config: ArcSwap::new(config), seen: ArcSwap::from_pointee(sum(&contents)), files })
+    }
+
+    /// Takes what the files hold now, or says why not and goes on with what there was. What was refused once is told
+    /// again only when somebody asks.
+    fn look(&self, by_order: bool) {
+        let file = self.files.shown(0);
+        let contents = self.files.read();
+        let sum = sum(contents.as_ref().map_or(&[Vec::new(), Vec::new()], |contents| contents));
+        if self.seen.load().as_ref().as_ref() == sum.as_ref() && !by_order {
+            return;
+        }
+        let changed = self.seen.swap(Arc::new(sum)).as_ref().as_ref() != sum.as_ref();
+        match contents.and_then(|contents| self.files.understand(&contents)) {
+            Ok(config) => {
+                self.config.store(config);
+                if changed {
+                    tracing::info!(%file, "the certificate was read again: new connections get it");
+                } else {
+                    tracing::info!(%file, "the certificate was read again: nothing has changed");
+                }
+            }
+            Err(why) => {
+                tracing::error!("the certificate is refused, the one before goes on: {why}");
+            }
+        }
+    }
+
+    /// Shakes hands and serves what comes then.
+    pub async fn serve<S: State>(&self, client: Client<S>, stream: TcpStream, mut stopped: Receiver<bool>) {
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(client.timeouts.head, self.shake_hands(&client, stream)) => shaken,
+            _ = stopped.wait_for(|stop| *stop) => return,
+        };
+        match shaken {
+            Ok(Some(stream)) => client.serve(stream, stopped).await,
+            Ok(None) => {}
+            Err(_) => tracing::debug!(peer = %client.peer, "a TLS handshake took too long"),
+        }
+    }
+
+    async fn shake_hands<S: State>(
+        &self,
+        client: &Client<S>,
+        stream: TcpStream,
+    ) -> Option<TlsStream<TcpStream>> {
+        let mut first = [0; 1];
+        if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first != [HANDSHAKE] {
+            // Letters are the start of a plain request, from somebody who is easily helped.
+            if first.iter().all(u8::is_ascii_alphabetic) {
+                let error =
+                    Error::new(Code::MalformedRequest).message("This port takes TLS only: use https.");
+                client.part(stream, Some(error)).await;
+            }
+            return None;
+        }
+        match TlsAcceptor::from(self.config.load_full()).accept(stream).await {
+            Ok(stream) => Some(stream),
+            Err(error) => {
+                tracing::debug!(peer = %client.peer, "a TLS handshake failed: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Files {
+    fn shown(&self, index: usize) -> String {
+        self.paths.get(index).map(|path| path.display().to_string()).unwrap_or_default()
+    }
+
+    /// A sentence about one of the two files.
+    fn problem(&self, index: usize, what: impl std::fmt::Display) -> String {
+        let key = self.keys.get(index).copied().unwrap_or_default();
+        format!("{}: {what}; it is named by `{key}` ({})", self.shown(index), document::variable(key))
+    }
+
+    fn read(&self) -> Result<[Vec<u8>; 2], String> {
+        let [certificate, key] = &self.paths;
+        let read = |index: usize, path: &Path| {
+            std::fs::read(path)
+                .map_err(|error| self.problem(index, format!("the file can't be read: {error}")))
+        };
+        Ok([read(0, certificate)?, read(1, key)?])
+    }
+
+    fn understand(&self, [certificate, key]: &[Vec<u8>; 2]) -> Result<Arc<ServerConfig>, String> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.problem(0, format!("this is not PEM: {error}")))?;
+        if chain.is_empty() {
+            return Err(self.problem(0, "there is no certificate in it (`-----BEGIN CERTIFICATE-----`)"));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+            self.problem(1, "there is no private key in it that can be read (PEM, without a passphrase)")
+        })?;
+        let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&versions)
+            .map_err(|error| self.problem(0, error))?
+            .with_no_client_auth()
+            .with_single_cert(chain, key);
+        let mut config = config.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                self.problem(1, format!("the key is not the one of the certificate {}", self.shown(0)))
+            }
+            rustls::Error::InvalidCertificate(_) => {
+                self.problem(0, format!("the certificate is broken: {error}"))
+            }
+            other => self.problem(1, format!("the key can't be used: {other}")),
+        })?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+fn sum(contents: &[Vec<u8>; 2]) -> digest::Digest {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for content in contents {
+        context.update(&content.len().to_be_bytes());
+        context.update(content);
+    }
+    context.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::server::testing::{Folder, Lines};
+
+    /// What happens once a minute, without the minute.
+    #[test]
+    fn changed_files_are_taken_without_a_signal_and_a_broken_pair_is_told_once() {
+        let folder = Folder::new();
+        let make = |name: &str| {
+            let line = format!(
+                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x -days 2 \
+                 -keyout {name}.key -out {name}.pem"
+            );
+            Command::new("openssl").args(line.split_whitespace()).current_dir(&folder.0).output()
+        };
+        if make("one").is_err() {
+            eprintln!("SKIPPED: `openssl` is not installed");
+            return;
+        }
+        make("two").unwrap();
+        let put = |from: &str, to: &str| std::fs::copy(folder.0.join(from), folder.0.join(to)).unwrap();
+        put("one.pem", "x.pem");
+        put("one.key", "x.key");
+        let paths = ["x.pem", "x.key"].map(|name| folder.0.join(name));
+        let keys = ["tls.certificate_file", "tls.key_file"];
+        let one = Certificate::load(Files { paths, keys }).unwrap();
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+        let _log = tracing::subscriber::set_default(log.finish());
+        let looked = |by_order: bool| {
+            let before = one.config.load_full();
+            one.look(by_order);
+            (!Arc::ptr_eq(&before, &one.config.load_full()), lines.take())
+        };
+        assert_eq!(looked(false), (false, String::new()));
+        put("two.pem", "x.pem");
+        let (taken, said) = looked(false);
+        assert!(
+            !taken && said.contains("refused") && said.contains("not the one of the certificate"),
+            "{said}"
+        );
+        assert_eq!(looked(false), (false, String::new()), "told once");
+        let (taken, said) = looked(true);
+        assert!(!taken && said.contains("refused"), "told who asks: {said}");
+        put("two.key", "x.key");
+        let (taken, said) = looked(false);
+        assert!(taken && said.contains("new connections get it"), "{said}");
+        std::fs::remove_file(folder.0.join("x.key")).unwrap();
+        let (taken, said) = looked(false);
+        assert!(!taken && said.contains("can't be read"), "{said}");
+        assert_eq!(looked(false), (false, String::new()));
+    }
+}
