@@ -207,6 +207,12 @@ impl Config {
         }
     }
 
+    /// The URL of the service listener, `https://` where it has a certificate.
+    pub fn service_url(&self) -> String {
+        let scheme = if self.tls.service_certificate_file.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.service_listen)
+    }
+
     /// The database: as configured, or `tollkeeper.db` in the data folder.
     pub fn database_url_or_default(&self) -> DatabaseUrl {
         match &self.database_url {

@@ -61,17 +61,17 @@ fuzz_target!(|input: Input| {
     }
     let credential = credential(&values);
     let mut call = WORLD.call(Method::GET, headers, Vec::new());
-    let app = &WORLD.app;
+    let api = &WORLD.app.api;
     let outcome = WORLD.runtime.block_on(async {
         match input.door {
             Door::Anyone => {
                 let anyone = Bearer { with: KeyKind::Any };
-                anyone.admit(app, &mut call).await.map(|scope| scope.user_id().to_string())
+                anyone.admit(api, &mut call).await.map(|scope| scope.user_id().to_string())
             }
-            Door::Models => Models.admit(app, &mut call).await.map(drop).map(|()| ADA.user_id.clone()),
-            Door::Access => Session::AccessToken.admit(app, &mut call).await.map(|s| s.user_id().to_string()),
+            Door::Models => Models.admit(api, &mut call).await.map(drop).map(|()| ADA.user_id.clone()),
+            Door::Access => Session::AccessToken.admit(api, &mut call).await.map(|s| s.user_id().to_string()),
             Door::Refresh => {
-                Session::RefreshToken.admit(app, &mut call).await.map(|s| s.user_id().to_string())
+                Session::RefreshToken.admit(api, &mut call).await.map(|s| s.user_id().to_string())
             }
         }
     });
@@ -85,12 +85,12 @@ fuzz_target!(|input: Input| {
             assert!(opens, "let in: {credential:?}");
             assert_eq!(user_id, ADA.user_id);
             let who = if credential == Some(&*ADA.key) { &ADA.key_id } else { &ADA.user_id };
-            assert_eq!(&call.who, who);
+            assert_eq!(&call.caller, who);
         }
         Err(error) => {
             assert!(!opens, "refused: {credential:?}");
             check(&error, credential, input.door);
-            assert!(call.who.is_empty(), "{}", call.who);
+            assert!(call.caller.is_empty(), "{}", call.caller);
         }
     }
 });

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use libfuzzer_sys::fuzz_target;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use tollkeeper::api::Api;
 use tollkeeper::api::auth::change_password::ChangePassword;
 use tollkeeper::api::auth::login::Login;
 use tollkeeper::api::auth::register::Register;
@@ -40,12 +41,12 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// `value` is the body as JSON, when it is some.
-fn record<T: Record<App>>(bytes: &[u8], value: Option<&Value>) {
+fn record<T: Record<Api>>(bytes: &[u8], value: Option<&Value>) {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let mut call = WORLD.call(Method::POST, headers, bytes.to_vec());
-    let outcome = WORLD.runtime.block_on(Body::<T>::read(&WORLD.app, &mut call));
-    let schema = fields::describe::<App, T>().to_value();
+    let outcome = WORLD.runtime.block_on(Body::<T>::read(&WORLD.app.api, &mut call));
+    let schema = fields::describe::<Api, T>().to_value();
     match outcome {
         Ok(_) => {
             let value = value.expect("only JSON is accepted");

@@ -9,6 +9,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use tollkeeper::error::Error;
+use tollkeeper::api::Api;
 use tollkeeper::web::input::{self as inputs, Input};
 use tollkeeper::api::service::authorize::Authorize;
 use tollkeeper::api::service::usage::Batch;
@@ -115,11 +116,11 @@ fn escaped(good: &str) -> String {
     }
 }
 
-fn read<T: Input>(bytes: &[u8], kind: &'static str) -> Result<T, Error> {
+fn read<T: Input<Api>>(bytes: &[u8], kind: &'static str) -> Result<T, Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     let mut call = WORLD.call(Method::POST, headers, bytes.to_vec());
-    WORLD.runtime.block_on(T::read(&WORLD.app, &mut call))
+    WORLD.runtime.block_on(T::read(&WORLD.app.api, &mut call))
 }
 
 /// Two errors say the same.
@@ -129,7 +130,7 @@ fn told(error: &Error) -> String {
 
 fn question(bytes: &[u8]) {
     let quick: Result<Authorize, _> = read(bytes, "application/json");
-    let general: Result<Authorize, _> = input::parse_record(&WORLD.app, bytes);
+    let general: Result<Authorize, _> = inputs::parse_record(&WORLD.app.api, bytes);
     assert_eq!(quick.map_err(|error| told(&error)), general.map_err(|error| told(&error)));
 }
 
@@ -138,7 +139,7 @@ fn events(bytes: &[u8]) {
         batch.map(|batch| batch.in_words()).map_err(|error| told(&error))
     };
     let quick = words(read(bytes, "application/json"));
-    let general = words(Batch::parse(&WORLD.app, bytes));
+    let general = words(Batch::parse(&WORLD.app.api, bytes));
     assert_eq!(quick, general);
     let Ok(general) = general else { return };
     let body: Value = serde_json::from_slice(bytes).expect("what was read is JSON");

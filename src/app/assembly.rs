@@ -207,6 +207,7 @@ impl Base {
             metrics: Arc::clone(&self.metrics),
             service_token,
             public_url: config.public_url(),
+            service_url: config.service_url(),
             openapi: OnceLock::new(),
         })
     }

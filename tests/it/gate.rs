@@ -200,7 +200,8 @@ fn scopes_say_who_and_where() {
                 (org.role(), org.only_project()),
                 (OrganizationRole::Owner, is_key.then_some(project_id))
             );
-            let invoice = OrgInvoice(OrganizationAction::ViewBilling).admit(&app.api, &mut call).await.unwrap();
+            let invoice =
+                OrgInvoice(OrganizationAction::ViewBilling).admit(&app.api, &mut call).await.unwrap();
             assert_eq!(invoice.organization_id(), organization_id);
             assert_eq!(invoice.invoice().id.to_string(), invoice_id);
             let member = OrgMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
@@ -212,7 +213,8 @@ fn scopes_say_who_and_where() {
             let member = ProjectMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
             assert_eq!((member.project_id(), member.member_id()), (project_id, bob.id));
             assert_eq!((member.project().trail(), member.is_leaving()), (&trail, false));
-            let key = Key::Rotate.admit(&app.api, &mut self::call(&world, bearer, &of_another)).await.unwrap();
+            let key =
+                Key::Rotate.admit(&app.api, &mut self::call(&world, bearer, &of_another)).await.unwrap();
             assert_eq!((key.organization_id(), key.project_id()), (organization_id, project_id));
             assert_eq!((key.api_key_id().to_string(), &key.trail().actor), (another.clone(), &trail.actor));
             let person = Person.admit(&app.api, &mut call).await;

@@ -23,7 +23,7 @@ use crate::support::world::{Folder, PASSWORD, Place, Somebody, World, on_each_da
 const FOREIGN: [&str; 2] = ["/openapi.json", "/.well-known/jwks.json"];
 
 fn document() -> Value {
-    openapi::document("http://127.0.0.1:8080")
+    openapi::document("http://127.0.0.1:8080", "http://127.0.0.1:8081")
 }
 
 /// Method, path and operation of everything in the document.
@@ -119,8 +119,21 @@ fn every_operation_is_whole() {
             }
         };
         assert_eq!(operation["security"], security, "{id}");
-        let is_service = route.listener == Listener::Service;
-        assert_eq!(operation.get("servers").is_some(), is_service, "{id}");
+        let summary = operation["summary"].as_str().unwrap();
+        assert!(
+            summary.starts_with(|c: char| c.is_ascii_uppercase()) && !summary.ends_with('.'),
+            "{summary}"
+        );
+        assert!(summary.len() <= 70, "{summary}: a summary is a short sentence");
+        let tags: Vec<_> = document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
+        assert!(tags.contains(&&operation["tags"][0]), "{id}: {}", operation["tags"]);
+        let servers: &[&str] = match route.listener {
+            Listener::Public => &[],
+            Listener::Service => &["http://127.0.0.1:8081"],
+            Listener::Both => &["http://127.0.0.1:8080", "http://127.0.0.1:8081"],
+        };
+        let named = operation.get("servers").and_then(Value::as_array).into_iter().flatten();
+        assert_eq!(named.map(|server| server["url"].as_str().unwrap()).collect::<Vec<_>>(), servers, "{id}");
 
         let parameters = operation["parameters"].as_array().unwrap();
         let in_path = parameters.iter().filter(|one| one["in"] == "path");
@@ -165,15 +178,15 @@ fn every_operation_is_whole() {
 fn what_is_called_like_its_only_function_is_named_once() {
     let document = document();
     let known = [
-        ("/v1/auth/change-password", "post", "auth_change_password", "Change password (auth)"),
-        ("/v1/models/{model_id}", "get", "models_read", "Read (models)"),
+        ("/v1/auth/change-password", "post", "auth_change_password", "Change the password"),
+        ("/v1/models/{model_id}", "get", "models_read", "Get a model"),
         (
             "/v1/organizations/{organization_id}/members/{member_id}",
             "put",
             "organizations_members_update",
-            "Update (organizations / members)",
+            "Change a member's role in an organization",
         ),
-        ("/metrics", "get", "service_metrics", "Metrics (service)"),
+        ("/metrics", "get", "service_metrics", "Get the metrics of this process for Prometheus"),
     ];
     for (path, method, id, summary) in known {
         let operation = &document["paths"][path][method];

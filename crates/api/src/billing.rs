@@ -52,7 +52,9 @@ pub struct VolumeDiscount {
     discount: Ppm,
 }
 
-/// GET /v1/billing/pricing: the prices in force now. A model without one can't be used, and isn't listed.
+/// List the prices in force.
+///
+/// A model without a price can't be used, and isn't listed.
 pub async fn pricing(billing: Billing, _: CallerScope, _: Nothing) -> Result<Enveloped<Pricing>, Error> {
     let pricing = pricing::read(&billing);
     let model = |(id, kind, price): (&str, Kind, &Price)| {

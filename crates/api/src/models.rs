@@ -79,7 +79,9 @@ pub struct Pricing {
     completion_tokens: Pico,
 }
 
-/// GET /v1/models
+/// List models.
+///
+/// An API key that is restricted to models sees those.
 pub async fn list(api: Api, scope: ModelsScope, _: Nothing) -> Result<Rendered<ModelList>, Error> {
     let catalog = api.catalog.now();
     let json = match scope.only() {
@@ -92,7 +94,7 @@ pub async fn list(api: Api, scope: ModelsScope, _: Nothing) -> Result<Rendered<M
     Ok(Rendered::new(json))
 }
 
-/// GET /v1/models/{model_id}
+/// Get a model.
 pub async fn read(api: Api, scope: ModelScope, _: Nothing) -> Result<Bare<Model>, Error> {
     let model = scope.model();
     let pricing = model.price_at(api.clock.now());

@@ -32,20 +32,26 @@ impl JsonSchema for Document {
     }
 }
 
-/// GET /openapi.json
+/// Get the OpenAPI document.
 pub async fn read(api: Api, _: Visitor, _: Nothing) -> Result<Rendered<Document>, Error> {
     let text = match api.openapi.get() {
         Some(text) => text.clone(),
         None => {
-            let text = reply::to_json(&Document(document(&api.public_url)))?;
+            let text = reply::to_json(&Document(document(&api.public_url, &api.service_url)))?;
             api.openapi.get_or_init(|| text).clone()
         }
     };
     Ok(Rendered::new(text))
 }
 
-/// The document of every route on both listeners.
-pub fn document(public_url: &str) -> Value {
+/// The docs of the handlers: path, summary, description.
+mod handler_docs {
+    include!(concat!(env!("OUT_DIR"), "/handler_docs.rs"));
+}
+
+/// Returns the document of every route on both listeners. Its paths begin at these URLs.
+pub fn document(public_url: &str, service_url: &str) -> Value {
+    let servers = Servers::new(public_url, service_url);
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = "/components/schemas".into();
     settings.meta_schema = None;
@@ -56,7 +62,7 @@ pub fn document(public_url: &str) -> Value {
     for route in routes::table() {
         let item = paths.entry(openapi_path(route.path)).or_insert_with(|| json!({}));
         if let Some(item) = item.as_object_mut() {
-            item.insert(route.method.as_str().to_lowercase(), operation(&route, &mut generator));
+            item.insert(route.method.as_str().to_lowercase(), operation(&route, &servers, &mut generator));
         }
     }
     let mut schemas = generator.take_definitions(true);
@@ -72,10 +78,26 @@ pub fn document(public_url: &str) -> Value {
                             Paths under /service are on the service listener, which has its own address.",
             "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
         },
-        "servers": [{"url": public_url}],
+        "servers": [servers.public],
+        "tags": TAGS.map(|(name, description)| json!({"name": name, "description": description})),
         "paths": paths,
         "components": {"schemas": schemas, "securitySchemes": security_schemes()},
     })
+}
+
+/// The listeners, as the document describes them.
+struct Servers {
+    public: Value,
+    service: Value,
+}
+
+impl Servers {
+    fn new(public_url: &str, service_url: &str) -> Self {
+        Self {
+            public: json!({"url": public_url, "description": "The public listener"}),
+            service: json!({"url": service_url, "description": "The service listener"}),
+        }
+    }
 }
 
 /// Our wildcard for ids with slashes is an ordinary parameter there.
@@ -83,14 +105,16 @@ fn openapi_path(path: &str) -> String {
     path.replace("{*", "{")
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) -> Value {
     let input = (route.input)();
     let mut parameters: Vec<Value> = path_parameters(route.path).map(path_parameter).collect();
     parameters.extend(input.query.iter().flat_map(query_parameters));
+    let (summary, description) = docs(route);
+    let access = format!("Access: {}.", route.access.text);
     let mut operation = json!({
         "operationId": words(route).join("_"),
-        "summary": summary(route),
-        "description": format!("Access: {}.", route.access.text),
+        "summary": summary,
+        "description": if description.is_empty() { access } else { format!("{description}\n\n{access}") },
         "tags": [tag(route)],
         "parameters": parameters,
         "responses": responses(route, generator),
@@ -106,32 +130,59 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
             operation.insert("requestBody".into(), json!({"required": required, "content": content}));
         }
     }
-    if let (Some(operation), true) = (operation.as_object_mut(), route.listener == Listener::Service) {
-        let server = json!({"url": "http://127.0.0.1:8081", "description": "The service listener"});
-        operation.insert("servers".into(), json!([server]));
+    let servers = match route.listener {
+        Listener::Public => None,
+        Listener::Service => Some(json!([servers.service])),
+        Listener::Both => Some(json!([servers.public, servers.service])),
+    };
+    if let (Some(operation), Some(servers)) = (operation.as_object_mut(), servers) {
+        operation.insert("servers".into(), servers);
     }
     operation
 }
 
 /// The handler's path as words: a file that is called like its one function says it once.
 fn words(route: &Route) -> Vec<&'static str> {
-    let mut words: Vec<_> = route.handler.split("::").filter(|word| *word != "api").collect();
+    let mut words: Vec<_> = route.handler.split("::").collect();
     words.dedup();
     words
 }
 
-/// `api::organizations::projects::create` is told as "Create (organizations / projects)".
-fn summary(route: &Route) -> String {
-    let mut nouns: Vec<_> = words(route).iter().map(|word| word.replace('_', " ")).collect();
-    let mut verb = nouns.pop().unwrap_or_default();
-    if let Some(first) = verb.get_mut(0..1) {
-        first.make_ascii_uppercase();
-    }
-    if nouns.is_empty() { verb } else { format!("{verb} ({})", nouns.join(" / ")) }
+/// The summary and the description of an operation, from its handler's docs.
+fn docs(route: &Route) -> (&'static str, &'static str) {
+    let found = handler_docs::DOCS.iter().find(|(handler, ..)| *handler == route.handler);
+    found.map_or(("", ""), |(_, summary, description)| (summary, description))
 }
 
-fn tag(route: &Route) -> String {
-    words(route).first().copied().unwrap_or_default().replace('_', " ")
+/// The subjects of the operations, in the order of the pages of the contract.
+const TAGS: [(&str, &str); 10] = [
+    ("Accounts", "Registration, login, tokens and passwords."),
+    ("Organizations", "Organizations, their members and invitations."),
+    ("Projects", "Projects and their members."),
+    ("API keys", "API keys of projects."),
+    ("Billing and usage", "Balances, invoices, prices and reports of usage."),
+    ("Models", "The model catalog, as OpenAI's SDKs read it."),
+    ("Pages", "Pages for people behind the links of mails."),
+    ("Documents", "Documents for machines."),
+    ("Service", "Decisions, usage events and reservations, for inference servers."),
+    ("Monitoring", "The state of a process."),
+];
+
+fn tag(route: &Route) -> &'static str {
+    let path = route.path;
+    let is_page = route.error_shape() == ErrorShape::Page;
+    let rows = [
+        ("Pages", is_page),
+        ("Accounts", path.starts_with("/v1/auth/")),
+        ("API keys", path.contains("/api-keys")),
+        ("Billing and usage", path.contains("/billing/") || path.ends_with("/{project_id}/usage")),
+        ("Projects", path.contains("/projects")),
+        ("Organizations", path.starts_with("/v1/organizations")),
+        ("Models", path.starts_with("/v1/models")),
+        ("Service", path.starts_with("/service/")),
+        ("Monitoring", route.listener != Listener::Public),
+    ];
+    rows.into_iter().find(|(_, applies)| *applies).map_or("Documents", |(tag, _)| tag)
 }
 
 /// The names of the parameters in a path.

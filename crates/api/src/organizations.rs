@@ -61,7 +61,9 @@ pub struct CreatedOrganization {
     owner: PersonBrief,
 }
 
-/// POST /v1/organizations: the caller becomes its owner.
+/// Create an organization.
+///
+/// The caller becomes its owner.
 pub async fn create(
     tenants: Tenants,
     scope: PersonScope,
@@ -100,7 +102,9 @@ pub struct ListedOrganization {
     role: OrganizationRole,
 }
 
-/// GET /v1/organizations: those that the caller belongs to. An API key sees its own.
+/// List the caller's organizations.
+///
+/// An API key sees its own.
 pub async fn list(
     tenants: Tenants,
     scope: CallerScope,
@@ -137,7 +141,7 @@ pub struct Organization {
     projects_count: i64,
 }
 
-/// GET /v1/organizations/{organization_id}
+/// Get an organization.
 pub async fn read(_: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Organization>, Error> {
     let detail = tenants::organizations::read(scope);
     let row = detail.organization;
@@ -163,7 +167,9 @@ pub struct UpdatedOrganization {
     settings: Settings,
 }
 
-/// PUT /v1/organizations/{organization_id}. What changes nothing leaves `updated_at` as it was.
+/// Change an organization.
+///
+/// A change to the same values leaves `updated_at` as it was.
 pub async fn update(
     tenants: Tenants,
     scope: OrgScope,
@@ -179,7 +185,9 @@ pub async fn update(
     }))
 }
 
-/// DELETE /v1/organizations/{organization_id}
+/// Delete an organization.
+///
+/// Its projects and API keys go with it. One that owes money or still has some can't be deleted.
 pub async fn delete(tenants: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     tenants::organizations::delete(&tenants, &scope).await?;
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))

@@ -54,6 +54,8 @@ pub struct Parts {
     pub service_token: Secret,
     /// The start of links and the issuer of tokens, without a slash at the end.
     pub public_url: String,
+    /// The URL of the service listener.
+    pub service_url: String,
     /// The OpenAPI document, made at its first reading.
     pub openapi: OnceLock<Bytes>,
 }

@@ -32,7 +32,8 @@ fn schemathesis_finds_nothing() {
     let call = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 10});
     let decision = server.ask("/service/v1/authorize", &call).bare();
     let document = folder.0.join("openapi.json");
-    let text = tollkeeper::api::openapi::document(&format!("http://{}", server.public)).to_string();
+    let urls = [server.public, server.service].map(|address| format!("http://{address}"));
+    let text = tollkeeper::api::openapi::document(&urls[0], &urls[1]).to_string();
     std::fs::write(&document, text).unwrap();
     let setup = json!({
         "public": server.public.to_string(),

@@ -49,8 +49,10 @@ pub struct PasswordChanged {
     updated_at: Time,
 }
 
-/// Sets the password; every other session of the account and every older link for a new password end. A guess
-/// at the current password counts like a login.
+/// Change the password.
+///
+/// Every other session of the account and every older link for a new password end. A wrong current password counts
+/// like a failed login.
 pub async fn change_password(
     accounts: Accounts,
     scope: SessionScope,

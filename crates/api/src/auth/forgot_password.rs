@@ -32,8 +32,9 @@ pub struct Requested {
     email: String,
 }
 
-/// Puts a mail into the outbox, whether or not there is such an account: neither the answer nor its time
-/// tells.
+/// Ask for a mail that resets the password.
+///
+/// Neither the answer nor its time says whether there is such an account.
 pub async fn forgot_password(
     accounts: Accounts,
     scope: Visitor,

@@ -55,7 +55,9 @@ pub struct LoggedInUser {
     full_name: Option<String>,
 }
 
-/// Checks the password and opens a session. An unknown address costs the same work as a wrong password.
+/// Log in.
+///
+/// Returns an access token and a refresh token. An unknown address costs the same work as a wrong password.
 pub async fn login(
     accounts: Accounts,
     scope: Visitor,

@@ -8,6 +8,8 @@ use web::reply::{Enveloped, ok};
 
 use super::Message;
 
+/// Log out.
+///
 /// Ends the session: its refresh token and its access tokens stop working.
 pub async fn logout(
     accounts: Accounts,

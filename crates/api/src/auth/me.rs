@@ -31,7 +31,7 @@ pub struct User {
     last_login_at: Option<Time>,
 }
 
-/// The caller's account.
+/// Get the caller's account.
 pub async fn me(accounts: Accounts, scope: SessionScope, _: Nothing) -> Result<Enveloped<Me>, Error> {
     let user = profiles::read(&accounts, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
     let user = User {

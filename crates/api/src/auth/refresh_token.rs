@@ -22,7 +22,9 @@ pub struct Refreshed {
     expires_in: i64,
 }
 
-/// Signs a new access token. The refresh token itself stays: the response has no field for another.
+/// Get a new access token.
+///
+/// The refresh token stays good: the response has no field for another.
 pub async fn refresh_token(
     accounts: Accounts,
     scope: SessionScope,

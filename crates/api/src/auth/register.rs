@@ -74,7 +74,9 @@ pub struct RegisteredUser {
     created_at: Time,
 }
 
-/// Makes an account and mails the link that verifies its address.
+/// Register an account.
+///
+/// A mail with a link verifies its address.
 pub async fn register(
     accounts: Accounts,
     scope: Visitor,

@@ -38,9 +38,10 @@ pub struct PasswordReset {
     email: String,
 }
 
-/// Uses the token up and sets the password; every session of the account ends. If its address had never been
-/// verified before, so does everything else by which it could be used. A password that breaks a rule leaves
-/// the token as it was.
+/// Set a new password with a token from a mail.
+///
+/// Every session of the account ends. If its address had never been verified before, so does everything else by which
+/// it could be used. A password that breaks a rule leaves the token good.
 pub async fn reset_password(
     accounts: Accounts,
     scope: Visitor,

@@ -34,8 +34,9 @@ pub struct Verified {
     verified_at: Time,
 }
 
-/// Uses the token up and marks the address as verified. The reader of the mail need not be the person who is
-/// logged in: open invitations wait for the next login.
+/// Verify an e-mail address with a token from a mail.
+///
+/// The reader of the mail need not be the person who is logged in: open invitations wait for the next login.
 pub async fn verify_email(
     accounts: Accounts,
     scope: Visitor,

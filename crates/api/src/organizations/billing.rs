@@ -64,7 +64,9 @@ impl From<Row> for UsageRow {
     }
 }
 
-/// GET /v1/organizations/{organization_id}/billing/usage. Days without usage are left out.
+/// Report an organization's usage.
+///
+/// Days without usage are left out.
 pub async fn usage(
     billing: Billing,
     scope: OrgScope,

@@ -56,8 +56,9 @@ pub struct CreatedInvitation {
     status: InvitationStatus,
 }
 
-/// POST /v1/organizations/{organization_id}/invitations. A guest without a `role` becomes what the organization's
-/// `default_role` says.
+/// Invite a person to an organization.
+///
+/// Without a `role` the guest gets the organization's `default_role`.
 pub async fn create(
     tenants: Tenants,
     scope: OrgScope,

@@ -38,7 +38,7 @@ pub struct OrganizationMember {
     joined_at: Time,
 }
 
-/// GET /v1/organizations/{organization_id}/members
+/// List the members of an organization.
 pub async fn list(
     tenants: Tenants,
     scope: OrgScope,
@@ -83,7 +83,7 @@ pub struct OrganizationMemberRole {
     updated_at: Time,
 }
 
-/// PUT /v1/organizations/{organization_id}/members/{member_id}
+/// Change a member's role in an organization.
 pub async fn update(
     tenants: Tenants,
     scope: MemberScope,
@@ -99,7 +99,9 @@ pub async fn update(
     }))
 }
 
-/// DELETE /v1/organizations/{organization_id}/members/{member_id}
+/// Remove a member from an organization.
+///
+/// Members may leave by themselves.
 pub async fn delete(tenants: Tenants, scope: MemberScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     let message = match tenants::members::delete(&tenants, &scope).await? {
         Remover::Oneself => "You have left the organization.",

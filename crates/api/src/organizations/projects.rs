@@ -114,7 +114,9 @@ impl CreateProject {
     }
 }
 
-/// POST /v1/organizations/{organization_id}/projects: the caller becomes its owner.
+/// Create a project.
+///
+/// The caller becomes its owner.
 pub async fn create(
     tenants: Tenants,
     scope: OrgScope,
@@ -155,7 +157,9 @@ pub struct ListedProject {
     role: Option<ProjectRole>,
 }
 
-/// GET /v1/organizations/{organization_id}/projects: those that the caller can view. An API key sees its own.
+/// List the projects that the caller can view.
+///
+/// An API key sees its own.
 pub async fn list(
     tenants: Tenants,
     scope: OrgScope,
@@ -204,7 +208,7 @@ pub struct UsageTotals {
     requests: i64,
 }
 
-/// GET /v1/organizations/{organization_id}/projects/{project_id}
+/// Get a project.
 pub async fn read(api: Api, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Project>, Error> {
     let detail = operations::read(&api.tenants, &scope).await?;
     let subject = Subject::Project(detail.project.id);
@@ -292,7 +296,9 @@ pub struct UpdatedProject {
     settings: Settings,
 }
 
-/// PUT /v1/organizations/{organization_id}/projects/{project_id}. What changes nothing leaves `updated_at` as it was.
+/// Change a project.
+///
+/// A change to the same values leaves `updated_at` as it was.
 pub async fn update(
     api: Api,
     scope: ProjectScope,
@@ -316,7 +322,9 @@ fn in_settings((field, problem): (&'static str, Problem)) -> Error {
     Error::invalid(vec![Detail { param, code, message }])
 }
 
-/// DELETE /v1/organizations/{organization_id}/projects/{project_id}
+/// Delete a project.
+///
+/// Its API keys go with it.
 pub async fn delete(tenants: Tenants, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     operations::delete(&tenants, &scope).await?;
     Ok(ok(Message { message: "The project is deleted.".to_owned() }))

@@ -14,7 +14,9 @@ const TITLE: &str = "Choose a new password";
 const ACTION: &str = "reset-password";
 const BUTTON: &str = "Change my password";
 
-/// Asks for the new password; with no token, for the token as well.
+/// Show the page that sets a new password.
+///
+/// Without a token it asks for the token as well.
 pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Ok(match link.token() {
         Some(token) => Page::new(TITLE).form(ACTION, &inputs(Input::HiddenToken(token), &[]), BUTTON),
@@ -24,8 +26,10 @@ pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<P
     })
 }
 
-/// Does what the endpoint does, and says what came of it. A password that breaks a rule leaves the link as it was, so
-/// the form comes back with the same token, and without the passwords.
+/// Set a new password from the page.
+///
+/// A password that breaks a rule leaves the link good: the form comes back with the same token, and without the
+/// passwords.
 pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword>) -> Result<Page, Error> {
     let token = form.sent("token").trim().to_owned();
     let changed = match form.fields {

@@ -71,7 +71,9 @@ impl Record<Api> for ConfirmAddress {
     }
 }
 
-/// Asks for a proof that the account is the reader's; with no token, for the token.
+/// Show the page that verifies an e-mail address.
+///
+/// Without a token it asks for the token.
 pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Ok(match link.token() {
         Some(token) => ask(Page::new(TITLE), token, &[]),
@@ -81,8 +83,9 @@ pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<P
     })
 }
 
-/// Confirms the address and says what came of it. What isn't right leaves the link as it was, so the forms come back with the
-/// same token, and without the passwords.
+/// Verify an e-mail address from the page.
+///
+/// A mistake leaves the link good: the forms come back with the same token, and without the passwords.
 pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddress>) -> Result<Page, Error> {
     let token = form.sent("token").trim().to_owned();
     let confirmed = match form.fields {

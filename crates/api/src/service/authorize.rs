@@ -15,7 +15,9 @@ use kernel::error::Error;
 use metrics::Asked;
 use web::reply::Bare;
 
-/// Decides.
+/// Decide whether a model call may be made.
+///
+/// The call's largest price is reserved unless `reserve` is false.
 pub async fn authorize(api: Api, _: ServiceScope, body: Authorize) -> Result<Bare<Decision>, Error> {
     let question = Question {
         credential: &body.credential.0,

@@ -20,7 +20,7 @@ use kernel::error::Error;
 use metrics::Asked;
 use web::reply::{self, Bare, Body, Reply};
 
-/// Decides.
+/// Decide for a reverse proxy whether a model call may be made.
 pub async fn forward_auth(api: Api, _: ProxyScope, asked: ForwardAuth) -> Result<Verdict, Error> {
     let mode = asked.mode;
     let decided = allowed(&api, asked).await;

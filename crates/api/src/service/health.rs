@@ -1,14 +1,14 @@
-//! `GET /healthz`, `GET /readyz` and `GET /metrics`, for load balancers, supervisors and Prometheus.
+//! `GET /healthz` and `GET /readyz`, for load balancers and supervisors.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Api;
-use crate::gate::{ServiceScope, Visitor};
+use crate::gate::Visitor;
 use kernel::error::{Code, Detail, Error};
 use monitor::Monitor;
 use web::input::Nothing;
-use web::reply::{Bare, PlainText};
+use web::reply::Bare;
 
 /// That the process answers.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -42,12 +42,16 @@ impl From<monitor::Check> for Check {
     }
 }
 
-/// The process runs and answers. It asks nobody, so that no supervisor ends a server whose database is away.
+/// Check that the process runs.
+///
+/// It asks nothing else, so that no supervisor ends a server whose database is away.
 pub async fn healthz(_: Api, _: Visitor, _: Nothing) -> Result<Bare<Health>, Error> {
     Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
-/// Requests can be sent here: each check by its name. Otherwise 503, and `details` has the ones that fail.
+/// Check whether requests can be sent to this replica.
+///
+/// Returns each check by its name; otherwise 503, with the failed ones in `details`.
 pub async fn readyz(monitor: Monitor, _: Visitor, _: Nothing) -> Result<Bare<Readiness>, Error> {
     let checks = monitor.checks().await;
     if checks.iter().all(|check| check.ok) {
@@ -74,9 +78,4 @@ fn not_ready(checks: &[monitor::Check]) -> Error {
         // The database stands before what hangs on it.
         ..Error::new(failed.first().map_or(Code::NotReady, |check| check.code)).message(words.join(" "))
     }
-}
-
-/// What this process has counted and holds, for Prometheus.
-pub async fn metrics(monitor: Monitor, _: ServiceScope, _: Nothing) -> Result<PlainText, Error> {
-    Ok(PlainText(monitor.metrics().await))
 }

@@ -42,7 +42,9 @@ pub struct Released {
     released: bool,
 }
 
-/// Lets it live on for a whole lifetime from now.
+/// Extend a reservation.
+///
+/// It lives for a whole lifetime from now.
 pub async fn extend(
     billing: Billing,
     scope: ReservationScope,
@@ -51,7 +53,9 @@ pub async fn extend(
     Ok(Bare(reservations::extend(&billing, scope.id()).await?.into()))
 }
 
-/// Frees its money.
+/// Release a reservation.
+///
+/// Its money is free again.
 pub async fn delete(billing: Billing, scope: ReservationScope, _: Nothing) -> Result<Bare<Released>, Error> {
     reservations::release(&billing, scope.id()).await?;
     Ok(Bare(Released { id: scope.id(), released: true }))

@@ -173,7 +173,9 @@ pub struct DetailText {
     message: String,
 }
 
-/// Records the events.
+/// Record usage events.
+///
+/// Each event counts exactly once, by its source and id.
 pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
     let Batch(events) = batch;
     let mut read = Vec::with_capacity(events.len());

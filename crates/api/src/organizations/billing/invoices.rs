@@ -144,7 +144,9 @@ pub struct InvoicePage {
     page_size: i64,
 }
 
-/// GET /v1/organizations/{organization_id}/billing/invoices: the newest first.
+/// List invoices.
+///
+/// The newest come first.
 pub async fn list(
     billing: Billing,
     scope: OrgScope,
@@ -237,8 +239,9 @@ fn page_response(page: String) -> Response<Body> {
     response
 }
 
-/// GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}. An invoice is also a
-/// document, so with `Accept: text/html` it comes as a page to be printed.
+/// Get an invoice.
+///
+/// With `Accept: text/html` it comes as a page to be printed.
 pub async fn read(billing: Billing, scope: InvoiceScope, form: Form) -> Result<Shown, Error> {
     let document = invoices::complete(&billing, scope.invoice().clone()).await?;
     Ok(match form {

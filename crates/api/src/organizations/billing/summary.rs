@@ -78,8 +78,9 @@ pub enum SubscriptionStatus {
     PastDue,
 }
 
-/// GET /v1/organizations/{organization_id}/billing/summary. In the first day of a month, while the one before is still open for
-/// what comes late, it is the new month that is shown.
+/// Get the balance and this month's usage.
+///
+/// On the first day of a month, while the one before is still open for late usage, the new month is shown.
 pub async fn summary(billing: Billing, scope: OrgScope, _: Nothing) -> Result<Enveloped<Summary>, Error> {
     let found = summary::read(&billing, scope.organization_id()).await?;
     let (month, wallet) = (found.month, found.wallet);

@@ -54,7 +54,9 @@ pub struct CreatedApiKey {
     created_by: PersonBrief,
 }
 
-/// POST …/api-keys
+/// Create an API key.
+///
+/// The secret is in this response and in no later one.
 pub async fn create(
     keys: Keys,
     scope: ProjectScope,
@@ -107,7 +109,7 @@ pub struct ListedApiKey {
     status: Status,
 }
 
-/// GET …/api-keys
+/// List the API keys of a project.
 pub async fn list(
     keys: Keys,
     scope: ProjectScope,
@@ -152,7 +154,7 @@ pub struct Usage {
     last_used_ip: Option<String>,
 }
 
-/// GET …/api-keys/{key_id}
+/// Get an API key.
 pub async fn read(billing: Billing, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
     let organization_id = scope.organization_id();
     let row = scope.into_api_key();
@@ -188,7 +190,9 @@ pub struct UpdatedApiKey {
     restrictions: Restrictions,
 }
 
-/// PUT …/api-keys/{key_id}
+/// Change an API key.
+///
+/// A merge patch: what is left out stays, null removes.
 pub async fn update(
     keys: Keys,
     scope: KeyScope,
@@ -206,7 +210,9 @@ pub async fn update(
     }))
 }
 
-/// DELETE …/api-keys/{key_id}
+/// Delete an API key.
+///
+/// It stops working on every replica within a second.
 pub async fn delete(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
     api_keys::delete(&keys, &scope).await?;
     Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))

@@ -62,7 +62,7 @@ pub struct AddedProjectMember {
     added_at: Time,
 }
 
-/// POST …/members
+/// Add a member to a project.
 pub async fn create(
     tenants: Tenants,
     scope: ProjectScope,
@@ -99,7 +99,9 @@ pub struct ProjectMember {
     joined_at: Time,
 }
 
-/// GET …/members: the project's own, not those who may act in it by their role in the organization.
+/// List the members of a project.
+///
+/// Those who act in it by their role in the organization are not listed.
 pub async fn list(
     tenants: Tenants,
     scope: ProjectScope,
@@ -144,7 +146,9 @@ pub struct ProjectMemberRole {
     updated_at: Time,
 }
 
-/// PUT …/members/{member_id}. What changes nothing leaves `updated_at` as it was.
+/// Change a member's role in a project.
+///
+/// A change to the same role leaves `updated_at` as it was.
 pub async fn update(
     tenants: Tenants,
     scope: ProjectMemberScope,
@@ -160,7 +164,9 @@ pub async fn update(
     }))
 }
 
-/// DELETE …/members/{member_id}
+/// Remove a member from a project.
+///
+/// Members may leave by themselves.
 pub async fn delete(
     tenants: Tenants,
     scope: ProjectMemberScope,

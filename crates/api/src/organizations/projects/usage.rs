@@ -59,6 +59,8 @@ impl From<Row> for ProjectUsageRow {
     }
 }
 
+/// Report a project's usage.
+///
 /// Days without usage are left out.
 pub async fn read(
     api: Api,

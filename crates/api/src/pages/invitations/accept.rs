@@ -28,7 +28,9 @@ impl Record<Api> for AcceptInvitation {
     }
 }
 
-/// Asks for a click; with no token, for the token.
+/// Show the page that accepts an invitation.
+///
+/// Without a token it asks for the token.
 pub async fn read(_: Tenants, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Ok(match link.token() {
         Some(token) => Page::new(TITLE)
@@ -40,7 +42,9 @@ pub async fn read(_: Tenants, _: Visitor, Query(link): Query<Link>) -> Result<Pa
     })
 }
 
-/// Makes the guest a member, or says what is missing. Then the link stays good.
+/// Accept an invitation.
+///
+/// The guest becomes a member, or the page says what is missing; then the link stays good.
 pub async fn create(tenants: Tenants, scope: Visitor, form: Form<AcceptInvitation>) -> Result<Page, Error> {
     let followed = match form.fields {
         Ok(fields) => follow(&tenants, scope.trail(), fields.token.0.trim()).await,

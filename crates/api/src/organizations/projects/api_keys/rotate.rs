@@ -27,7 +27,9 @@ pub struct RotatedApiKey {
     grace_period_ends: Time,
 }
 
-/// Gives the key a new secret; everything else about it stays.
+/// Rotate the secret of an API key.
+///
+/// Everything else about the key stays.
 pub async fn rotate(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<RotatedApiKey>, Error> {
     let Rotated { secret, previous, rotated_at, previous_ends_at } = api_keys::rotate(&keys, &scope).await?;
     Ok(private(RotatedApiKey {

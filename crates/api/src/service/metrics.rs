@@ -1,0 +1,12 @@
+//! `GET /metrics`, for Prometheus; needs the service token.
+
+use crate::gate::ServiceScope;
+use kernel::error::Error;
+use monitor::Monitor;
+use web::input::Nothing;
+use web::reply::PlainText;
+
+/// Get the metrics of this process for Prometheus.
+pub async fn metrics(monitor: Monitor, _: ServiceScope, _: Nothing) -> Result<PlainText, Error> {
+    Ok(PlainText(monitor.metrics().await))
+}
