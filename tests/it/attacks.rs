@@ -1,4 +1,4 @@
-//! Every route that wants a token × every token that is none: 401, before anything else is looked at.
+//! Sends every kind of invalid token to every route that requires a token: each is refused with 401 first.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tollkeeper::secrets::jwt::{Claims, Keyset, SigningKey, TokenKind};
 use crate::support::http::Call;
 use crate::support::world::{Somebody, World, on_each_database};
 
-/// A credential that must not pass: what it is, and the whole header.
+/// A credential that must be refused: its description and the whole header.
 struct Attack {
     what: &'static str,
     authorization: String,
@@ -26,7 +26,7 @@ fn encode(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }
 
-/// Attacks on routes that take this kind of token.
+/// Returns the attacks on routes that take this kind of token.
 async fn attacks(world: &World, victim: &Somebody, kind: TokenKind) -> Vec<Attack> {
     let keyset = world.app.accounts.keyset().await.unwrap();
     let (good, other_kind) = match kind {
@@ -143,7 +143,7 @@ fn call(world: &World, route: &Route) -> Call {
 }
 
 #[test]
-fn no_route_takes_a_token_that_is_none() {
+fn every_route_refuses_invalid_tokens() {
     on_each_database(async |world| {
         let victim = world.somebody("victim").await;
         let access = attacks(&world, &victim, TokenKind::Access).await;
@@ -164,7 +164,7 @@ fn no_route_takes_a_token_that_is_none() {
             }
         }
         assert!(cases > 700, "only {cases} cases");
-        // The victim's own token passed all the while.
+        // The victim's own token still works.
         world.get("/v1/auth/me").bearer(&victim.access_token).data().await;
         world.clock.advance_ms(HOUR_MS);
         assert_eq!(world.get("/v1/auth/me").bearer(&victim.access_token).refused().await.0, 401);

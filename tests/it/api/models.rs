@@ -1,4 +1,4 @@
-//! The model catalog and the price list through HTTP (docs/contract/models.md).
+//! The model catalog and the price list over HTTP (docs/contract/models.md).
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Organizations and their projects through HTTP (docs/contract/organizations.md, docs/contract/projects.md).
+//! Organizations and their projects over HTTP (docs/contract/organizations.md, docs/contract/projects.md).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::support::http::Call;
 use crate::support::world::{Place, START, Somebody, World, id, on_each_database, on_each_database_with};
 
 #[test]
-fn an_organization_is_made_listed_and_read() {
+fn organization_is_created_listed_and_read() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let body =
@@ -34,7 +34,7 @@ fn an_organization_is_made_listed_and_read() {
 }
 
 #[test]
-fn a_name_is_unique_among_those_with_the_same_creator() {
+fn name_is_unique_for_each_creator() {
     on_each_database(async |world| {
         let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
         world.organization(&ada, "Acme").await;
@@ -48,7 +48,7 @@ fn a_name_is_unique_among_those_with_the_same_creator() {
 }
 
 #[test]
-fn racing_creations_have_one_winner() {
+fn concurrent_creations_have_one_winner() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let body = json!({"name": "Acme"});
@@ -60,7 +60,7 @@ fn racing_creations_have_one_winner() {
 }
 
 #[test]
-fn lists_page_search_and_filter() {
+fn lists_support_pages_search_and_filters() {
     on_each_database(async |world| {
         let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
         for n in 0..5 {
@@ -99,7 +99,7 @@ fn lists_page_search_and_filter() {
 }
 
 #[test]
-fn a_project_is_made_listed_and_read() {
+fn project_is_created_listed_and_read() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let organization = world.organization(&ada, "Acme").await;
@@ -130,7 +130,7 @@ fn a_project_is_made_listed_and_read() {
 }
 
 #[test]
-fn what_a_project_can_not_be() {
+fn invalid_projects_are_refused() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let organization = world.organization(&ada, "Acme").await;
@@ -182,7 +182,7 @@ fn what_a_project_can_not_be() {
 }
 
 #[test]
-fn a_list_shows_what_the_caller_can_view_with_the_effective_role() {
+fn list_shows_visible_projects_with_the_effective_role() {
     on_each_database(async |world| {
         let (ada, admin, member) =
             (world.somebody("ada").await, world.somebody("admin").await, world.somebody("member").await);
@@ -213,7 +213,7 @@ fn a_list_shows_what_the_caller_can_view_with_the_effective_role() {
 }
 
 #[test]
-fn a_caller_that_manages_too_fast_waits() {
+fn management_calls_are_limited() {
     let limits =
         [("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "2"), ("TOLLKEEPER_LIMITS__WRITES_PER_MINUTE", "1")];
     on_each_database_with(&limits, async |world| {
@@ -224,13 +224,13 @@ fn a_caller_that_manages_too_fast_waits() {
             world.post("/v1/organizations", &json!({"name": "x"})).bearer(&ada.access_token).send().await;
         assert_eq!((write.status, write.code().as_str()), (429, "rate_limited"));
         assert_eq!(write.header("retry-after"), "60");
-        // Reads have a limit of their own, and so has everybody.
+        // Reads have their own limit, and each user has their own limits.
         for _ in 0..2 {
             list(&ada.access_token).data().await;
         }
         assert_eq!(list(&ada.access_token).refused().await, (429, "rate_limited".into()));
         list(&bob.access_token).data().await;
-        // Models are no management, however often they are asked for.
+        // Model calls don't count as management.
         for _ in 0..5 {
             world.get("/v1/models").bearer(&ada.access_token).bare().await;
         }
@@ -251,7 +251,7 @@ fn put(world: &World, who: &Somebody, path: &str, body: &Value) -> Call {
 }
 
 #[test]
-fn an_organization_is_changed_field_by_field() {
+fn organization_fields_change_one_by_one() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let body = json!({"name": "Acme", "description": "Anvils", "settings": {"default_role": "admin"}});
@@ -299,7 +299,7 @@ fn an_organization_is_changed_field_by_field() {
 }
 
 #[test]
-fn a_new_name_is_unique_among_those_with_the_same_creator() {
+fn new_name_is_unique_for_each_creator() {
     on_each_database(async |world| {
         let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
         let mut paths = Vec::new();
@@ -311,7 +311,7 @@ fn a_new_name_is_unique_among_those_with_the_same_creator() {
         assert_eq!(taken.details(), ["name name_taken"]);
         let other = format!("/v1/organizations/{}", world.organization(&bob, "Org 0").await);
         put(&world, &bob, &other, &json!({"name": "Org 1"})).data().await;
-        // A name that was given up is free.
+        // A released name can be used again.
         put(&world, &ada, &paths[0], &json!({"name": "Former"})).data().await;
         put(&world, &ada, &paths[1], &json!({"name": "Org 0"})).data().await;
         let race = json!({"name": "Wanted"});
@@ -324,7 +324,7 @@ fn a_new_name_is_unique_among_those_with_the_same_creator() {
 }
 
 #[test]
-fn public_projects_close_with_the_setting() {
+fn public_projects_close_when_the_setting_is_off() {
     on_each_database(async |world| {
         let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
         let place = world.place(&ada, "Acme").await;
@@ -351,7 +351,7 @@ async fn rows(world: &World, table: &str, place: &Place) -> i64 {
 }
 
 #[test]
-fn an_organization_that_owes_money_stays() {
+fn organization_with_debt_cannot_be_deleted() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -371,7 +371,7 @@ fn an_organization_that_owes_money_stays() {
 }
 
 #[test]
-fn a_deleted_organization_is_gone_with_all_but_its_usage() {
+fn deleting_an_organization_deletes_all_but_its_usage() {
     on_each_database(async |world| {
         let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
@@ -448,9 +448,9 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
     });
 }
 
-/// More members than one statement tells.
+/// More members than one statement notifies.
 #[test]
-fn every_member_of_a_deleted_organization_is_told() {
+fn every_member_of_a_deleted_organization_is_notified() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "500")], async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -471,9 +471,9 @@ fn every_member_of_a_deleted_organization_is_told() {
     });
 }
 
-/// Projects, invitations, members and a removal at the same moment: each has happened before it, or finds nothing.
+/// Creates projects, invitations and members during a deletion: each happens before it or finds nothing.
 #[test]
-fn a_removal_races_with_what_is_made() {
+fn deletion_races_with_creations() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         for round in 0..10 {

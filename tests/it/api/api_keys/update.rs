@@ -1,4 +1,4 @@
-//! PUT and DELETE of a key: what changes, what is refused, and that it holds on every replica.
+//! PUT and DELETE of a key: changes, refusals, and their effect on every replica.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn key_path(place: &Place, key: &str) -> String {
 }
 
 #[test]
-fn a_merge_patch_changes_what_it_names() {
+fn merge_patch_changes_only_its_fields() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -28,7 +28,7 @@ fn a_merge_patch_changes_what_it_names() {
         let mut now = json!({"id": key, "name": "Prod", "description": "old", "permissions": ["chat"], "updated_at": START,
             "restrictions": restrictions});
         world.clock.advance_ms(1_000);
-        // What changes nothing is no change.
+        // A patch without a change leaves no trace.
         for patch in
             [json!({}), json!({"restrictions": {}}), json!({"name": "Prod", "permissions": ["chat", "chat"]})]
         {
@@ -69,7 +69,7 @@ fn a_merge_patch_changes_what_it_names() {
 }
 
 #[test]
-fn what_a_patch_can_not_say() {
+fn invalid_patches_are_refused() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -101,7 +101,7 @@ fn what_a_patch_can_not_say() {
 }
 
 #[test]
-fn two_patches_at_once_lose_nothing() {
+fn concurrent_patches_lose_nothing() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -126,7 +126,7 @@ fn two_patches_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_change_holds_here_at_once_and_elsewhere_with_the_next_reading() {
+fn change_applies_at_once_locally_and_elsewhere_after_the_feed_is_read() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -176,7 +176,7 @@ fn a_deleted_key_is_gone() {
             assert_eq!(status(method.clone(), &path).await, 404, "{method} {path}");
         }
         assert_eq!(world.get("/v1/models").bearer(&key).refused().await, (401, "invalid_api_key".into()));
-        // Its name is free again, and its id is nobody's.
+        // Its name is free again, and its id is unknown.
         let (other, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
         assert_ne!(other, id);
         let detail = world.get(&place.project_path()).bearer(&ada.access_token).data().await;
@@ -185,7 +185,7 @@ fn a_deleted_key_is_gone() {
 }
 
 #[test]
-fn a_key_may_delete_another_and_of_many_deletes_one_wins() {
+fn key_deletes_another_key_and_one_of_many_deletes_wins() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
