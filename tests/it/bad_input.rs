@@ -1,4 +1,4 @@
-//! What can be wrong with a request, and the error shape that comes back.
+//! Invalid requests and the errors that they get.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::http::{Answer, Call};
 use crate::support::world::{World, on_each_database};
 
-/// Status, code, and the whole shape of an error (docs/contract/README.md#errors).
+/// Checks status, code and the whole shape of an error (docs/contract/README.md#errors).
 fn check(answer: &Answer, status: u16, code: &str) {
     assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text);
     let body = answer.json();
@@ -26,7 +26,7 @@ fn create(world: &World, token: &str) -> Call {
 }
 
 #[test]
-fn bodies_that_are_not_json() {
+fn non_json_bodies_are_refused() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let deep = format!("{{\"name\":{}1{}}}", "[".repeat(50_000), "]".repeat(50_000));
@@ -61,7 +61,7 @@ fn bodies_that_are_not_json() {
 }
 
 #[test]
-fn content_types() {
+fn other_content_types_are_refused() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "json", ""] {
@@ -87,7 +87,7 @@ fn content_types() {
 }
 
 #[test]
-fn wrong_types_and_texts() {
+fn wrong_types_and_invalid_texts_are_refused() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let cases: Vec<(Value, &str)> = vec![
@@ -123,7 +123,7 @@ fn wrong_types_and_texts() {
 }
 
 #[test]
-fn nul_characters_outside_of_names() {
+fn nul_characters_are_refused_outside_of_names_too() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let search = world.get("/v1/organizations?search=%00").bearer(&ada.access_token).send().await;
@@ -137,7 +137,7 @@ fn nul_characters_outside_of_names() {
 }
 
 #[test]
-fn bodies_that_are_too_large() {
+fn too_large_bodies_are_refused() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let just = format!("{{\"name\":\"{}\"}}", "x".repeat(256 * 1024 - 11));
@@ -160,14 +160,14 @@ fn bodies_that_are_too_large() {
             .send()
             .await;
         check(&declared, 413, "payload_too_large");
-        // The gate comes first: a stranger's body isn't even read.
+        // The gate comes first: an unauthenticated caller's body isn't read.
         let stranger = create(&world, "").raw(format!("{just} ")).send().await;
         check(&stranger, 401, "missing_credentials");
     });
 }
 
 #[test]
-fn unknown_paths_and_methods() {
+fn unknown_paths_and_methods_are_refused() {
     on_each_database(async |world| {
         for path in ["/v1/nothing", "/v1/organizations/", "/v1", "/v2/models", "/v1/auth/register/x"] {
             let answer = world.get(path).send().await;
@@ -192,7 +192,7 @@ fn unknown_paths_and_methods() {
 }
 
 #[test]
-fn unknown_and_malformed_ids() {
+fn unknown_and_malformed_ids_are_not_found() {
     on_each_database(async |world| {
         let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
         let (own, foreign) = (world.place(&ada, "Own").await, world.place(&bob, "Foreign").await);
@@ -223,7 +223,7 @@ fn unknown_and_malformed_ids() {
 }
 
 #[test]
-fn the_order_is_401_404_403_400() {
+fn checks_run_in_the_order_401_404_403_400() {
     on_each_database(async |world| {
         let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
         let foreign = world.place(&bob, "Foreign").await;
@@ -242,7 +242,7 @@ fn the_order_is_401_404_403_400() {
 }
 
 #[test]
-fn credentials_in_all_the_wrong_shapes() {
+fn malformed_credentials_are_refused() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let token = &ada.access_token;
