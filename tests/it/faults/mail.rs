@@ -1,4 +1,4 @@
-//! A mail server that is away for hours, and three replicas that try again.
+//! A mail server that is down for hours, and three replicas that retry.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::support::smtp::{self, MailServer, NobodyHome};
 use crate::support::world::{World, runtime};
 
 #[test]
-fn mails_outlive_hours_without_a_mail_server_and_leave_once() {
+fn mails_survive_a_long_outage_and_are_sent_once() {
     let hours = i64::try_from(number("TOLLKEEPER_TEST_HOURS").unwrap_or(6)).unwrap();
     let Some(python) = smtp::python("hours without a mail server") else { return };
     on_each_database_url(|url, _| {
@@ -47,7 +47,8 @@ fn mails_outlive_hours_without_a_mail_server_and_leave_once() {
                 .await
                 .unwrap();
             assert_eq!(attempts.len(), names.len(), "none is given up");
-            // Ten within the first two hours, and then one an hour: looked at once a minute, some come a bit later.
+            // Ten attempts within the first two hours, then one an hour. The test runs the job once a minute,
+            // so some are slightly late.
             let due = 8 + hours;
             assert!(attempts.iter().all(|(n,)| (due - 2..=due + 1).contains(n)), "{attempts:?}");
             let failed: u64 = apps.iter().map(|app| app.metrics.mails_failed.load(Ordering::Relaxed)).sum();

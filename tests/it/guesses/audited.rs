@@ -1,4 +1,4 @@
-//! What a refused login leaves behind: an entry in the trail, a count, and a mail to the owner.
+//! Traces of refused logins: an audit entry, a metric, and a mail to the owner.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, MINUTE_MS};
@@ -11,9 +11,10 @@ use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_
 
 /// SHA-256 of `ada@example.com` and of `nobody@example.com`, by sha256sum.
 const ADA_SHA256: &str = "b5fc85e55755f9e0d030a10ab4429b6b2944855f9a0d60077fe832becbc41d72";
-const NOBODY_SHA256: &str = "e788ea2014693dcdb86767aceb3860a432fc626c6477a6c53016aff40726842b";
+const UNKNOWN_SHA256: &str = "e788ea2014693dcdb86767aceb3860a432fc626c6477a6c53016aff40726842b";
 
-/// The entries of refused logins, sorted: actor, target, address, reason and hash of the address.
+/// Returns the audit entries of refused logins, sorted: actor, target, address, reason and hash of the
+/// address.
 async fn refusals(world: &World) -> Vec<[String; 5]> {
     let filter = Filter { action: "session.refused".into(), limit: 1_000, ..Filter::default() };
     let entries = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
@@ -29,7 +30,7 @@ async fn refusals(world: &World) -> Vec<[String; 5]> {
     entries
 }
 
-/// The mails to this address whose subject holds these words.
+/// Returns the mails to this address with these words in the subject.
 async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
@@ -41,7 +42,7 @@ async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_kind_of_refused_login_leaves_an_entry() {
+fn each_kind_of_refused_login_is_audited() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await.id.to_string();
         for _ in 0..10 {
@@ -49,7 +50,7 @@ fn each_kind_of_refused_login_leaves_an_entry() {
         }
         assert_eq!(outcome(login(&world, "ada", PASSWORD, ATTACKER)).await, waits());
         assert_eq!(outcome(login(&world, "Nobody", WRONG, HOME)).await, wrong());
-        // Some people type something else into the field: that leaves no trace.
+        // Text that isn't an address, such as a password typed into the wrong field, leaves no trace.
         let body = json!({"email": WRONG, "password": WRONG});
         assert_eq!(outcome(world.post("/v1/auth/login", &body).from(ALSO_HOME)).await, wrong());
         let anonymous = |target: &str, address: &str, reason: &str, hash: &str| {
@@ -58,7 +59,7 @@ fn each_kind_of_refused_login_leaves_an_entry() {
         let mut expected = [
             anonymous(&ada, ATTACKER, "invalid_credentials", ADA_SHA256),
             anonymous(&ada, ATTACKER, "too_many_attempts", ADA_SHA256),
-            anonymous("unknown", HOME, "invalid_credentials", NOBODY_SHA256),
+            anonymous("unknown", HOME, "invalid_credentials", UNKNOWN_SHA256),
             anonymous("unknown", ALSO_HOME, "invalid_credentials", "null"),
         ];
         expected.sort_unstable();
@@ -72,7 +73,7 @@ fn each_kind_of_refused_login_leaves_an_entry() {
 }
 
 #[test]
-fn a_login_of_an_unverified_account_that_is_kept_out_leaves_an_entry() {
+fn refused_login_of_an_unverified_account_is_audited() {
     on_each_database_with(&[("TOLLKEEPER_REQUIRE_VERIFIED_EMAIL", "true")], async |world| {
         let body = json!({"email": "ada@example.com", "password": PASSWORD, "username": "ada"});
         let ada = world.post("/v1/auth/register", &body).data().await["user"]["id"].clone();
@@ -85,7 +86,7 @@ fn a_login_of_an_unverified_account_that_is_kept_out_leaves_an_entry() {
 }
 
 #[test]
-fn a_network_that_tries_many_accounts_leaves_a_bounded_number_of_entries() {
+fn network_trying_many_accounts_leaves_bounded_entries() {
     on_each_database(async |world| {
         let [twin, _] = Twin::both_with_cheap_hashes(&world).await;
         let fail = async |number: usize, from: &str| {
@@ -102,7 +103,7 @@ fn a_network_that_tries_many_accounts_leaves_a_bounded_number_of_entries() {
 }
 
 #[test]
-fn logins_are_counted_by_what_came_of_them() {
+fn logins_are_counted_by_their_result() {
     on_each_database(async |world| {
         world.somebody("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
@@ -124,7 +125,7 @@ fn logins_are_counted_by_what_came_of_them() {
 }
 
 #[test]
-fn the_tenth_failure_of_a_day_is_told_to_the_owner_once() {
+fn tenth_failure_of_a_day_notifies_the_owner_once() {
     on_each_database(async |world| {
         world.somebody("ada").await;
         let body = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
@@ -152,7 +153,7 @@ fn the_tenth_failure_of_a_day_is_told_to_the_owner_once() {
         world.clock.advance_ms(DAY_MS);
         fail("ada", 10, ATTACKER).await;
         assert_eq!(told("ada").await.len(), 2);
-        // An address that nobody has proved to read is told nothing, and one without an account can't be.
+        // An unverified address gets no mail, and one without an account can't.
         fail("eve", 10, ATTACKER).await;
         fail("nobody", 10, ATTACKER).await;
         assert_eq!(told("eve").await, [""; 0]);
@@ -161,7 +162,7 @@ fn the_tenth_failure_of_a_day_is_told_to_the_owner_once() {
 }
 
 #[test]
-fn a_login_from_a_new_network_is_told_to_the_owner() {
+fn login_from_a_new_network_notifies_the_owner() {
     on_each_database(async |world| {
         world.somebody("ada").await;
         let body = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});

@@ -4,7 +4,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::crashes::{Answered, Target, assert_all_there, set_to_work};
+use crate::crashes::{ClientRecord, Target, assert_recorded_once, run_clients};
 use crate::support::http::Answer;
 use crate::support::process::{Server, Start};
 use crate::support::world::Folder;
@@ -68,23 +68,23 @@ pub fn under_load(what: &str, start: &Start, disturb: impl FnOnce(&Load<'_>) -> 
         start,
         place,
     };
-    let answered: Vec<Answered> = std::thread::scope(|scope| {
+    let answered: Vec<ClientRecord> = std::thread::scope(|scope| {
         let target = &target;
-        let clients = set_to_work(scope, target);
+        let clients = run_clients(scope, target);
         // A disturber that fails would leave the clients at work for ever.
         let over = Over(&target.over);
         let ids = disturb(&Load { target });
         drop(over);
         let mut answered: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
-        answered.push(Answered {
+        answered.push(ClientRecord {
             events: ids.iter().map(|id| format!("disturber-{id}")).collect(),
-            ..Answered::default()
+            ..ClientRecord::default()
         });
         answered
     });
     server.wait_until_ready();
     assert!(server.get("/v1/auth/me").bearer(&ada.access_token).send().status == 200, "it lives on");
-    let figures = assert_all_there(&target, &answered);
+    let figures = assert_recorded_once(&target, &answered);
     let audit = start.command(&["audit"]);
     assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
     println!("{what}: {figures}\n{}", audit.stdout.trim());
