@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 
-use super::{KIB, object, unfinished};
+use super::{KIB, object, send_partial_body};
 use crate::support::process::{Server, Start, until};
 use crate::support::world::Folder;
 
@@ -61,7 +61,7 @@ fn two_hundred_hostile_connections_do_not_fill_the_memory() {
     let mut worst = 0;
     let kinds: [(&str, &dyn Fn() -> TcpStream); 7] = [
         ("unfinished logins", &|| {
-            unfinished(server.public, "/v1/auth/login", "", "content-length: 16384", &nearly)
+            send_partial_body(server.public, "/v1/auth/login", "", "content-length: 16384", &nearly)
         }),
         ("unknown fields of a login", &|| pour(server.public, &login)),
         ("unknown fields of an organization", &|| pour(server.public, &organizations)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{assert_failure, fill_up, inside, private_mounts};
+use super::{assert_failure, fill_up, path_in_mounts, private_mounts};
 use crate::support::chance::number;
 use crate::support::process::{Place, Server, until, usage_event};
 use crate::support::replicas::Replicas;
@@ -83,7 +83,7 @@ fn full_disk_under_load_loses_no_answered_event() {
     let Some(wrapper) = private_mounts(&data, mount) else { return };
     let words: Vec<_> = wrapper.iter().map(String::as_str).collect();
     let mut server = start.clone().through(&words).run();
-    server.data_dir = inside(&server, &data);
+    server.data_dir = path_in_mounts(&server, &data);
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
     let (ballast, over) = (server.data_dir.join("ballast"), AtomicBool::new(false));

@@ -5,7 +5,7 @@ use tollkeeper::clock::{DAY_MS, MINUTE_MS};
 use tollkeeper::trail;
 use tollkeeper::trail::Filter;
 
-use super::{ALSO_HOME, ATTACKER, HOME, WRONG, login, networks, ok, outcome, text, waits, wrong};
+use super::{HOME_NEIGHBOUR, ATTACKER, HOME, WRONG, login, networks, ok, outcome, text, waits, wrong};
 use crate::support::twin::Twin;
 use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_with};
 
@@ -52,7 +52,7 @@ fn each_kind_of_refused_login_is_audited() {
         assert_eq!(outcome(login(&world, "Nobody", WRONG, HOME)).await, wrong());
         // Text that isn't an address, such as a password typed into the wrong field, leaves no trace.
         let body = json!({"email": WRONG, "password": WRONG});
-        assert_eq!(outcome(world.post("/v1/auth/login", &body).from(ALSO_HOME)).await, wrong());
+        assert_eq!(outcome(world.post("/v1/auth/login", &body).from(HOME_NEIGHBOUR)).await, wrong());
         let anonymous = |target: &str, address: &str, reason: &str, hash: &str| {
             ["anonymous", target, address, reason, hash].map(str::to_owned)
         };
@@ -60,7 +60,7 @@ fn each_kind_of_refused_login_is_audited() {
             anonymous(&ada, ATTACKER, "invalid_credentials", ADA_SHA256),
             anonymous(&ada, ATTACKER, "too_many_attempts", ADA_SHA256),
             anonymous("unknown", HOME, "invalid_credentials", UNKNOWN_SHA256),
-            anonymous("unknown", ALSO_HOME, "invalid_credentials", "null"),
+            anonymous("unknown", HOME_NEIGHBOUR, "invalid_credentials", "null"),
         ];
         expected.sort_unstable();
         assert_eq!(refusals(&world).await, expected);
@@ -174,7 +174,7 @@ fn login_from_a_new_network_notifies_the_owner() {
             assert_eq!(outcome(login(&world, name, PASSWORD, HOME)).await, ok());
         }
         assert_eq!(told("ada").await, [""; 0], "there is nothing to compare the first one with");
-        assert_eq!(outcome(login(&world, "ada", PASSWORD, ALSO_HOME)).await, ok());
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME_NEIGHBOUR)).await, ok());
         assert_eq!(told("ada").await, [""; 0], "the same network");
         for name in ["ada", "eve"] {
             assert_eq!(outcome(login(&world, name, PASSWORD, "2001:db8::7")).await, ok());

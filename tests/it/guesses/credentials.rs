@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 use tollkeeper::clock::MINUTE_MS;
 
-use super::{ALSO_HOME, ATTACKER, HOME, outcome};
+use super::{HOME_NEIGHBOUR, ATTACKER, HOME, outcome};
 use crate::support::http::Call;
 use crate::support::world::{World, on_each_database, on_each_database_with};
 
@@ -69,7 +69,7 @@ fn wrong_service_tokens_wait() {
         for _ in 0..3 {
             assert_eq!(ask(token, ATTACKER).await.0, 200);
         }
-        assert_eq!(ask("another", ALSO_HOME).await.0, 401);
+        assert_eq!(ask("another", HOME_NEIGHBOUR).await.0, 401);
     });
 }
 

@@ -1,12 +1,12 @@
-//! What a customer has to pay, by the words of the contract: for each month of use its list price less its discount, whatever the order
-//! in which usage, corrections, ends of months, voids and payments came.
+//! The amount due by the words of the contract: for each month of use its list price less its discount, in
+//! any order of usage, corrections, ends of months, voids and payments.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use super::books::Event;
 
-/// Tiers: tokens above the first number cost so many millionths less.
+/// Tiers: tokens above the first number cost this many millionths less.
 pub type Tiers = [(i128, i128)];
 
 /// A discount is counted in millionths of a pico.
@@ -20,7 +20,7 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// What is left to be paid.
+    /// Returns list price less discounts.
     pub fn net(self) -> i128 {
         self.list - self.discount
     }
@@ -40,7 +40,8 @@ impl AddAssign for Owed {
 /// Tokens and their price, in the order of day and price version.
 type Run = BTreeMap<(i64, i64), (i128, i128)>;
 
-/// The sum over months of use: list price, and the discounts of each month's net tokens, each model and kind of token on its own.
+/// Returns the sum over months of use: list price, and the discounts of each month's net tokens, each model
+/// and kind of token separately.
 pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> Owed {
     let mut streams: BTreeMap<(i64, usize, bool), Run> = BTreeMap::new();
     let mut sum = Owed::default();
