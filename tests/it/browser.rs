@@ -19,7 +19,7 @@ impl Drop for Server {
 
 #[test]
 fn pages_work_in_a_browser() {
-    let skip = |why| python::skip_for_want_of("browser", "the pages in a browser", why);
+    let skip = |why| python::skip_without("browser", "the pages in a browser", why);
     let Some(python) = python::with("selenium") else {
         return skip("`python3` can't import `selenium`");
     };

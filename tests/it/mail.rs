@@ -23,7 +23,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::support::http::Call;
 use crate::support::postgres::Cluster;
 use crate::support::replica::Process;
-use crate::support::smtp::{self, MailServer, NobodyHome, make_certificates, token, until};
+use crate::support::smtp::{self, MailServer, UnusedPort, make_certificates, token, until};
 use crate::support::world::{ALLOW_FSYNC_OFF, Folder, PASSWORD, World, config, runtime};
 
 const ADA: &str = "ada@example.com";
@@ -222,7 +222,7 @@ fn rejected_login_is_retried() {
 fn retries_back_off_until_the_server_is_back() {
     let Some(python) = smtp::python("a mail server that is down") else { return };
     on_each_url(async |backend, database_url| {
-        let nobody = NobodyHome::new();
+        let nobody = UnusedPort::new();
         let port = nobody.port();
         let url = format!("smtp://127.0.0.1:{port}?tls=none");
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
@@ -251,7 +251,7 @@ fn retries_back_off_until_the_server_is_back() {
 #[test]
 fn mail_is_dropped_after_a_day() {
     on_each_url(async |backend, database_url| {
-        let nobody = NobodyHome::new();
+        let nobody = UnusedPort::new();
         let url = format!("smtp://127.0.0.1:{}?tls=none", nobody.port());
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
         let logs = CapturedLog::default();

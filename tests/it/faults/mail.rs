@@ -10,7 +10,7 @@ use tollkeeper::mail::sending::send_due;
 
 use crate::support::chance::number;
 use crate::support::process::on_each_database_url;
-use crate::support::smtp::{self, MailServer, NobodyHome};
+use crate::support::smtp::{self, MailServer, UnusedPort};
 use crate::support::world::{World, runtime};
 
 #[test]
@@ -19,7 +19,7 @@ fn mails_survive_a_long_outage_and_are_sent_once() {
     let Some(python) = smtp::python("hours without a mail server") else { return };
     on_each_database_url(|url, _| {
         runtime().block_on(async {
-            let nobody = NobodyHome::new();
+            let nobody = UnusedPort::new();
             let port = nobody.port();
             let mail_url = format!("smtp://127.0.0.1:{port}?tls=none");
             let (backend, url) = (if url.is_some() { "postgres" } else { "sqlite" }, url.map(str::to_owned));

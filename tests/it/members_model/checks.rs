@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 use tollkeeper::db::sql;
 
-use super::history::{Done, Entry, History};
+use super::history::{FinishedCall, Entry, History};
 use super::model::{ORGANIZATION_ROLES, OWNER, PEOPLE, PROJECT_OWNER, PROJECT_ROLES, State, Step};
 
 /// Counts of what the histories covered.
@@ -23,8 +23,8 @@ pub struct Figures {
 
 /// Replays the audit trail through the model: each entry must be allowed at its place, every other answer
 /// must fit a state during the call. Returns the final state.
-pub fn replay(history: &History, all: &[Done], entries: &[Entry], figures: &mut Figures) -> State {
-    let by_request: HashMap<&str, &Done> = all.iter().map(|done| (done.request_id.as_str(), done)).collect();
+pub fn replay(history: &History, all: &[FinishedCall], entries: &[Entry], figures: &mut Figures) -> State {
+    let by_request: HashMap<&str, &FinishedCall> = all.iter().map(|done| (done.request_id.as_str(), done)).collect();
     let mut states = vec![history.start.clone()];
     let mut recorded = BTreeSet::new();
     for entry in entries {
@@ -63,7 +63,7 @@ pub fn replay(history: &History, all: &[Done], entries: &[Entry], figures: &mut 
 
 /// The gate and the decision under the lock may see different states. Then a refusal may name what comes
 /// second in the order of any single state; it must still be a refusal in one of them.
-fn is_a_race_of_gate_and_lock(done: &Done, states: &[State]) -> bool {
+fn is_a_race_of_gate_and_lock(done: &FinishedCall, states: &[State]) -> bool {
     let is_refusal = [403, 404, 409].contains(&done.status);
     // One token replaces another when a user verifies their address twice at once.
     let is_replaced = matches!(done.call.step, Step::ProveAddress) && done.code == "invalid_token";

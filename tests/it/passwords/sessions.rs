@@ -1,4 +1,4 @@
-//! How many sessions a person may have.
+//! The maximum number of sessions of a user.
 
 use serde_json::json;
 use tollkeeper::db::sql;
@@ -9,16 +9,16 @@ use super::{access_token, login};
 use crate::support::twin::{Twin, settle};
 use crate::support::world::{PASSWORD, World, on_each_database_with};
 
-async fn live(world: &World) -> i64 {
-    let (live,): (i64,) = sql("SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL")
+async fn count_sessions(world: &World) -> i64 {
+    let (count_sessions,): (i64,) = sql("SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL")
         .one(&mut world.app.db.read().await.unwrap())
         .await
         .unwrap();
-    live
+    count_sessions
 }
 
 #[test]
-fn one_login_too_many_ends_the_oldest_session() {
+fn login_beyond_the_maximum_ends_the_oldest_session() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3")], async |world| {
         let [_, replica] = Twin::both(&world).await;
         let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
@@ -39,7 +39,7 @@ fn one_login_too_many_ends_the_oldest_session() {
             statuses
         };
         assert_eq!(statuses(&tokens).await, [200, 200, 200]);
-        // By a clock that was set back the newest would be the oldest.
+        // With a clock set back, the newest session would be the oldest.
         world.clock.advance_ms(-1_000);
         world.catch_up().await;
         tokens.push(access_token(&world, "ada", PASSWORD).await);
@@ -51,7 +51,7 @@ fn one_login_too_many_ends_the_oldest_session() {
         let entries = trail::list(&mut world.app.db.read().await.unwrap(), &ended).await.unwrap();
         let entries: Vec<_> = entries.iter().map(|entry| (&entry.actor, &entry.target)).collect();
         assert_eq!(entries, [(&ada.id.to_string(), &ada.session_id.to_string())]);
-        // A session that has ended by itself is in nobody's way.
+        // An expired session doesn't count.
         world.clock.advance_ms(31 * tollkeeper::clock::DAY_MS);
         world.catch_up().await;
         let fresh = access_token(&world, "ada", PASSWORD).await;
@@ -62,7 +62,7 @@ fn one_login_too_many_ends_the_oldest_session() {
 }
 
 #[test]
-fn many_logins_at_once_leave_no_more_sessions() {
+fn concurrent_logins_do_not_exceed_the_maximum() {
     let settings = [("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3")];
     on_each_database_with(&settings, async |world| {
         let twins = Twin::both_with_cheap_hashes(&world).await;
@@ -75,7 +75,7 @@ fn many_logins_at_once_leave_no_more_sessions() {
             good += usize::from(login.await.unwrap().status == 200);
         }
         assert!(good > 3, "{good}");
-        assert_eq!(live(&world).await, 3);
+        assert_eq!(count_sessions(&world).await, 3);
     });
 }
 
@@ -87,6 +87,6 @@ fn without_limits_sessions_are_not_counted() {
         for _ in 0..5 {
             login(&world, "ada", PASSWORD).data().await;
         }
-        assert_eq!(live(&world).await, 6);
+        assert_eq!(count_sessions(&world).await, 6);
     });
 }

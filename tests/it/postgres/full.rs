@@ -7,9 +7,9 @@ use crate::support::postgres::Cluster;
 use crate::support::world::{Folder, runtime};
 
 #[test]
-fn a_disk_of_postgres_that_fills_up_under_load_loses_nothing_that_was_answered() {
+fn answered_requests_survive_a_full_disk_of_postgres() {
     let folder = Folder::new();
-    // Within a user's own mounts everybody is root, as whom PostgreSQL doesn't run.
+    // Within private mounts every process is root, and PostgreSQL refuses to run as root.
     let mount = "mount -t tmpfs -o size=1m none \"$0\"";
     let Some(words) = private_mounts(&folder.0, mount).filter(|words| words[1] == "-m") else { return };
     drop(words);
@@ -28,7 +28,7 @@ fn a_disk_of_postgres_that_fills_up_under_load_loses_nothing_that_was_answered()
             assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
             told.push(refused.code());
             std::fs::remove_file(&ballast).unwrap();
-            // Without a place for its journal it ends by itself, and an operator would start it again.
+            // Without space for its journal it stops, and an operator would start it again.
             cluster.revive();
             load.goes_on(&format!("full-{round}-over"));
             answered.extend([format!("full-{round}"), format!("full-{round}-over")]);

@@ -1,4 +1,4 @@
-//! POST /service/v1/authorize: models' own rates, and people without a key.
+//! POST /service/v1/authorize: rates of models, and users without a key.
 
 use serde_json::{Value, json};
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
@@ -18,7 +18,7 @@ fn code(decision: &Value) -> (i64, &str) {
 }
 
 #[test]
-fn a_model_s_rate_holds_for_an_organization() {
+fn model_rate_applies_to_an_organization() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
@@ -52,7 +52,7 @@ fn a_model_s_rate_holds_for_an_organization() {
 }
 
 #[test]
-fn what_one_rate_refuses_costs_the_other_nothing() {
+fn call_refused_by_one_rate_is_returned_to_the_other() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -75,8 +75,8 @@ fn what_one_rate_refuses_costs_the_other_nothing() {
         }
         let limits = ask(&world, &many, "svc-1-pro").await["limits"].take();
         let left = limits["api_key"]["remaining_requests"].as_i64().unwrap();
-        // Where rates are shared, a call that is given back while a lease is renewed may stay counted. Were none given back, 36
-        // were left.
+        // With shared rates, a call that is returned while a lease is renewed may stay counted. Without
+        // returned calls, 36 were left.
         let least = if world.app.db.is_postgres() { 39 } else { 41 };
         assert!((least..=41).contains(&left), "refusals of the model took none: {left}");
         let files = json!({"credential": many, "operation": "files"});
@@ -85,7 +85,7 @@ fn what_one_rate_refuses_costs_the_other_nothing() {
 }
 
 #[test]
-fn a_known_key_is_decided_about_without_a_query() {
+fn cached_key_is_authorized_without_a_query() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -105,7 +105,7 @@ fn a_known_key_is_decided_about_without_a_query() {
 }
 
 #[test]
-fn a_person_calls_models_by_their_role_in_the_project() {
+fn user_calls_models_by_their_role_in_the_project() {
     use OrganizationRole as O;
     use ProjectRole as P;
     on_each_database(async |world| {
@@ -150,7 +150,7 @@ fn a_person_calls_models_by_their_role_in_the_project() {
 }
 
 #[test]
-fn what_an_access_token_needs() {
+fn access_token_needs_a_project_and_a_role() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
@@ -188,14 +188,14 @@ fn what_an_access_token_needs() {
             let decision = world.ask(AUTHORIZE, &body).bare().await;
             assert_eq!(code(&decision), due, "{body}");
         }
-        // A session that ends takes its tokens along.
+        // The end of a session ends its tokens.
         world.post("/v1/auth/logout", &json!({})).bearer(&ada.access_token).data().await;
         assert_eq!(code(&world.ask(AUTHORIZE, &call).bare().await), (401, "invalid_access_token"));
     });
 }
 
 #[test]
-fn a_key_is_for_its_own_project() {
+fn key_works_in_its_own_project_only() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);

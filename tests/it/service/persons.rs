@@ -1,4 +1,4 @@
-//! People's calls: decided about by their role, and billed like a key's.
+//! Users' calls: authorized by their role, and billed like a key's.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ async fn results(world: &World, events: &[Value]) -> Vec<Value> {
     world.ask(USAGE, &json!({ "events": events })).bare().await["results"].as_array().unwrap().clone()
 }
 
-/// `accepted`, `duplicate` or the code of a refusal, event by event.
+/// Returns `accepted`, `duplicate` or the code of the refusal for each event.
 async fn report(world: &World, events: &[Value]) -> Vec<String> {
     let word = |result: &Value| result["code"].as_str().or(result["status"].as_str()).unwrap().to_owned();
     results(world, events).await.iter().map(word).collect()
@@ -53,7 +53,7 @@ async fn report(world: &World, events: &[Value]) -> Vec<String> {
 
 /// 10 x 0.000002 + 100 x 0.000006 = 0.00062 a call.
 #[test]
-fn a_person_s_call_is_billed() {
+fn call_of_a_user_is_billed() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let place = &scene.place;
@@ -65,7 +65,7 @@ fn a_person_s_call_is_billed() {
         assert_eq!((&decision["api_key_id"], &decision["project_id"]), (&Value::Null, &json!(place.project)));
         assert_eq!(decision["user_id"], json!(scene.ada.id));
         assert_eq!(wallet(&world, &place.organization).await, (0, 620_000));
-        // Just what the decision says goes into the event.
+        // The event gets exactly the ids of the decision.
         let mut event = scene.event("e1");
         for field in ["project_id", "user_id"] {
             event[field] = decision[field].clone();
@@ -75,7 +75,7 @@ fn a_person_s_call_is_billed() {
         assert_eq!(wallet(&world, &place.organization).await, (-620_000, 0));
         assert_eq!(report(&world, &[event.clone()]).await, ["duplicate"]);
 
-        // Another person, another project, a key: something else.
+        // Another user, another project, a key: a conflict.
         let bob = world.somebody("bob").await;
         let sibling = world.project(&scene.ada, &place.organization, "Sibling").await;
         let others = [
@@ -94,7 +94,7 @@ fn a_person_s_call_is_billed() {
         let call = call.header("content-type", "application/cloudevents+json").raw(cloud.to_string());
         assert_eq!(call.bare().await["results"][0]["status"], "duplicate");
 
-        // A correction names the same person.
+        // A correction names the same user.
         let back = |mut event: Value, id: &str| {
             event["id"] = json!(id);
             event["corrects"] = json!("e1");
@@ -116,7 +116,7 @@ fn a_person_s_call_is_billed() {
 }
 
 #[test]
-fn reports_tell_people_from_keys() {
+fn reports_distinguish_users_and_keys() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let (place, user_id) = (&scene.place, json!(scene.ada.id));
@@ -174,7 +174,7 @@ fn reports_tell_people_from_keys() {
 }
 
 #[test]
-fn an_event_names_a_key_or_a_person_in_a_project() {
+fn event_names_a_key_or_a_user_in_a_project() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let without = |name: &str| {
@@ -245,7 +245,7 @@ fn late_usage_of_a_deleted_project_counts() {
 }
 
 #[test]
-fn a_known_person_costs_no_more_than_a_key() {
+fn cached_user_costs_no_more_than_a_key() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         report(&world, &[scene.event("p0")]).await;
@@ -261,7 +261,7 @@ fn a_known_person_costs_no_more_than_a_key() {
 }
 
 #[test]
-fn nobody_has_used_anything_before_they_were_there() {
+fn usage_before_the_user_existed_is_refused() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         // Clocks differ by five minutes at most.

@@ -1,7 +1,8 @@
-//! Every restriction of a key × every entrance × allowed, denied and just at the edge, as a table in `restrictions.txt`.
+//! Tests every restriction of a key at every entrance: allowed, denied and at the limit, as a table in
+//! `restrictions.txt`.
 //!
-//! The first two columns say what is tried, the others what came of it. `TOLLKEEPER_TEST_BLESS=1 cargo test --test it
-//! restrictions` writes these anew; the diff is then to be read like any other change of what keys may do.
+//! The first two columns are the case, the others its results. `TOLLKEEPER_TEST_BLESS=1 cargo test --test it
+//! restrictions` rewrites the results. Review the diff like any other change of the rights of keys.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -12,7 +13,8 @@ use crate::support::world::{Place, Somebody, World, on_each_database_with};
 
 const GOLDEN: &str = "tests/it/service/restrictions.txt";
 
-/// Restrictions hold without the limits of management calls too, and the making of so many keys would meet those.
+/// Restrictions apply without the limits of management calls too, and creating this many keys would exceed
+/// those.
 const SETTINGS: &[(&str, &str)] =
     &[("TOLLKEEPER_TRUSTED_PROXIES", "10.0.0.0/8"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
 
@@ -47,9 +49,9 @@ impl Entrance {
     }
 }
 
-/// What is tried, in the words of the second column.
+/// The attempt, parsed from the second column.
 #[derive(Default, Debug)]
-struct Try {
+struct Attempt {
     from: Option<String>,
     hops: Option<String>,
     unasked: Option<String>,
@@ -61,7 +63,7 @@ struct Try {
     tokens: Option<i64>,
 }
 
-impl Try {
+impl Attempt {
     fn parse(text: &str) -> Self {
         let mut found = Self::default();
         if let Some(hops) = text.strip_prefix("hops=") {
@@ -85,19 +87,19 @@ impl Try {
         found
     }
 
-    /// Whether there is such a case at this entrance.
+    /// Returns whether the case exists at this entrance.
     fn can_be_at(&self, entrance: Entrance) -> bool {
         match entrance {
             _ if entrance.is_public() => !self.nowhere,
-            // It is told the address, not how one came to know it.
+            // It gets the address, not its source.
             Entrance::Authorize => self.hops.is_none() && self.unasked.is_none(),
-            // What the proxy says counts; a proxy that sends on what it is told is the row `hops`.
+            // The proxy's value counts; a proxy that forwards its input is the row `hops`.
             _ => self.unasked.is_none(),
         }
     }
 }
 
-/// The key of the first column.
+/// Returns the body of the key in the first column.
 fn key_body(restriction: &str, world: &World) -> Value {
     let mut body = json!({"name": "k"});
     if let Some(words) = restriction.strip_prefix("permissions ") {
@@ -126,11 +128,10 @@ fn restrictions_hold_at_every_entrance() {
             };
             let mut row = format!("{restriction:44} | {tried:44}");
             for entrance in Entrance::ALL {
-                let attempt = Try::parse(tried);
+                let attempt = Attempt::parse(tried);
                 let outcome = if attempt.can_be_at(entrance) {
                     cases += 1;
-                    // An organization of its own each, because models' rates are shared in one.
-                    // The clock has moved since the last one.
+                    // Each has its own organization, because models' rates are shared in one.
                     ada.access_token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
                     let place = world.place(&ada, &format!("Case {cases}")).await;
                     outcome(&world, &ada, &place, restriction, &attempt, entrance).await
@@ -146,12 +147,12 @@ fn restrictions_hold_at_every_entrance() {
     });
 }
 
-/// A section's heading, with those of the columns; nothing for what else stands between rows.
+/// Returns a section's heading with the column headings, or nothing for other lines between rows.
 fn heading(line: &str) -> String {
     if !line.starts_with("== ") {
         return String::new();
     }
-    // Without the columns' headings of the last time.
+    // Without the previous column headings.
     let title = line.split("  ").next().unwrap();
     let columns =
         ["list", "model", "manage", "authorize", "forward-auth"].map(|name| format!(" | {name:18}"));
@@ -167,13 +168,13 @@ fn compare(world: &World, golden: &str, found: &str) {
     }
 }
 
-/// What becomes of the last call with a new key.
+/// Returns the result of the last call with a new key.
 async fn outcome(
     world: &World,
     ada: &Somebody,
     place: &Place,
     restriction: &str,
-    attempt: &Try,
+    attempt: &Attempt,
     entrance: Entrance,
 ) -> String {
     let (_, key) = world.key(ada, place, &key_body(restriction, world)).await;
@@ -185,7 +186,7 @@ async fn outcome(
     code(call(world, place, key, attempt, entrance)).await
 }
 
-fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Entrance) -> Call {
+fn call(world: &World, place: &Place, key: &str, attempt: &Attempt, entrance: Entrance) -> Call {
     let (operation, model) = (attempt.operation.as_deref().unwrap_or("chat"), attempt.model.as_deref());
     let fitting = match operation {
         "embeddings" => Some("svc-embedding-1"),
@@ -228,7 +229,7 @@ fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Entran
     }
 }
 
-/// `ok`, or why not.
+/// Returns `ok`, or the code of the refusal.
 async fn code(call: Call) -> String {
     let answer = call.send().await;
     let decision = answer.json()["code"].as_str().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Usage as it is billed: what the queue of the service listener writes for it, without the queue.
+//! Writes billed usage as the queue of the service listener does, without the queue.
 
 use tollkeeper::catalog::Kind;
 use tollkeeper::clock::{Day, Month};
@@ -26,8 +26,8 @@ pub struct Usage<'a> {
     pub completion: i64,
 }
 
-/// Rates it at the price of its day's first instant, adds it to its day in the month that is open for it, and charges the
-/// wallet with the whole nanos by which the row rose.
+/// Prices usage at the first instant of its day, adds it to its daily row in the open month, and debits the
+/// whole nanos by which the row rose.
 pub async fn charge(world: &World, usage: Usage<'_>) {
     let catalog = world.app.catalog.now().clone();
     let model = catalog.get(usage.model).unwrap();
@@ -89,7 +89,7 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
     tx.commit().await.unwrap();
 }
 
-/// An invoice over nothing for an organization's first month; its id.
+/// Creates an invoice of zero for an organization's first month; returns its id.
 pub async fn invoice(world: &World, organization: &str) -> String {
     let (now, organization_id) = (world.clock.now(), OrganizationId::parse(organization).unwrap());
     let mut tx = world.app.db.write().await.unwrap();
@@ -120,7 +120,7 @@ pub async fn invoice(world: &World, organization: &str) -> String {
     invoice.id.to_string()
 }
 
-/// An access token for somebody whose session may be over by now.
+/// Returns an access token for a user whose session may have expired.
 pub async fn fresh_token(world: &World, who: &Somebody) -> String {
     let (now, random) = (world.clock.now(), &world.app.random);
     let session = SessionId::new(now, random);
@@ -131,7 +131,7 @@ pub async fn fresh_token(world: &World, who: &Somebody) -> String {
     world.token(TokenKind::Access, who.id, session, 3600).await
 }
 
-/// What has to hold of an organization's money at any time.
+/// Checks the invariants of an organization's money.
 pub async fn check(world: &World, organization: &str) {
     let id = OrganizationId::parse(organization).unwrap();
     let mut tx = world.app.db.read().await.unwrap();
