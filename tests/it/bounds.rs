@@ -261,7 +261,8 @@ fn all_unfinished_bodies_have_one_budget() {
         }
         // A body that arrives with its head needs no budget.
         let body = json!({"email": "a@example.com", "password": PASSWORD}).to_string();
-        let whole = send_partial_body(server.public, login, "", &format!("content-length: {}", body.len()), &body);
+        let whole =
+            send_partial_body(server.public, login, "", &format!("content-length: {}", body.len()), &body);
         let answer = read_answer(&mut BufReader::new(whole), true).unwrap();
         assert_eq!(answer.status, 401, "{}", answer.text);
         assert_eq!(server.get("/healthz").send().status, 200);
@@ -287,7 +288,13 @@ fn body_budget_leaves_room_for_logins_and_inference_servers() {
         let server = start.set("TOLLKEEPER_SERVER__BODY_BUDGET_BYTES", "16777216").run();
         let ada = server.sign_up("ada");
         let large = || {
-            send_partial_body(server.public, "/v1/organizations", &ada.access_token, "content-length: 262144", "{")
+            send_partial_body(
+                server.public,
+                "/v1/organizations",
+                &ada.access_token,
+                "content-length: 262144",
+                "{",
+            )
         };
         let login = || send_partial_body(server.public, "/v1/auth/login", "", "content-length: 16384", "{");
         let mut held: Vec<_> = (0..32).map(|_| large()).collect();

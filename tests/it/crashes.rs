@@ -245,8 +245,9 @@ fn texts(db: &Db, text: &'static str) -> Vec<String> {
 /// Asserts that everything that was answered, and nothing else, is in the books once.
 pub fn assert_recorded_once(target: &Target<'_>, answered: &[ClientRecord]) -> String {
     let db = Db::open(&target.start.database_settings()).unwrap();
-    let all =
-        |of: fn(&ClientRecord) -> &Vec<String>| -> BTreeSet<&String> { answered.iter().flat_map(of).collect() };
+    let all = |of: fn(&ClientRecord) -> &Vec<String>| -> BTreeSet<&String> {
+        answered.iter().flat_map(of).collect()
+    };
     let (events, credits) = (all(|one| &one.events), all(|one| &one.credits));
     let corrections = all(|one| &one.corrections);
     let stored = texts(&db, "SELECT event_id FROM usage_events WHERE corrects IS NOT NULL");

@@ -103,7 +103,8 @@ fn links_between_documents_resolve() {
 }
 
 /// Phrases by which comments once cited texts that aren't in the repository.
-const ABSENT_TEXTS: [&str; 4] = ["(decisions", "decisions, section", "interface description", "of the interface)"];
+const ABSENT_TEXTS: [&str; 4] =
+    ["(decisions", "decisions, section", "interface description", "of the interface)"];
 
 /// Standards that may be cited by section.
 const STANDARDS: [&str; 10] =

@@ -113,7 +113,9 @@ fn further_organizations_get_the_configured_limit() {
 #[test]
 fn every_verification_of_the_address_gives_credit() {
     on_each_database(async |world| {
-        for (name, way) in [("ada", Verification::Endpoint), ("bob", Verification::Page), ("cara", Verification::Reset)] {
+        for (name, way) in
+            [("ada", Verification::Endpoint), ("bob", Verification::Page), ("cara", Verification::Reset)]
+        {
             let maker = register(&world, name).await;
             let three = organizations(&world, &maker, ["A", "B", "C"]).await;
             assert_eq!(credits(&world, &three).await, [0, 0, 0], "{way:?}");

@@ -337,6 +337,7 @@ fn lock_of_a_scope_locks_the_organization() {
         // The same lock as for inserting rows that refer to the organization; the other locks allow that.
         let mut tx = write().await;
         org.hold_whole(&mut tx).await.unwrap();
-        assert_waits_for_lock(&world, tx, "SELECT id FROM organizations WHERE id = $1 FOR KEY SHARE", id).await;
+        assert_waits_for_lock(&world, tx, "SELECT id FROM organizations WHERE id = $1 FOR KEY SHARE", id)
+            .await;
     });
 }

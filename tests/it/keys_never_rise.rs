@@ -269,7 +269,13 @@ async fn try_everything(world: &World, scene: &mut Scene, caller: &Caller, numbe
                 let_through += 1;
                 let secret = scene.targets[target].secret.clone();
                 scene
-                    .assert_no_more_rights(world, caller, &had, &secret, &format!("a change of {maker}'s key"))
+                    .assert_no_more_rights(
+                        world,
+                        caller,
+                        &had,
+                        &secret,
+                        &format!("a change of {maker}'s key"),
+                    )
                     .await;
             }
         }
@@ -279,10 +285,18 @@ async fn try_everything(world: &World, scene: &mut Scene, caller: &Caller, numbe
             let_through += 1;
             let data = answer.json()["data"].clone();
             let (new, previous) = (data["key"].as_str().unwrap(), data["previous_key"].as_str().unwrap());
-            scene.assert_no_more_rights(world, caller, &had, new, &format!("a rotation of {maker}'s key")).await;
+            scene
+                .assert_no_more_rights(world, caller, &had, new, &format!("a rotation of {maker}'s key"))
+                .await;
             if !previous.ends_with('…') {
                 scene
-                    .assert_no_more_rights(world, caller, &had, previous, &format!("{maker}'s previous secret"))
+                    .assert_no_more_rights(
+                        world,
+                        caller,
+                        &had,
+                        previous,
+                        &format!("{maker}'s previous secret"),
+                    )
                     .await;
             }
             new.clone_into(&mut scene.targets[target].secret);

@@ -179,7 +179,8 @@ fn client_that_reads_nothing_is_disconnected() {
 fn idle_connection_is_closed_and_a_busy_one_is_not() {
     let folder = Folder::new();
     let server = server(&folder, &[("IDLE_TIMEOUT_SECONDS", "3")]);
-    let (mut idle, mut busy) = (RawClient::saying(server.public, HEALTH), RawClient::saying(server.public, HEALTH));
+    let (mut idle, mut busy) =
+        (RawClient::saying(server.public, HEALTH), RawClient::saying(server.public, HEALTH));
     let asked = Instant::now();
     idle.answer();
     busy.answer();

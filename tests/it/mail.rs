@@ -295,7 +295,10 @@ fn refused_recipient_is_dropped_at_once_and_others_get_their_mail() {
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 2);
         assert_eq!(server.mails().len(), 2);
         assert_eq!((server.mails_to(ADA).len(), server.mails_to("bob@example.com").len()), (1, 1));
-        assert_eq!((count_given_up(&world), count_failed(&world), count_waiting(&world.app).await), (2, 1, 1));
+        assert_eq!(
+            (count_given_up(&world), count_failed(&world), count_waiting(&world.app).await),
+            (2, 1, 1)
+        );
         let text = logs.text();
         for reason in [
             "naming the recipient to the mail server: 550 5.1.1\n",

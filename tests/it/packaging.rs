@@ -255,11 +255,7 @@ fn nginx_example_keeps_the_clients_address() {
     }
     for program in ["openssl", "curl"] {
         if Command::new(program).arg("version").output().is_err() {
-            python::skip_without(
-                "nginx",
-                "nginx in front of the public listener",
-                &format!("no {program}"),
-            );
+            python::skip_without("nginx", "nginx in front of the public listener", &format!("no {program}"));
             return;
         }
     }

@@ -46,7 +46,8 @@ fn readiness_lists_every_check() {
 fn unread_feed_is_reported() {
     on_each_database(async |world| {
         world.clock.advance_ms(TRUST_MS);
-        assert_only_failure(&world, "feed", "not_ready", "What replicas change was not read for a while.").await;
+        assert_only_failure(&world, "feed", "not_ready", "What replicas change was not read for a while.")
+            .await;
         world.catch_up().await;
         ready(&world).await;
     });
@@ -86,7 +87,13 @@ fn older_schema_is_reported_and_a_newer_one_is_ready() {
 fn stopping_server_is_not_ready() {
     on_each_database(async |world| {
         world.app.stop();
-        assert_only_failure(&world, "running", "not_ready", "The server is stopping: send requests elsewhere.").await;
+        assert_only_failure(
+            &world,
+            "running",
+            "not_ready",
+            "The server is stopping: send requests elsewhere.",
+        )
+        .await;
         // Requests that arrive all the same are served.
         world.somebody("ada").await;
     });

@@ -111,7 +111,13 @@ fn supported_calls(server: &Server, ada: &Account, place: &Place) -> Vec<bool> {
 
 /// Makes concurrent calls during the work and for some time after; every one must succeed, at once or when
 /// retried. Returns the number of retries.
-fn under_load(server: &Server, ada: &Account, place: &Place, supported_calls: &[bool], work: impl FnOnce()) -> usize {
+fn under_load(
+    server: &Server,
+    ada: &Account,
+    place: &Place,
+    supported_calls: &[bool],
+    work: impl FnOnce(),
+) -> usize {
     let (number, again, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -119,7 +125,11 @@ fn under_load(server: &Server, ada: &Account, place: &Place, supported_calls: &[
                 let _one_for_all = StopOnDrop(&stop);
                 while !stop.load(Ordering::Relaxed) {
                     let calls = calls(server, ada, place, number.fetch_add(1, Ordering::Relaxed));
-                    for (call, _) in calls.into_iter().zip(supported_calls).filter(|(_, supported_calls)| **supported_calls) {
+                    for (call, _) in calls
+                        .into_iter()
+                        .zip(supported_calls)
+                        .filter(|(_, supported_calls)| **supported_calls)
+                    {
                         let mut answer = call.send();
                         if answer.code() == "database_unavailable" {
                             again.fetch_add(1, Ordering::Relaxed);

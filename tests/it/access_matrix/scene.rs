@@ -278,14 +278,15 @@ impl Scene {
         let mut targets = vec![target("own", own, own)];
         if !path.contains("{project_id}") {
             if path.contains("{member_id}") {
-                targets =
-                    vec![member("own, a member", &other(own)), member("own, oneself", &Member::Caller)];
+                targets = vec![member("own, a member", &other(own)), member("own, oneself", &Member::Caller)];
                 targets.push(member("own, nobody", &other(nowhere)));
                 targets.push(member("own, somebody else's", &other(foreign)));
             }
             if path.contains("{invoice_id}") {
-                let invoice =
-                    |title, target_project: &TargetProject| Target { invoice: target_project.invoice.clone(), ..target(title, own, own) };
+                let invoice = |title, target_project: &TargetProject| Target {
+                    invoice: target_project.invoice.clone(),
+                    ..target(title, own, own)
+                };
                 targets.push(invoice("own, unknown", nowhere));
                 targets.push(invoice("own, somebody else's", foreign));
             }

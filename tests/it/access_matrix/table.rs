@@ -95,7 +95,8 @@ impl<'a> Table<'a> {
         }
         text.push_str("\nColumns that are alike in every line stand once:\n\n");
         for first in &shown {
-            let same = (0..self.callers.len()).filter(|other| first_equal_columns[*other] == *first && other != first);
+            let same = (0..self.callers.len())
+                .filter(|other| first_equal_columns[*other] == *first && other != first);
             let same: Vec<_> = same.map(|other| self.callers[other].head.as_str()).collect();
             if !same.is_empty() {
                 writeln!(text, "  {:3} = {}", self.callers[*first].head, same.join(" ")).unwrap();

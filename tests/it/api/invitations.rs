@@ -286,9 +286,11 @@ fn invitation_ends_when_its_sender_loses_the_right() {
             let sender = add_member(&world, &place, name, sender).await;
             let email = |kind: &str| format!("{name}-{kind}@example.com");
             let top = if name == "gone" || name == "demoted" { "admin" } else { "owner" };
-            let high = send_invitation(&world, &sender, &place, json!({"email": email("high"), "role": top})).await;
+            let high =
+                send_invitation(&world, &sender, &place, json!({"email": email("high"), "role": top})).await;
             let low =
-                send_invitation(&world, &sender, &place, json!({"email": email("low"), "role": "member"})).await;
+                send_invitation(&world, &sender, &place, json!({"email": email("low"), "role": "member"}))
+                    .await;
             // The mail of this invitation has not been sent yet.
             invite(&world, &sender, &place, &json!({"email": email("late"), "role": top})).data().await;
             match name {

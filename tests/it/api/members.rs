@@ -281,7 +281,11 @@ fn checks_run_in_the_order_401_404_403_400() {
         assert_eq!(list("").refused().await.0, 401);
         assert_eq!(list(&zed.access_token).refused().await, (403, "insufficient_role".into()));
         list(&bob.access_token).data().await;
-        assert_eq!(list_members(&world, &ada, &place, "").await.matches('=').count(), 2, "nothing has happened");
+        assert_eq!(
+            list_members(&world, &ada, &place, "").await.matches('=').count(),
+            2,
+            "nothing has happened"
+        );
     });
 }
 

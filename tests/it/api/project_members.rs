@@ -33,7 +33,12 @@ fn remove(world: &World, caller: &Somebody, place: &Place, who: &Somebody) -> Ca
     world.call(Method::DELETE, &format!("{}/{}", members(place), who.id)).bearer(&caller.access_token)
 }
 
-async fn add_organization_member(world: &World, place: &Place, name: &str, role: OrganizationRole) -> Somebody {
+async fn add_organization_member(
+    world: &World,
+    place: &Place,
+    name: &str,
+    role: OrganizationRole,
+) -> Somebody {
     let who = world.somebody(name).await;
     world.join_organization(place, &who, role).await;
     who
@@ -174,7 +179,10 @@ fn invalid_additions_are_refused() {
             assert_eq!((answer.status, answer.code().as_str()), (status, code), "{body}: {}", answer.text);
             assert_eq!(answer.details(), details, "{body}");
         }
-        assert_eq!(list_members(&world, &ada, &place, "").await, list_members(&world, &bob, &place, "").await);
+        assert_eq!(
+            list_members(&world, &ada, &place, "").await,
+            list_members(&world, &bob, &place, "").await
+        );
         let mails =
             tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
         assert_eq!(mails, 0);
@@ -194,7 +202,8 @@ fn additions_follow_the_role_table() {
         });
         let mut cases = 0;
         for (organization, own) in callers {
-            let caller = add_organization_member(&world, &place, &format!("caller{cases}"), organization).await;
+            let caller =
+                add_organization_member(&world, &place, &format!("caller{cases}"), organization).await;
             if let Some(role) = own {
                 world.join_project(&place, &caller, role).await;
             }
@@ -576,11 +585,16 @@ fn demoted_member_loses_the_race() {
         for round in 0..9 {
             // An admin by the project, or by the organization alone.
             let bob = match round % 3 {
-                0 => add_organization_member(&world, &place, &format!("bob{round}"), OrganizationRole::Admin).await,
+                0 => {
+                    add_organization_member(&world, &place, &format!("bob{round}"), OrganizationRole::Admin)
+                        .await
+                }
                 _ => add_member(&world, &place, &format!("bob{round}"), Admin).await,
             };
             let target = add_member(&world, &place, &format!("eve{round}"), Viewer).await;
-            let who = add_organization_member(&world, &place, &format!("joe{round}"), OrganizationRole::Member).await;
+            let who =
+                add_organization_member(&world, &place, &format!("joe{round}"), OrganizationRole::Member)
+                    .await;
             let organization = format!("{}/members/{}", place.organization_path(), bob.id);
             let demote = match round % 3 {
                 0 => world.call(Method::PUT, &organization).json(&json!({"role": "member"})),
@@ -623,7 +637,8 @@ fn demotion_after_the_gate_is_refused() {
             };
             let eve = add_member(&world, &place, &format!("eve{number}"), Viewer).await;
             let joe =
-                add_organization_member(&world, &place, &format!("joe{number}"), OrganizationRole::Member).await;
+                add_organization_member(&world, &place, &format!("joe{number}"), OrganizationRole::Member)
+                    .await;
             let put = world.call(Method::PUT, &place.project_path()).json(&json!({"name": name}));
             let made = world.post(&format!("{}/projects", place.organization_path()), &json!({"name": name}));
             let call = match number {
@@ -662,7 +677,9 @@ fn addition_races_with_leaving_the_organization() {
         let place = world.place(&ada, "Acme").await;
         let owner = add_member(&world, &place, "owner", Owner).await;
         for round in 0..12 {
-            let bob = add_organization_member(&world, &place, &format!("bob{round}"), OrganizationRole::Member).await;
+            let bob =
+                add_organization_member(&world, &place, &format!("bob{round}"), OrganizationRole::Member)
+                    .await;
             let path = format!("{}/members/{}", place.organization_path(), bob.id);
             let leave = world.call(Method::DELETE, &path).bearer(&bob.access_token);
             let adding = add(&world, &owner, &place, &bob, "viewer");

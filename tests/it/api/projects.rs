@@ -431,7 +431,8 @@ fn lists_show_visible_projects() {
             ("Shut 100%", "private", Some(ProjectRole::Viewer)),
         ] {
             world.clock.advance_ms(1);
-            mine = sibling_project(&world, &ada, &place, &json!({"name": name, "visibility": visibility})).await;
+            mine =
+                sibling_project(&world, &ada, &place, &json!({"name": name, "visibility": visibility})).await;
             if let Some(role) = role {
                 world.join_project(&mine, &member, role).await;
             }
@@ -574,7 +575,8 @@ fn deletion_races_with_creations() {
         let bob = world.somebody("bob").await;
         world.join_organization(&first, &bob, OrganizationRole::Member).await;
         for round in 0..16_usize {
-            let place = sibling_project(&world, &ada, &first, &json!({"name": format!("Race {round}")})).await;
+            let place =
+                sibling_project(&world, &ada, &first, &json!({"name": format!("Race {round}")})).await;
             let keys = format!("{}/api-keys", place.project_path());
             let members = format!("{}/members", place.project_path());
             let mut calls = Vec::new();

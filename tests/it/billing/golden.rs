@@ -22,7 +22,12 @@ pub fn golden_in(currency: &str, name: &str, start: &str, story: impl AsyncFn(&m
 }
 
 /// Like [`golden`], with additional settings, such as a catalog.
-pub fn golden_with_settings(settings: &[(&str, &str)], name: &str, start: &str, story: impl AsyncFn(&mut Books)) {
+pub fn golden_with_settings(
+    settings: &[(&str, &str)],
+    name: &str,
+    start: &str,
+    story: impl AsyncFn(&mut Books),
+) {
     on_each_with_settings(settings, start, async |books| {
         story(books).await;
         let told = books.finish().await;

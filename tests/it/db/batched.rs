@@ -165,7 +165,10 @@ struct StoreAnswers {
 #[derive(Clone, Copy)]
 struct Place(OrganizationId, Option<ProjectId>, Option<ApiKeyId>, UserId, [u8; 32]);
 
-async fn read_store(tx: &mut Tx, Place(organization, project, key, user, secret): Place) -> Result<StoreAnswers, Error> {
+async fn read_store(
+    tx: &mut Tx,
+    Place(organization, project, key, user, secret): Place,
+) -> Result<StoreAnswers, Error> {
     let part = Part { from: Month::from_unix_months(0), is_large: false };
     let (mut detail, mut used) = (None, Vec::new());
     if let Some(project) = project {

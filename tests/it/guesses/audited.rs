@@ -5,7 +5,7 @@ use tollkeeper::clock::{DAY_MS, MINUTE_MS};
 use tollkeeper::trail;
 use tollkeeper::trail::Filter;
 
-use super::{HOME_NEIGHBOUR, ATTACKER, HOME, WRONG, login, networks, ok, outcome, text, waits, wrong};
+use super::{ATTACKER, HOME, HOME_NEIGHBOUR, WRONG, login, networks, ok, outcome, text, waits, wrong};
 use crate::support::twin::Twin;
 use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_with};
 

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 use tollkeeper::clock::MINUTE_MS;
 
-use super::{HOME_NEIGHBOUR, ATTACKER, HOME, outcome};
+use super::{ATTACKER, HOME, HOME_NEIGHBOUR, outcome};
 use crate::support::http::Call;
 use crate::support::world::{World, on_each_database, on_each_database_with};
 

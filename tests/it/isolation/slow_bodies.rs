@@ -109,9 +109,10 @@ fn request_of_an_ended_session_fails() {
         let body = |number| json!({"name": format!("late {number}")});
         let organizations = "/v1/organizations";
         let logout = fleet.next().log_in("ada");
-        let answers = revoke_during_requests(&fleet, "POST", organizations, &logout.access_token, body, || {
-            send(&fleet, "POST", "/v1/auth/logout", &logout, &json!({}));
-        });
+        let answers =
+            revoke_during_requests(&fleet, "POST", organizations, &logout.access_token, body, || {
+                send(&fleet, "POST", "/v1/auth/logout", &logout, &json!({}));
+            });
         assert_eq!(answers, refused("invalid_access_token", 401));
         let other = fleet.next().log_in("ada");
         let change = json!({
@@ -119,9 +120,10 @@ fn request_of_an_ended_session_fails() {
             "new_password": "Another-Horse-8-Staple",
             "new_password_confirmation": "Another-Horse-8-Staple",
         });
-        let answers = revoke_during_requests(&fleet, "POST", organizations, &other.access_token, body, || {
-            send(&fleet, "POST", "/v1/auth/change-password", &ada, &change);
-        });
+        let answers =
+            revoke_during_requests(&fleet, "POST", organizations, &other.access_token, body, || {
+                send(&fleet, "POST", "/v1/auth/change-password", &ada, &change);
+            });
         assert_eq!(answers, refused("invalid_access_token", 401));
         let left = fleet.get(organizations).bearer(&ada.access_token).data();
         assert_eq!(left["total"], 1, "{left}");

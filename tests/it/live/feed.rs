@@ -144,7 +144,11 @@ fn gap_drops_all_cache_entries() {
         let [_, replica] = Twin::both(&world).await;
         let restarted = async |how: &str, restarts: u64| {
             settle(&replica).await;
-            assert_eq!((count_statements(&replica, &key).await, count_statements(&replica, &key).await), (1, 0), "{how}");
+            assert_eq!(
+                (count_statements(&replica, &key).await, count_statements(&replica, &key).await),
+                (1, 0),
+                "{how}"
+            );
             assert_eq!(
                 (replica.app.feed.restarts(), replica.app.feed.position()),
                 (restarts, newest(&world).await),

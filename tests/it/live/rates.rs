@@ -95,8 +95,11 @@ fn calls_at_the_same_instant_share_one_limit() {
 fn a_minute_at_the_rate_costs_few_statements() {
     on_each_database(async |world| {
         let key = key(&world, 600).await;
-        let replicas =
-            if world.backend == "sqlite" { three_replicas(&world).await[..1].to_vec() } else { three_replicas(&world).await };
+        let replicas = if world.backend == "sqlite" {
+            three_replicas(&world).await[..1].to_vec()
+        } else {
+            three_replicas(&world).await
+        };
         for replica in &replicas {
             call(replica, &key).await;
         }

@@ -93,9 +93,15 @@ fn password_change_ends_the_other_sessions_everywhere() {
         let body = json!({"current_password": PASSWORD, "new_password": NEW_PASSWORD,
                           "new_password_confirmation": NEW_PASSWORD});
         world.post("/v1/auth/change-password", &body).bearer(&ada.access_token).data().await;
-        assert_eq!((status_here(&world, &ada.access_token).await, status_here(&world, &other).await), (200, 401));
+        assert_eq!(
+            (status_here(&world, &ada.access_token).await, status_here(&world, &other).await),
+            (200, 401)
+        );
         settle(&replica).await;
-        assert_eq!((status_there(&replica, &ada.access_token).await, status_there(&replica, &other).await), (200, 401));
+        assert_eq!(
+            (status_there(&replica, &ada.access_token).await, status_there(&replica, &other).await),
+            (200, 401)
+        );
     });
 }
 

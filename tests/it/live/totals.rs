@@ -151,7 +151,8 @@ fn totals_include_late_events_and_corrections_across_months() {
         scene.report(scene.event("h", "2026-03-31", 8, 0)).await;
         scene.check((7, 715)).await;
         // A project's sum differs from its keys' sums.
-        let other = world.old_key(&scene.ada_with_new_session().await, &scene.place, &json!({"name": "two"})).await;
+        let other =
+            world.old_key(&scene.ada_with_new_session().await, &scene.place, &json!({"name": "two"})).await;
         let mut event = scene.event("i", "2026-08-01", 1_000, 0);
         event["api_key_id"] = json!(other.0);
         scene.report(event).await;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 use tollkeeper::db::sql;
 
-use super::history::{FinishedCall, Entry, History};
+use super::history::{Entry, FinishedCall, History};
 use super::model::{ORGANIZATION_ROLES, OWNER, PEOPLE, PROJECT_OWNER, PROJECT_ROLES, State, Step};
 
 /// Counts of what the histories covered.
@@ -24,7 +24,8 @@ pub struct Figures {
 /// Replays the audit trail through the model: each entry must be allowed at its place, every other answer
 /// must fit a state during the call. Returns the final state.
 pub fn replay(history: &History, all: &[FinishedCall], entries: &[Entry], figures: &mut Figures) -> State {
-    let by_request: HashMap<&str, &FinishedCall> = all.iter().map(|done| (done.request_id.as_str(), done)).collect();
+    let by_request: HashMap<&str, &FinishedCall> =
+        all.iter().map(|done| (done.request_id.as_str(), done)).collect();
     let mut states = vec![history.start.clone()];
     let mut recorded = BTreeSet::new();
     for entry in entries {

@@ -195,7 +195,10 @@ impl State {
                 let own = self.effective(project, by);
                 at_least(own, PROJECT_ADMIN)?;
                 at_least(own, role.max(project.roles[person]))?;
-                check_key_makes_no_owner(call, role == PROJECT_OWNER && project.roles[person] != PROJECT_OWNER)?;
+                check_key_makes_no_owner(
+                    call,
+                    role == PROJECT_OWNER && project.roles[person] != PROJECT_OWNER,
+                )?;
                 Ok(role != project.roles[person])
             }
             Step::RemoveFromProject { person, .. } => {

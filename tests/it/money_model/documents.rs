@@ -62,7 +62,11 @@ impl History<'_> {
                 let lines = self::lines(items);
                 let sum = lines.exact + lines.rounding;
                 self.assert_equal("a credit note's lines", &-sum, &(note.amount.units() * NANO));
-                self.assert_equal("a credit note", &(note.amount.units(), -lines.exact), &(due.nano, due.exact));
+                self.assert_equal(
+                    "a credit note",
+                    &(note.amount.units(), -lines.exact),
+                    &(due.nano, due.exact),
+                );
                 charged += lines.exact;
                 rounding += lines.rounding;
                 documents += 1;

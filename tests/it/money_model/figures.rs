@@ -43,7 +43,11 @@ impl History<'_> {
         let at = |path: &[&str]| number(&text, path);
         let available = self.books.posted - self.books.reserved();
         self.assert_equal("available", &at(&["data", "balance", "available"]), &decimal(available, 9));
-        self.assert_equal("reserved", &at(&["data", "balance", "reserved"]), &decimal(self.books.reserved(), 9));
+        self.assert_equal(
+            "reserved",
+            &at(&["data", "balance", "reserved"]),
+            &decimal(self.books.reserved(), 9),
+        );
         let month = self.world.clock.now().day().month().unix_months();
         let running = decimal(self.books.bill_of(&TIERS, month).net(), 12);
         self.assert_equal("the running total", &at(&["data", "current_period", "total_amount"]), &running);

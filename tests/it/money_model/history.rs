@@ -229,7 +229,11 @@ impl<'w> History<'w> {
                 .as_str()
                 .unwrap_or_else(|| self.fail("no reservation"))
                 .to_owned();
-            self.assert_equal("the reserved amount", &number(&text, &["reservation", "amount"]), &decimal(nano, 9));
+            self.assert_equal(
+                "the reserved amount",
+                &number(&text, &["reservation", "amount"]),
+                &decimal(nano, 9),
+            );
             let until_ms = self.now_ms() + 10 * MINUTE_MS;
             self.books.reservations.insert(id, Reservation { nano, until_ms, model });
         } else {

@@ -127,7 +127,10 @@ fn nginx_follows_the_decisions() {
         let embed = |key: &str| Wire::new(scene.front, "GET", "/svc-embedding-1/x").bearer(key);
         let chat = scene.key(json!({"name": "chat", "permissions": ["chat"]}));
         scene.assert_refused(embed(&chat), 403, "missing_permission");
-        assert_eq!(scene.assert_passes(embed(&scene.place.key)).all("x-tollkeeper-model"), ["svc-embedding-1"]);
+        assert_eq!(
+            scene.assert_passes(embed(&scene.place.key)).all("x-tollkeeper-model"),
+            ["svc-embedding-1"]
+        );
         // Clients can't call the decision endpoint.
         assert_eq!(Wire::new(scene.front, "GET", "/_tollkeeper").send().status, 404);
     }
@@ -242,7 +245,11 @@ fn refusals_reach_the_client_whole(scene: &Scene) {
     let near = scene.key(json!({"name": "near", "restrictions": {"allowed_ips": ["127.0.0.1"]}}));
     scene.assert_passes(scene.call().bearer(&near).header("x-forwarded-for", "192.0.2.1"));
     let far = scene.key(json!({"name": "far", "restrictions": {"allowed_ips": ["192.0.2.1"]}}));
-    scene.assert_refused(scene.call().bearer(&far).header("x-forwarded-for", "192.0.2.1"), 403, "ip_not_allowed");
+    scene.assert_refused(
+        scene.call().bearer(&far).header("x-forwarded-for", "192.0.2.1"),
+        403,
+        "ip_not_allowed",
+    );
 
     let slow = scene.key(json!({"name": "slow", "restrictions": {"rate_limit": 1}}));
     scene.assert_passes(scene.call().bearer(&slow));

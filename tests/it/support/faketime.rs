@@ -24,7 +24,8 @@ impl FakeClock {
     /// Begins with the true time. Returns `None`, and prints the reason, if the library is missing; fails if
     /// `TOLLKEEPER_TEST_REQUIRE` asks for `faketime`.
     pub fn new(folder: &std::path::Path, what: &str) -> Option<Self> {
-        let Some(library) = LIBRARY_PATHS.into_iter().find(|place| std::path::Path::new(place).exists()) else {
+        let Some(library) = LIBRARY_PATHS.into_iter().find(|place| std::path::Path::new(place).exists())
+        else {
             skip_without("faketime", what, "no libfaketime: `apt-get install libfaketime`");
             return None;
         };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use super::process::{Collected, collect, terminate, until, wait};
+use super::process::{CollectedOutput, collect, terminate, until, wait};
 use super::python::skip_without;
 
 /// Returns whether this program of a Debian package is installed; prints a reason if not, and fails if
@@ -24,7 +24,7 @@ pub fn is_installed(program: &str, package: &str, what: &str) -> bool {
 /// A running proxy. It is ended, with its workers, when this is dropped.
 pub struct Proxy {
     child: Child,
-    log: Collected,
+    log: CollectedOutput,
 }
 
 impl Proxy {
