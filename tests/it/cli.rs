@@ -172,7 +172,7 @@ fn migrate_reports_its_steps() {
 }
 
 #[test]
-fn a_newer_schema_is_refused() {
+fn newer_schema_is_refused() {
     const FUTURE: &str = "INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
                           VALUES (9999, 'future', '2099-01-01T00:00:00Z', '0')";
     let assert_refused = |start: &Start| {

@@ -98,7 +98,7 @@ fn shown_configuration_hides_secrets() {
 
 /// All services that the server connects to with a secret are down, so it logs as much as it can.
 #[test]
-fn a_running_server_logs_no_secret_of_its_configuration() {
+fn running_server_logs_no_secret_of_its_configuration() {
     let folder = Folder::new();
     let (closed, other) = free_addresses();
     let start = Start::new(&folder.0)
@@ -357,7 +357,7 @@ fn public_server_warns_of_each_unsafe_default() {
 }
 
 #[test]
-fn a_short_service_token_is_refused() {
+fn short_service_token_is_refused() {
     let folder = Folder::new();
     for (token, good) in [("x", false), ("nineteen-characters", false), ("twenty-characters-ok", true)] {
         let start = Start::new(&folder.0).set("TOLLKEEPER_SERVICE_TOKEN", token);

@@ -165,7 +165,7 @@ fn network_is_unknown_again_after_thirty_days() {
 }
 
 #[test]
-fn a_reset_ends_every_wait() {
+fn reset_ends_every_wait() {
     on_each_database_with(ALL_NETWORKS, async |world| {
         world.somebody("ada").await;
         guess_until_waiting(&world, "ada", networks(3)).await;

@@ -160,7 +160,7 @@ fn every_operation_is_complete() {
 }
 
 #[test]
-fn tag_and_operation_names_are_not_repeated() {
+fn function_named_like_its_module_is_named_once() {
     let document = document();
     let known = [
         ("/v1/auth/change-password", "post", "auth_change_password", "Change password (auth)"),

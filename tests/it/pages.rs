@@ -104,7 +104,7 @@ fn opening_the_page_uses_no_token_and_a_click_confirms_once() {
 }
 
 #[test]
-fn a_verification_link_lives_a_day() {
+fn verification_link_lives_a_day() {
     on_each_database(async |world| {
         register(&world).await;
         let token = world.mailed_token(EMAIL).await;
@@ -160,7 +160,7 @@ fn reset_reports_every_broken_rule_and_keeps_the_link() {
 }
 
 #[test]
-fn a_reset_ends_every_session() {
+fn reset_ends_every_session() {
     on_each_database(async |world| {
         let token = request_reset(&world).await;
         let body = json!({"email": EMAIL, "password": PASSWORD});

@@ -91,7 +91,7 @@ fn access_and_refresh_tokens_are_not_interchangeable() {
 }
 
 #[test]
-fn a_verification_token_works_once_and_for_a_day() {
+fn verification_token_works_once_and_for_a_day() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let body = json!({"token": world.mailed_token("Ada@Example.com").await});
@@ -214,7 +214,7 @@ async fn mails(world: &World, address: &str) -> Vec<String> {
 const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
 
 #[test]
-fn a_forgotten_password_is_reset_by_mail_once() {
+fn forgotten_password_is_reset_by_mail_once() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let before = login(&world, PASSWORD).await;
@@ -255,7 +255,7 @@ fn a_forgotten_password_is_reset_by_mail_once() {
 }
 
 #[test]
-fn a_reset_token_lives_an_hour_and_a_new_one_voids_it() {
+fn reset_token_lives_an_hour_and_a_new_one_voids_it() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let ask = json!({"email": "ada@example.com"});
@@ -334,7 +334,7 @@ fn password_resets_are_limited_to_five_an_hour_for_an_address() {
 }
 
 #[test]
-fn a_changed_password_ends_the_other_sessions() {
+fn changed_password_ends_the_other_sessions() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let token = world.mailed_token("Ada@Example.com").await;

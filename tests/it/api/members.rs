@@ -182,7 +182,7 @@ fn role_changes_follow_the_escalation_table() {
 }
 
 #[test]
-fn a_role_is_changed() {
+fn role_is_changed() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;

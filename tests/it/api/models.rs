@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::world::on_each_database;
 
 #[test]
-fn the_catalog_is_listed_without_an_envelope() {
+fn catalog_is_listed_without_an_envelope() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -34,7 +34,7 @@ fn the_catalog_is_listed_without_an_envelope() {
 }
 
 #[test]
-fn a_model_has_limits_and_prices() {
+fn model_has_limits_and_prices() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let model = world.get("/v1/models/svc-1").bearer(&ada.access_token).bare().await;

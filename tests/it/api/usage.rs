@@ -12,7 +12,7 @@ fn event(id: &str, key: &str, day: &str) -> Value {
 }
 
 #[test]
-fn an_event_counts_once_and_is_priced_exactly() {
+fn event_counts_once_and_is_priced_exactly() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -320,7 +320,7 @@ fn crossing_batches_do_not_deadlock() {
 }
 
 #[test]
-fn the_same_id_from_another_source_or_organization_is_another_event() {
+fn same_id_from_another_source_or_organization_is_another_event() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let (one, two) = (world.place(&ada, "One").await, world.place(&ada, "Two").await);

@@ -10,7 +10,7 @@ use super::books::{Books, on_each};
 use crate::audit::drop_triggers;
 
 /// Creates the history from January to April: invoice 1 is open and has a credit note, 2 has late usage and
-/// is void, 3 is paid, 4 is written off; a grant expired.
+/// is void, 3 is paid, 4 is uncollectible; a grant expired.
 async fn create_history(books: &mut Books<'_>) {
     books.grant_credit("20", "welcome", "2026-01-20T00:00:00Z").await;
     books.use_today("chat-a", 0, 500_000).await;

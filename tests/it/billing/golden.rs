@@ -67,7 +67,7 @@ fn discounts_across_tiers() {
 }
 
 #[test]
-fn a_price_change_inside_the_month() {
+fn price_change_inside_the_month() {
     golden("a_price_change_inside_the_month", "2026-01-01T09:00:00Z", async |books| {
         books.set_time("2026-01-12T10:00:00Z");
         books.use_today("chat-a", 700_000, 100).await;
@@ -117,7 +117,7 @@ fn credits_that_end() {
 }
 
 #[test]
-fn a_month_without_usage() {
+fn month_without_usage() {
     golden("a_month_without_usage", "2026-01-15T09:00:00Z", async |books| {
         books.use_today("chat-a", 1_000, 0).await;
         books.set_time("2026-03-15T09:00:00Z");

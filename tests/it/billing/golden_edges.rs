@@ -111,7 +111,7 @@ fn currency_of_small_units() {
 }
 
 #[test]
-fn a_correction_after_the_close() {
+fn correction_after_the_close() {
     golden("a_correction_after_the_close", "2026-01-15T09:00:00Z", async |books| {
         books.use_today("chat-a", 1_200_000, 0).await;
         books.set_time("2026-02-02T00:00:00Z");

@@ -1,5 +1,5 @@
-//! Operators' work with money besides payments: credits are listed and revoked, invoices are written off,
-//! organizations are deleted; and the fields that an invoice keeps.
+//! Operators' work with money besides payments: credits are listed and taken back, invoices become
+//! uncollectible, organizations are deleted; and the fields that an invoice keeps.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn words(refusal: Refusal) -> String {
 }
 
 #[test]
-fn rest_of_a_credit_is_revoked() {
+fn rest_of_a_credit_is_taken_back() {
     on_each(JANUARY, async |books| {
         let (app, trail) = (&books.world.app, Trail::operator());
         books.buy_credit("10", "payment 1").await;
@@ -78,7 +78,7 @@ fn rest_of_a_credit_is_revoked() {
 }
 
 #[test]
-fn reserved_credit_is_not_revoked() {
+fn reserved_credit_is_not_taken_back() {
     on_each(JANUARY, async |books| {
         let (app, trail) = (&books.world.app, Trail::operator());
         books.buy_credit("10", "payment 1").await;
@@ -106,7 +106,7 @@ fn reserved_credit_is_not_revoked() {
 }
 
 #[test]
-fn written_off_invoice_is_not_due() {
+fn uncollectible_invoice_is_not_due() {
     on_each(JANUARY, async |books| {
         let (app, trail) = (&books.world.app, Trail::operator());
         books.buy_credit("1", "payment 1").await;
@@ -208,7 +208,7 @@ async fn replica_with_untrusted_clock(books: &Books<'_>) -> App {
 }
 
 #[test]
-fn nothing_is_written_off_while_the_clock_is_untrusted() {
+fn no_invoice_becomes_uncollectible_while_the_clock_is_untrusted() {
     on_each(JANUARY, async |books| {
         books.use_today("chat-a", 0, 500_000).await;
         books.set_time("2026-02-02T00:00:00Z");
@@ -244,7 +244,7 @@ fn no_organization_is_deleted_while_the_clock_is_untrusted() {
 }
 
 #[test]
-fn an_invoice_keeps_its_issuer() {
+fn invoice_keeps_its_issuer() {
     on_each(JANUARY, async |books| {
         let with_issuer = |name: &str, address: &str| {
             let mut config = books.world.app.config.clone();
@@ -314,7 +314,7 @@ fn only_the_payment_fields_of_an_invoice_change() {
 }
 
 #[test]
-fn a_credit_note_is_listed_and_printed_with_its_invoice() {
+fn credit_note_is_listed_and_printed_with_its_invoice() {
     on_each(JANUARY, async |books| {
         books.set_time("2026-01-15T09:00:00Z");
         books.use_today("chat-a", 1_200_000, 0).await;

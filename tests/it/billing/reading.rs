@@ -175,7 +175,7 @@ fn invoice_of_another_organization_is_not_found() {
 }
 
 #[test]
-fn an_invoice_is_printed() {
+fn invoice_is_printed() {
     on_each(JANUARY, async |books| {
         books.use_today("chat-a", 3_000_000, 1_234).await;
         books.set_time("2026-02-02T00:00:00Z");

@@ -177,7 +177,7 @@ fn three_replicas_survive_clock_jumps() {
         for (number, jump_ms) in jumps().into_iter().enumerate() {
             world.clock.advance_ms(jump_ms);
             for (at, replica) in replicas.iter_mut().enumerate() {
-                scene.go_on(&world, replica, &format!("e{number}{}", ["", "b", "cc"][at])).await;
+                scene.make_calls(&world, replica, &format!("e{number}{}", ["", "b", "cc"][at])).await;
                 replica.work().await;
                 scene.drain(replica).await;
                 events += 1;
@@ -265,7 +265,7 @@ fn month_closes_once_although_the_clock_goes_back() {
         for replica in &mut replicas {
             replica.work().await;
         }
-        scene.go_on(&world, &replicas[0], "in March").await;
+        scene.make_calls(&world, &replicas[0], "in March").await;
         // A clock that is an hour ahead closes the month an hour early, and it stays closed.
         at("2026-04-02T00:00:01Z");
         replicas[0].work().await;
@@ -276,7 +276,7 @@ fn month_closes_once_although_the_clock_goes_back() {
                 replica.work().await;
             }
             // Usage of the closed month is billed in the next one.
-            scene.go_on(&world, &replicas[number], &format!("late {number}")).await;
+            scene.make_calls(&world, &replicas[number], &format!("late {number}")).await;
             assert_eq!(invoices().await, 1);
         }
         at("2026-04-02T00:10:00Z");

@@ -92,7 +92,7 @@ fn calls_at_the_same_instant_share_one_limit() {
 }
 
 #[test]
-fn a_minute_at_the_rate_costs_few_statements() {
+fn minute_at_the_rate_costs_few_statements() {
     on_each_database(async |world| {
         let key = key(&world, 600).await;
         let replicas = if world.backend == "sqlite" {

@@ -148,7 +148,7 @@ fn login_with_the_old_password_does_not_survive_a_new_one() {
 }
 
 #[test]
-fn an_older_hash_is_replaced_at_login() {
+fn older_hash_is_replaced_at_login() {
     on_each_database_with(&SETTINGS, async |world| {
         let ada = world.somebody("ada").await;
         use_older_parameters(&world, &ada).await;

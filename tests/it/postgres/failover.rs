@@ -34,7 +34,7 @@ fn answered_requests_survive_a_failover() {
             let began = Instant::now();
             runtime.block_on(standby.admin("SELECT pg_promote()"));
             longest_promotion = longest_promotion.max(began.elapsed());
-            longest = longest.max(load.goes_on(&format!("failover-{number}")));
+            longest = longest.max(load.wait_for_answer(&format!("failover-{number}")));
             ids.push(format!("failover-{number}"));
             // The dead primary returns as the standby of the other.
             primary.follow(&standby);

@@ -21,16 +21,16 @@ fn answered_requests_survive_a_full_disk_of_postgres() {
     let mut told = Vec::new();
     load::under_load(&format!("PostgreSQL's disk was full {rounds} times"), &start, |load| {
         let trial = |round: u64| {
-            load.goes_on(&format!("full-{round}"));
+            load.wait_for_answer(&format!("full-{round}"));
             fill_up(&ballast);
-            let (mut answered, refused) = load.until_sent_away(&format!("full-{round}-event"));
+            let (mut answered, refused) = load.report_until_refused(&format!("full-{round}-event"));
             assert_eq!(refused.status, 503, "{}", refused.text);
             assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
             told.push(refused.code());
             std::fs::remove_file(&ballast).unwrap();
             // Without space for its journal it stops, and an operator would start it again.
             cluster.revive();
-            load.goes_on(&format!("full-{round}-over"));
+            load.wait_for_answer(&format!("full-{round}-over"));
             answered.extend([format!("full-{round}"), format!("full-{round}-over")]);
             answered
         };

@@ -20,7 +20,7 @@ fn answered_requests_survive_a_crash_of_postgres() {
             std::thread::sleep(Duration::from_millis(chance.below(600) as u64));
             cluster.kill();
             cluster.start();
-            longest = longest.max(load.goes_on(&format!("kill-{kill}")));
+            longest = longest.max(load.wait_for_answer(&format!("kill-{kill}")));
             format!("kill-{kill}")
         };
         (0..kills).map(trial).collect()

@@ -72,7 +72,7 @@ const KINDS: i64 = 4;
 async fn connections_of_every_kind_use_tls() {
     let Some((cluster, folder)) = scene() else { return };
     cluster.admin("ALTER USER postgres PASSWORD 'hunter2'").await;
-    cluster.let_in(STRICT).await;
+    cluster.set_allowed_connections(STRICT).await;
     let ca = folder.0.join("ca.pem");
     let ca = ca.to_str().unwrap();
     let accepted = [
@@ -97,7 +97,7 @@ async fn connections_of_every_kind_use_tls() {
 async fn wrong_server_certificate_is_refused() {
     let Some((cluster, folder)) = scene() else { return };
     cluster.admin("ALTER USER postgres PASSWORD 'hunter2'").await;
-    cluster.let_in(STRICT).await;
+    cluster.set_allowed_connections(STRICT).await;
     let other = Folder::new();
     make_certificates(&other.0);
     let path = |folder: &Folder| folder.0.join("ca.pem").to_str().unwrap().to_owned();
@@ -148,7 +148,7 @@ async fn connection_without_tls_needs_a_mode_that_allows_it() {
     }
     // A server with TLS that accepts no TLS connection.
     let Some((cluster, _folder)) = scene() else { return };
-    cluster.let_in("hostnossl all all 127.0.0.1/32 trust").await;
+    cluster.set_allowed_connections("hostnossl all all 127.0.0.1/32 trust").await;
     let database = cluster.empty_database().await;
     let db = open(&url(&cluster, "127.0.0.1", database_of(&database), "sslmode=prefer")).unwrap();
     let (all, under_tls) = use_all_kinds(&db).await;
@@ -168,7 +168,7 @@ fn start_is_refused(query: &str) -> String {
 }
 
 #[test]
-fn unavailable_tls_stops_the_start() {
+fn invalid_tls_settings_stop_the_start() {
     let folder = Folder::new();
     let file = |name: &str, text: &str| {
         let path = folder.0.join(name);

@@ -297,7 +297,7 @@ fn concurrent_calls_never_reserve_the_same_money() {
 }
 
 #[test]
-fn impossible_event_does_not_block_other_work() {
+fn failing_work_does_not_fail_other_work() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let eve = world.somebody("eve").await;

@@ -27,7 +27,7 @@ async fn status(world: &World, secret: &str) -> u16 {
 }
 
 #[test]
-fn a_rotated_key_keeps_everything_but_its_secret() {
+fn rotated_key_keeps_everything_but_its_secret() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;

@@ -155,7 +155,7 @@ fn change_applies_at_once_locally_and_elsewhere_after_the_feed_is_read() {
 }
 
 #[test]
-fn a_deleted_key_is_gone() {
+fn deleted_key_is_gone() {
     on_each_database(async |world| {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
