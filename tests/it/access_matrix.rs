@@ -138,9 +138,9 @@ fn body(path: &str, unique: &str) -> Value {
     match path {
         "/service/v1/authorize" => json!({"credential": "tk_x", "operation": "files"}),
         "/service/v1/usage" => {
-            let nobody = ApiKeyId::parse("key_01h2xcejqtf2nbrexx3vqjhp41").unwrap().to_string();
+            let unknown_key = ApiKeyId::parse("key_01h2xcejqtf2nbrexx3vqjhp41").unwrap().to_string();
             json!({"events": [{"id": "e", "source": "s", "time": "2026-03-10T00:00:00Z", "model": "svc-1",
-                "api_key_id": nobody, "kind": "chat", "prompt_tokens": 1}]})
+                "api_key_id": unknown_key, "kind": "chat", "prompt_tokens": 1}]})
         }
         "/v1/auth/forgot-password" => json!({"email": format!("{}@example.com", unique.replace(' ', ""))}),
         path if path.starts_with("/v1/auth/") || path.ends_with("/members") => json!({}),

@@ -23,7 +23,7 @@ const UNREADABLE: [Option<&[u8]>; 9] = [
 #[test]
 fn unknown_client_address_fails_an_address_restriction() {
     on_each_database_with(&[("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.0/8")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         // Allows both the proxy's address and the address in the header.
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["127.0.0.0/8", "192.0.2.1"]}});
@@ -57,7 +57,7 @@ fn unknown_addresses_share_one_limit_and_are_recorded_as_null() {
     let settings =
         [("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.0/8"), ("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "9")];
     on_each_database_with(&settings, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         let body = json!({"email": "ada@example.com", "password": PASSWORD});
         for (index, value) in UNREADABLE.into_iter().enumerate() {
             let call = world.post("/v1/auth/login", &body).from(&format!("127.0.0.{}", index + 1));

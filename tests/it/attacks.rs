@@ -14,7 +14,7 @@ use tollkeeper::routes::{self, Listener, Route};
 use tollkeeper::secrets::jwt::{Claims, Keyset, SigningKey, TokenKind};
 
 use crate::support::http::Call;
-use crate::support::world::{Somebody, World, on_each_database};
+use crate::support::world::{TestUser, World, on_each_database};
 
 /// A credential that must be refused: its description and the whole header.
 struct Attack {
@@ -27,7 +27,7 @@ fn encode(text: &str) -> String {
 }
 
 /// Returns the attacks on routes that take this kind of token.
-async fn attacks(world: &World, victim: &Somebody, kind: TokenKind) -> Vec<Attack> {
+async fn attacks(world: &World, victim: &TestUser, kind: TokenKind) -> Vec<Attack> {
     let keyset = world.app.accounts.keyset().await.unwrap();
     let (good, other_kind) = match kind {
         TokenKind::Access => (&victim.access_token, &victim.refresh_token),
@@ -101,18 +101,18 @@ async fn attacks(world: &World, victim: &Somebody, kind: TokenKind) -> Vec<Attac
             keyset.sign(kind, &claims)
         }),
         ("somebody else's session", {
-            let other = world.somebody(&format!("other-{kind:?}").to_lowercase()).await;
+            let other = world.user(&format!("other-{kind:?}").to_lowercase()).await;
             let mut claims = claims();
             claims.sid = other.session_id;
             keyset.sign(kind, &claims)
         }),
         ("a logged-out session", {
-            let gone = world.somebody(&format!("gone-{kind:?}").to_lowercase()).await;
+            let gone = world.user(&format!("gone-{kind:?}").to_lowercase()).await;
             world.post("/v1/auth/logout", &json!({})).bearer(&gone.access_token).data().await;
             world.token(kind, gone.id, gone.session_id, 60).await
         }),
         ("a deleted user", {
-            let gone = world.somebody(&format!("deleted-{kind:?}").to_lowercase()).await;
+            let gone = world.user(&format!("deleted-{kind:?}").to_lowercase()).await;
             let mut tx = world.app.db.write().await.unwrap();
             sql("DELETE FROM users WHERE id = $1").bind(gone.id).execute(&mut tx).await.unwrap();
             tx.commit().await.unwrap();
@@ -145,7 +145,7 @@ fn call(world: &World, route: &Route) -> Call {
 #[test]
 fn every_route_refuses_invalid_tokens() {
     on_each_database(async |world| {
-        let victim = world.somebody("victim").await;
+        let victim = world.user("victim").await;
         let access = attacks(&world, &victim, TokenKind::Access).await;
         let refresh = attacks(&world, &victim, TokenKind::Refresh).await;
         let mut cases = 0;

@@ -152,7 +152,7 @@ async fn assert_clean(world: &World) -> Report {
 fn new_installation_passes() {
     on_each_database(async |world| {
         assert_eq!(assert_clean(&world).await.checked.organizations, 0);
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.place(&ada, "Acme").await;
         world.place(&ada, "Other").await;
         assert_eq!(assert_clean(&world).await.checked.organizations, 2);
@@ -162,7 +162,7 @@ fn new_installation_passes() {
 #[test]
 fn books_pass_after_usage_reservations_and_corrections() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, secret) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let event = |id: &str, time: &str, tokens: i64| {
@@ -190,7 +190,7 @@ fn books_pass_after_usage_reservations_and_corrections() {
 #[test]
 fn each_broken_rule_is_reported() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.place(&ada, "Acme").await.organization;
         let other = world.place(&ada, "Other").await.organization;
         fill(&world, &organization).await;
@@ -361,8 +361,8 @@ fn each_broken_rule_is_reported() {
             run(&world.app.db, &organization, &[broken]).await;
             let report = audit::check(&world.app.billing, None).await.unwrap();
             assert_eq!(broken_rules(&report), *expected, "on {}: {broken}", world.backend);
-            let whose = report.drifts.iter().filter_map(|drift| drift.organization_id.as_deref());
-            assert!(whose.into_iter().all(|id| id == organization), "{broken}");
+            let organizations = report.drifts.iter().filter_map(|drift| drift.organization_id.as_deref());
+            assert!(organizations.into_iter().all(|id| id == organization), "{broken}");
             let alone = OrganizationId::parse(&other).unwrap();
             assert!(
                 audit::check(&world.app.billing, Some(alone)).await.unwrap().is_clean(),
@@ -381,7 +381,7 @@ fn each_broken_rule_is_reported() {
 #[test]
 fn deleted_old_events_are_not_reported_as_missing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.place(&ada, "Acme").await.organization;
         fill(&world, &organization).await;
         let start = Day::parse("2026-02-10").unwrap().start();
@@ -405,7 +405,7 @@ fn deleted_old_events_are_not_reported_as_missing() {
 #[test]
 fn large_books_are_read_in_slices_to_the_end() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.place(&ada, "Acme").await.organization;
         let series = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4001)";
         let hash = if world.app.db.is_postgres() { "'\\x00'::bytea" } else { "x'00'" };
@@ -440,7 +440,7 @@ fn large_books_are_read_in_slices_to_the_end() {
 #[test]
 fn snapshot_is_consistent_and_read_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.place(&ada, "Acme").await.organization;
         let db = &world.app.db;
         let read = async |tx: &mut Tx| {
@@ -499,8 +499,8 @@ fn exit_code_of_the_command_shows_the_result() {
         let drift = json!({"organization_id": organization, "what": "wallet_reserved", "subject": "wallet", "expected": "0", "found": "1.5"});
         assert_eq!((&report["drifts"], &report["checked"]["organizations"]), (&json!([drift]), &json!(1)));
 
-        let nobody = "org_01h2xcejqtf2nbrexx3vqjhp41";
-        for wrong in [nobody, "acme"] {
+        let unknown = "org_01h2xcejqtf2nbrexx3vqjhp41";
+        for wrong in [unknown, "acme"] {
             let ended = start.command(&["audit", "--organization", wrong]);
             assert!(
                 ended.code != Some(0) && ended.log.contains("organization") && ended.stdout.is_empty(),

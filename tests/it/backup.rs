@@ -39,15 +39,15 @@ fn back_up(start: &Start, on_postgres: bool, file: &Path) {
     if !on_postgres {
         let ended = start.command(&["backup", "--to", text, "--json"]);
         assert_eq!(ended.code, Some(0), "{}", ended.log);
-        let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-        assert_eq!((&told["checked"], &told["file"]), (&json!(true), &json!(text)));
-        assert_eq!(told["size_bytes"], std::fs::metadata(file).unwrap().len());
+        let output: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!((&output["checked"], &output["file"]), (&json!(true), &json!(text)));
+        assert_eq!(output["size_bytes"], std::fs::metadata(file).unwrap().len());
         return;
     }
     let ended = start.command(&["backup", "--to", text, "--json"]);
     assert_eq!(ended.code, Some(2));
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let command = told["command"].as_str().unwrap();
+    let output: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let command = output["command"].as_str().unwrap();
     assert!(ended.log.contains(command), "{}", ended.log);
     shell(command);
 }
@@ -259,13 +259,13 @@ fn health_command_reports_readiness() {
     // A server that listens on all addresses is asked over loopback.
     let everywhere = start.clone().set("TOLLKEEPER_LISTEN", &format!("0.0.0.0:{}", server.public.port()));
     let ended = everywhere.command(&["health", "--json"]);
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!((ended.code, &told["ready"], &told["status"]), (Some(0), &json!(true), &json!(200)));
-    assert_eq!(told["address"], server.public.to_string());
+    let output: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((ended.code, &output["ready"], &output["status"]), (Some(0), &json!(true), &json!(200)));
+    assert_eq!(output["address"], server.public.to_string());
     server.stop();
     let ended = addressed.command(&["health", "--json"]);
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!((ended.code, &told["ready"]), (Some(1), &json!(false)));
+    let output: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((ended.code, &output["ready"]), (Some(1), &json!(false)));
     assert!(ended.log.contains("no server answers"), "{}", ended.log);
 
     // It runs, but its database can't be reached.

@@ -28,7 +28,7 @@ fn create(world: &World, token: &str) -> Call {
 #[test]
 fn non_json_bodies_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let deep = format!("{{\"name\":{}1{}}}", "[".repeat(50_000), "]".repeat(50_000));
         let bodies: Vec<Vec<u8>> = vec![
             b"{".to_vec(),
@@ -63,7 +63,7 @@ fn non_json_bodies_are_refused() {
 #[test]
 fn other_content_types_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "json", ""] {
             let answer = create(&world, &ada.access_token)
                 .header("content-type", kind)
@@ -89,7 +89,7 @@ fn other_content_types_are_refused() {
 #[test]
 fn wrong_types_and_invalid_texts_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let cases: Vec<(Value, &str)> = vec![
             (json!({"name": 1}), "name wrong_type"),
             (json!({"name": ["x"]}), "name wrong_type"),
@@ -125,7 +125,7 @@ fn wrong_types_and_invalid_texts_are_refused() {
 #[test]
 fn nul_characters_are_refused_outside_of_names_too() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let search = world.get("/v1/organizations?search=%00").bearer(&ada.access_token).send().await;
         check(&search, 400, "invalid_request");
         assert_eq!(search.details(), ["search invalid_characters"]);
@@ -139,7 +139,7 @@ fn nul_characters_are_refused_outside_of_names_too() {
 #[test]
 fn too_large_bodies_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let just = format!("{{\"name\":\"{}\"}}", "x".repeat(256 * 1024 - 11));
         assert_eq!(just.len(), 256 * 1024);
         let answer = create(&world, &ada.access_token)
@@ -194,7 +194,7 @@ fn unknown_paths_and_methods_are_refused() {
 #[test]
 fn unknown_and_malformed_ids_are_not_found() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let (own, foreign) = (world.place(&ada, "Own").await, world.place(&bob, "Foreign").await);
         let (key, _) = world.key(&bob, &foreign, &json!({"name": "k"})).await;
         let unknown = "01h2xcejqtf2nbrexx3vqjhp41";
@@ -225,7 +225,7 @@ fn unknown_and_malformed_ids_are_not_found() {
 #[test]
 fn checks_run_in_the_order_401_404_403_400() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let foreign = world.place(&bob, "Foreign").await;
         let broken = |path: &str, token: &str| world.call(Method::POST, path).bearer(token).raw("{");
         let keys = format!("{}/api-keys", foreign.project_path());
@@ -244,7 +244,7 @@ fn checks_run_in_the_order_401_404_403_400() {
 #[test]
 fn malformed_credentials_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let token = &ada.access_token;
         let me = |value: &str| world.get("/v1/auth/me").header("authorization", value);
         let cases = [
@@ -275,7 +275,7 @@ fn malformed_credentials_are_refused() {
 #[test]
 fn sdk_headers_are_never_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let call = world.get("/v1/models").bearer(&ada.access_token);
         let call = call
             .header("x-stainless-lang", "python")

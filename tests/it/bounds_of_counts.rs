@@ -10,7 +10,7 @@ use tollkeeper::store;
 
 use crate::support::http::Answer;
 use crate::support::twin::Twin;
-use crate::support::world::{Place, Somebody, World, id, on_each_database, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, id, on_each_database, on_each_database_with};
 
 const TWO_OF_EACH: [(&str, &str); 4] = [
     ("TOLLKEEPER_LIMITS__ORGANIZATIONS_PER_PERSON", "2"),
@@ -43,7 +43,7 @@ async fn make_two(make: impl AsyncFn(usize) -> Answer, key: &str) -> Vec<String>
 #[test]
 fn organizations_are_limited_by_creator() {
     on_each_database_with(&TWO_OF_EACH, async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         // Organizations of others that she belongs to don't count.
         let theirs = Place { organization: world.organization(&bob, "B").await, project: String::new() };
         world.join_organization(&theirs, &ada, OrganizationRole::Owner).await;
@@ -62,7 +62,7 @@ fn organizations_are_limited_by_creator() {
 #[test]
 fn projects_and_keys_are_limited() {
     on_each_database_with(&TWO_OF_EACH, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         let path = format!("/v1/organizations/{organization}/projects");
         let project = async |number: usize| {
@@ -92,7 +92,7 @@ fn projects_and_keys_are_limited() {
 #[test]
 fn open_invitations_are_limited() {
     on_each_database_with(&TWO_OF_EACH, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         let path = format!("/v1/organizations/{organization}/invitations");
         let invite = async |number: usize| {
@@ -114,7 +114,7 @@ fn no_limits_apply_while_they_are_off() {
     let mut settings = TWO_OF_EACH.to_vec();
     settings.push(("TOLLKEEPER_LIMITS__ENABLED", "false"));
     on_each_database_with(&settings, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let mut place = world.place(&ada, "Acme").await;
         for number in 0..3 {
             world.organization(&ada, &format!("O{number}")).await;
@@ -139,7 +139,7 @@ fn two_replicas_never_exceed_a_limit() {
     ];
     on_each_database_with(&settings, async |world| {
         let twins = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let made = async |path: &str, body: &dyn Fn(usize) -> Value| {
             let calls = (0..32)
@@ -161,16 +161,16 @@ fn two_replicas_never_exceed_a_limit() {
 }
 
 /// Marks the address as verified.
-async fn verify(world: &World, who: &Somebody) {
+async fn verify(world: &World, user: &TestUser) {
     let mut tx = world.app.db.write().await.unwrap();
-    let _verified = store::users::set_email_verified(&mut tx, who.id, world.clock.now()).await.unwrap();
+    let _verified = store::users::set_email_verified(&mut tx, user.id, world.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
 }
 
 #[test]
 fn only_verified_users_invite_by_token_or_key() {
     on_each_database(async |world| {
-        let ada = world.unverified("ada").await;
+        let ada = world.unverified_user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let path = format!("{}/invitations", place.organization_path());
@@ -180,7 +180,7 @@ fn only_verified_users_invite_by_token_or_key() {
             assert_eq!(assert_refused, (403, "email_not_verified".into()));
         }
         // The role is checked first.
-        let bob = world.unverified("bob").await;
+        let bob = world.unverified_user("bob").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         let body = json!({"email": "guest@example.com"});
         let assert_refused = world.post(&path, &body).bearer(&bob.access_token).refused().await;
@@ -196,7 +196,7 @@ fn only_verified_users_invite_by_token_or_key() {
         }
         // Registered users can be added to a project by any member with the role.
         let project = format!("{}/members", place.project_path());
-        let carol = world.unverified("carol").await;
+        let carol = world.unverified_user("carol").await;
         let added = world.post(&project, &json!({"user_id": carol.id, "role": "viewer"}));
         assert_eq!(id(&added.bearer(&ada.access_token).data().await), carol.id.to_string());
     });

@@ -9,17 +9,17 @@ use tollkeeper::secrets::jwt::{Claims, TokenKind};
 
 use crate::support::process::{Account, Ended, Server, Start, on_each_database_url, until};
 use crate::support::replicas::{Fleet, Replicas};
-use crate::support::world::{Folder, Somebody, World, on_each_database};
+use crate::support::world::{Folder, TestUser, World, on_each_database};
 
 const NEW_KEY: &str = "bmV3IG1hc3RlciBrZXkgb2YgMzIgYnl0ZXMgaGVyZSE=";
 
 /// Signs a token for this session with these two times, by the newest key.
-async fn token(world: &World, whose: &Somebody, kind: TokenKind, iat: i64, exp: i64) -> String {
+async fn token(world: &World, user: &TestUser, kind: TokenKind, iat: i64, exp: i64) -> String {
     let claims = Claims {
         iss: world.app.public_url.clone(),
         aud: world.app.public_url.clone(),
-        sub: whose.id,
-        sid: whose.session_id,
+        sub: user.id,
+        sid: user.session_id,
         jti: "jti_test".into(),
         iat,
         exp,
@@ -34,7 +34,7 @@ async fn me(world: &World, token: &str) -> u16 {
 #[test]
 fn token_lifetime_is_bounded_by_its_kind() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let now = world.clock.now().unix_seconds();
         let hour = HOUR_MS / 1_000;
         for (lives_s, status) in [(hour, 200), (hour + 1, 401), (20 * 24 * hour, 401)] {
@@ -52,7 +52,7 @@ fn token_lifetime_is_bounded_by_its_kind() {
 #[test]
 fn signing_key_verifies_tokens_of_its_time_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let made = world.clock.now().unix_seconds();
         world.clock.advance_ms(30 * MINUTE_MS);
         let now = world.clock.now().unix_seconds();
@@ -92,7 +92,7 @@ fn key_made_while_the_clock_ran_ahead_still_signs() {
         SigningKeys::rotate(&world.app.accounts, &mut tx).await.unwrap();
         tx.commit().await.unwrap();
         world.clock.advance_ms(-365 * DAY_MS + MINUTE_MS);
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         assert_eq!(me(&world, &ada.access_token).await, 200);
     });
 }

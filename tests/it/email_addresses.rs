@@ -34,7 +34,7 @@ async fn organizations(world: &World, email: &str) -> usize {
 #[test]
 fn domains_with_and_without_a_final_sigma_differ() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         register(&world, &format!("maria@{MEDIAL}"), "maria").await;
         let path = format!("{}/invitations", place.organization_path());
@@ -75,9 +75,9 @@ fn unicode_and_dns_forms_of_a_domain_are_equal() {
 #[test]
 fn invitation_is_sent_to_the_address_as_typed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        world.somebody("guest").await;
+        world.user("guest").await;
         let path = format!("{}/invitations", place.organization_path());
         let body = json!({"email": "Guest@Example.com"});
         world.post(&path, &body).bearer(&ada.access_token).data().await;
@@ -112,7 +112,7 @@ async fn list_addresses_to_fold(world: &World) {
 #[test]
 fn start_folds_addresses_of_older_versions() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let maria = format!("maria@{FINAL}");
         register(&world, &maria, "maria").await;
@@ -176,7 +176,7 @@ async fn register_as_older_version(world: &World, email: &str, username: &str) {
 #[test]
 fn older_of_two_invitations_for_one_mailbox_stays() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut ids = Vec::new();
         for (email, folded) in [("a@οδος.gr", "a@οδοσ.gr"), ("a@xn--pxavbm.gr", "a@xn--pxavbm.gr")] {
@@ -197,7 +197,7 @@ fn older_of_two_invitations_for_one_mailbox_stays() {
 #[test]
 fn undeliverable_addresses_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let invitations = format!("{}/invitations", place.organization_path());
         for email in ["\"a,b\"@example.com", "\"a@b\"@example.com", "a@xn--a.example", "a@\u{2488}com"] {
@@ -250,7 +250,7 @@ fn reserved_and_mixed_script_names_are_refused() {
             assert_eq!(registered_as(&world, number, username).await, expected, "{username}");
         }
         // Existing accounts go on.
-        world.somebody("root").await;
+        world.user("root").await;
         assert_eq!(organizations(&world, "root@example.com").await, 0);
     });
 }

@@ -9,7 +9,7 @@ use tollkeeper::store;
 use crate::support::books::{assert_books, change, number};
 use crate::support::http::Call;
 use crate::support::twin::Twin;
-use crate::support::world::{PASSWORD, Somebody, World, id, on_each_database, on_each_database_with};
+use crate::support::world::{PASSWORD, TestUser, World, id, on_each_database, on_each_database_with};
 
 const NANO: i64 = 1_000_000_000;
 
@@ -20,7 +20,7 @@ async fn credit(world: &World, organization: &str) -> i64 {
         / NANO
 }
 
-async fn organizations(world: &World, owner: &Somebody, names: [&str; 3]) -> Vec<String> {
+async fn organizations(world: &World, owner: &TestUser, names: [&str; 3]) -> Vec<String> {
     let mut ids = Vec::new();
     for name in names {
         ids.push(world.organization(owner, name).await);
@@ -37,13 +37,13 @@ async fn credits(world: &World, organizations: &[String]) -> Vec<i64> {
     limits
 }
 
-async fn delete(world: &World, owner: &Somebody, organization: &str) {
+async fn delete(world: &World, owner: &TestUser, organization: &str) {
     let path = format!("/v1/organizations/{organization}");
     world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
 }
 
 /// Registers a user who has not confirmed the address yet.
-async fn register(world: &World, name: &str) -> Somebody {
+async fn register(world: &World, name: &str) -> TestUser {
     let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
     world.post("/v1/auth/register", &body).data().await;
     let mut tx = world.app.db.read().await.unwrap();
@@ -87,14 +87,14 @@ async fn verify(world: &World, name: &str, way: Verification) {
 #[test]
 fn three_organizations_of_one_person_have_one_credit_limit() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let three = organizations(&world, &ada, ["A", "B", "C"]).await;
         assert_eq!(credits(&world, &three).await, [100, 0, 0]);
         // Deleting and creating again gives no further credit.
         delete(&world, &ada, &three[0]).await;
         assert_eq!(credit(&world, &world.organization(&ada, "A").await).await, 0);
         // Another user has their own credit.
-        let bob = world.somebody("bob").await;
+        let bob = world.user("bob").await;
         assert_eq!(credit(&world, &world.organization(&bob, "A").await).await, 100);
     });
 }
@@ -104,7 +104,7 @@ fn further_organizations_get_the_configured_limit() {
     let settings =
         [("TOLLKEEPER_BILLING__CREDIT_LIMIT", "25"), ("TOLLKEEPER_BILLING__FURTHER_CREDIT_LIMIT", "3")];
     on_each_database_with(&settings, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let three = organizations(&world, &ada, ["A", "B", "C"]).await;
         assert_eq!(credits(&world, &three).await, [25, 3, 3]);
     });
@@ -218,7 +218,7 @@ fn one_of_many_concurrent_first_organizations_has_credit() {
     on_each_database(async |world| {
         let twins = Twin::both(&world).await;
         for round in 0..4 {
-            let maker = world.somebody(&format!("maker{round}")).await;
+            let maker = world.user(&format!("maker{round}")).await;
             let calls = (0..16).map(|number| {
                 let body = json!({"name": format!("N{number}")});
                 twins[number % 2].post("/v1/organizations", &body).bearer(&maker.access_token).send()
@@ -243,7 +243,7 @@ fn marking(is_postgres: bool) -> &'static str {
 #[test]
 fn existing_creators_keep_their_limits_and_get_no_more() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let before = world.organization(&ada, "Before").await;
         change(&world, "UPDATE users SET credit_granted_at = NULL").await;
         change(&world, "UPDATE wallets SET credit_limit_nano = 40000000000").await;

@@ -26,8 +26,8 @@ use crate::support::world::{World, on_each_database, on_each_database_with};
 fn configuration_limits_keys_on_every_route() {
     for management in ["full", "read", "none"] {
         on_each_database_with(&[("TOLLKEEPER_API_KEYS__MANAGEMENT", management)], async |world| {
-            let ada = world.somebody("ada").await;
-            let bob = world.somebody("bob").await;
+            let ada = world.user("ada").await;
+            let bob = world.user("bob").await;
             let place = world.place(&ada, "Acme").await;
             world.join_organization(&place, &bob, OrganizationRole::Member).await;
             world.join_project(&place, &bob, ProjectRole::Viewer).await;
@@ -95,8 +95,8 @@ async fn change(world: &World, text: &str, id: impl ToString) {
 #[test]
 fn lock_and_recheck_repeats_the_gates_checks() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
-        let bob = world.somebody("bob").await;
+        let ada = world.user("ada").await;
+        let bob = world.user("bob").await;
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Admin).await;
         world.join_project(&place, &bob, ProjectRole::Developer).await;
@@ -163,8 +163,8 @@ fn lock_and_recheck_repeats_the_gates_checks() {
 #[test]
 fn scopes_name_their_subject_and_place() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
-        let bob = world.somebody("bob").await;
+        let ada = world.user("ada").await;
+        let bob = world.user("bob").await;
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         world.join_project(&place, &bob, ProjectRole::Viewer).await;
@@ -299,7 +299,7 @@ fn lock_of_a_scope_locks_the_organization() {
         if !world.app.db.is_postgres() {
             return;
         }
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let ada_id = ada.id.to_string();

@@ -73,7 +73,7 @@ fn networks(count: u8) -> impl Iterator<Item = String> {
 #[test]
 fn guesses_from_other_networks_do_not_lock_the_owner_out() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         // The attacker waits as required until the waits are as long as they get.
         let mut longest_s = 0;
@@ -100,7 +100,7 @@ fn guesses_from_other_networks_do_not_lock_the_owner_out() {
 #[test]
 fn successful_login_resets_its_own_network_only() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         for _ in 0..9 {
             assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
             assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
@@ -114,8 +114,8 @@ fn successful_login_resets_its_own_network_only() {
 #[test]
 fn addresses_of_a_network_count_together() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
-        world.somebody("bob").await;
+        world.user("ada").await;
+        world.user("bob").await;
         let v4 = (1..=11).map(|host| format!("198.51.100.{host}"));
         assert_eq!(guess_until_waiting(&world, "ada", v4).await, 10);
         let v6 = (1..=11).map(|host| format!("2001:db8:7:7:{host}::1"));
@@ -130,7 +130,7 @@ fn addresses_of_a_network_count_together() {
 #[test]
 fn many_networks_wait_together_but_not_the_owners() {
     on_each_database_with(ALL_NETWORKS, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         // Twenty guesses are free for all networks together; each further one makes all of them wait.
         assert_eq!(guess_until_waiting(&world, "ada", networks(4)).await, 20);
@@ -148,7 +148,7 @@ fn many_networks_wait_together_but_not_the_owners() {
 #[test]
 fn network_is_unknown_again_after_thirty_days() {
     on_each_database_with(ALL_NETWORKS, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         world.clock.advance_ms(29 * DAY_MS);
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
@@ -167,7 +167,7 @@ fn network_is_unknown_again_after_thirty_days() {
 #[test]
 fn reset_ends_every_wait() {
     on_each_database_with(ALL_NETWORKS, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         guess_until_waiting(&world, "ada", networks(3)).await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, waits());
         // The mail about the guesses is sent first.
@@ -188,7 +188,7 @@ fn reset_ends_every_wait() {
 fn parallel_guesses_at_two_replicas_gain_nothing() {
     let settings = [ALL_NETWORKS[0], ("TOLLKEEPER_PASSWORDS__QUEUE", "1000")];
     on_each_database_with(&settings, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         let twins = Twin::both(&world).await;
         let body = json!({"email": "ada@example.com", "password": WRONG});
         let of_one_network = (0..64).map(|number| {
@@ -212,7 +212,7 @@ fn parallel_guesses_at_two_replicas_gain_nothing() {
 #[test]
 fn attempt_runs_the_same_statements_with_and_without_account() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         let cost = async |name: &str, from: &str| {
             let before = world.app.db.statement_count();
@@ -220,8 +220,8 @@ fn attempt_runs_the_same_statements_with_and_without_account() {
             (found, world.app.db.statement_count() - before)
         };
         for round in 0..12 {
-            let nobody = cost("nobody", HOME).await;
-            assert_eq!(cost("ada", HOME).await, nobody, "a network that the account knows, round {round}");
+            let unknown = cost("nobody", HOME).await;
+            assert_eq!(cost("ada", HOME).await, unknown, "a network that the account knows, round {round}");
             let elsewhere = cost("nobody", ATTACKER).await;
             assert_eq!(
                 cost("ada", ATTACKER).await,
@@ -236,7 +236,7 @@ fn attempt_runs_the_same_statements_with_and_without_account() {
 #[test]
 fn guesses_at_the_current_password_count_by_network_too() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let change = |current: &str, from: &str| {
             let body = json!({"current_password": current, "new_password": NEW_PASSWORD,
                               "new_password_confirmation": NEW_PASSWORD});
@@ -255,7 +255,7 @@ fn guesses_at_the_current_password_count_by_network_too() {
 #[test]
 fn without_limits_nothing_is_counted() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         for _ in 0..12 {
             assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
         }
@@ -266,7 +266,7 @@ fn without_limits_nothing_is_counted() {
 #[test]
 fn expired_counters_are_swept() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
         let rows = async |table: &str| {

@@ -126,7 +126,7 @@ fn unread_body_does_not_break_the_next_request() {
 #[test]
 fn answers_to_a_bearer_are_not_cacheable() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut answers = 0;
         for route in routes::table() {

@@ -36,7 +36,7 @@ async fn sessions(world: &World) -> Vec<String> {
 fn ended_sessions_are_removed_after_a_month() {
     on_each_database(async |world| {
         let start = world.clock.now();
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let open = async |expires_at: Time, ended_at: Option<Time>| {
             let id = SessionId::new(start, &world.app.random);
             let mut tx = world.app.db.write().await.unwrap();
@@ -82,7 +82,7 @@ fn ended_sessions_are_removed_after_a_month() {
 fn old_sessions_are_removed_in_slices_by_an_index() {
     on_each_database(async |world| {
         let start = world.clock.now();
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let mut tx = world.app.db.write().await.unwrap();
         for _ in 0..5 {
             let id = SessionId::new(start, &world.app.random);

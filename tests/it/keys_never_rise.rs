@@ -16,7 +16,7 @@ use tollkeeper::input::RequestBody;
 use tollkeeper::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 
 use crate::support::http::Answer;
-use crate::support::world::{Place, Somebody, World, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, on_each_database_with};
 
 const ADDRESS: &str = "10.9.9.9";
 const LIMITS_OFF: (&str, &str) = ("TOLLKEEPER_LIMITS__ENABLED", "false");
@@ -39,7 +39,7 @@ struct Target {
 
 struct Scene {
     place: Place,
-    people: Vec<(String, Somebody)>,
+    people: Vec<(String, TestUser)>,
     callers: Vec<Caller>,
     targets: Vec<Target>,
     /// Keys that are only read.
@@ -71,7 +71,7 @@ fn with_name(body: &Value, name: &str) -> Value {
 
 /// Creates users with every mix of roles that differ in rights, their keys, and a target of each creator.
 async fn scene(world: &World) -> Scene {
-    let owner = world.somebody("founder").await;
+    let owner = world.user("founder").await;
     let place = world.place(&owner, "Acme").await;
     let mut scene =
         Scene { place: place.clone(), people: vec![], callers: vec![], targets: vec![], probes: vec![] };
@@ -82,15 +82,15 @@ async fn scene(world: &World) -> Scene {
         for in_project in project_roles {
             let name = format!("{in_organization:?}-{in_project:?}");
             let name = name.replace("Some(", "").replace(')', "");
-            let who = world.somebody(&name).await;
+            let user = world.user(&name).await;
             // They make their keys as an admin, and get their roles afterwards.
-            world.join_organization(&place, &who, OrganizationRole::Admin).await;
+            world.join_organization(&place, &user, OrganizationRole::Admin).await;
             for (kind, body) in kinds() {
                 // One kind of limited key is enough, except for the highest role.
                 if matches!(kind, "models" | "tokens") && in_organization != Some(OrganizationRole::Owner) {
                     continue;
                 }
-                let key = world.key(&who, &place, &with_name(&body, &format!("{kind} of {name}"))).await;
+                let key = world.key(&user, &place, &with_name(&body, &format!("{kind} of {name}"))).await;
                 scene.callers.push(Caller {
                     name: format!("{kind} key of {name}"),
                     bearer: key.1,
@@ -98,23 +98,23 @@ async fn scene(world: &World) -> Scene {
                 });
             }
             let body = json!({"name": format!("target of {name}")});
-            let (id, secret) = world.key(&who, &place, &body).await;
+            let (id, secret) = world.key(&user, &place, &body).await;
             scene.targets.push(Target { maker: name.clone(), id, secret });
-            let probe = world.key(&who, &place, &json!({"name": format!("probe of {name}")})).await;
+            let probe = world.key(&user, &place, &json!({"name": format!("probe of {name}")})).await;
             scene.probes.push((name.clone(), probe.0));
-            execute(world, "DELETE FROM organization_members WHERE user_id = $1", &who.id.to_string()).await;
+            execute(world, "DELETE FROM organization_members WHERE user_id = $1", &user.id.to_string()).await;
             if let Some(role) = in_organization {
-                world.join_organization(&place, &who, role).await;
+                world.join_organization(&place, &user, role).await;
             }
             if let Some(role) = in_project {
-                world.join_project(&place, &who, role).await;
+                world.join_project(&place, &user, role).await;
             }
             scene.callers.push(Caller {
                 name: name.clone(),
-                bearer: who.access_token.clone(),
+                bearer: user.access_token.clone(),
                 is_bound: false,
             });
-            scene.people.push((name, who));
+            scene.people.push((name, user));
         }
     }
     scene
@@ -325,7 +325,7 @@ fn secret_has_the_lower_roles_of_creator_and_rotator() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
         let mut scene = scene(&world).await;
         let (mut number, mut pairs) = (0, 0);
-        let people: Vec<_> = scene.people.iter().map(|(name, who)| (name.clone(), who.clone())).collect();
+        let people: Vec<_> = scene.people.iter().map(|(name, user)| (name.clone(), user.clone())).collect();
         for target in 0..scene.targets.len() {
             for (name, rotator) in &people {
                 let path = format!("{}/rotate", scene.key(target));
@@ -358,14 +358,14 @@ fn secret_has_the_lower_roles_of_creator_and_rotator() {
         let path = format!("{}/rotate", scene.key(target));
         let answer = send(&world, Method::POST, &path, &rotator.1.access_token, &json!({})).await;
         let secret = answer.json()["data"]["key"].as_str().unwrap().to_owned();
-        for who in [rotator, maker] {
+        for user in [rotator, maker] {
             assert!(scene.powers(&world, &secret).await.contains("organization Delete"));
             let text = "UPDATE organization_members SET role = 'member' WHERE user_id = $1";
-            execute(&world, text, &who.1.id.to_string()).await;
+            execute(&world, text, &user.1.id.to_string()).await;
             let has = scene.powers(&world, &secret).await;
             assert!(!has.contains("organization Delete") && !has.contains("organization Modify"), "{has:?}");
             let text = "UPDATE organization_members SET role = 'owner' WHERE user_id = $1";
-            execute(&world, text, &who.1.id.to_string()).await;
+            execute(&world, text, &user.1.id.to_string()).await;
         }
     });
 }
@@ -373,9 +373,9 @@ fn secret_has_the_lower_roles_of_creator_and_rotator() {
 #[test]
 fn key_cannot_make_an_owner() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
-        let ada = world.somebody("ada").await;
-        let bob = world.somebody("bob").await;
-        let eve = world.somebody("eve").await;
+        let ada = world.user("ada").await;
+        let bob = world.user("bob").await;
+        let eve = world.user("eve").await;
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         world.join_project(&place, &bob, ProjectRole::Viewer).await;
@@ -418,7 +418,7 @@ fn key_cannot_make_an_owner() {
 #[test]
 fn key_cannot_change_itself_or_exceed_its_restrictions() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let keys = format!("{}/api-keys", place.project_path());
         let body = json!({"name": "bound", "restrictions": bounds(), "expires_at": ENDS});
@@ -477,7 +477,7 @@ fn key_cannot_change_itself_or_exceed_its_restrictions() {
 #[test]
 fn expiring_secret_creates_no_longer_lived_key() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let keys = format!("{}/api-keys", place.project_path());
         let (id, old) = world.key(&ada, &place, &json!({"name": "leaked"})).await;
@@ -494,19 +494,19 @@ fn expiring_secret_creates_no_longer_lived_key() {
 #[test]
 fn previous_secret_is_shown_to_its_creator_and_to_owners() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
-        let owner = world.somebody("owner").await;
+        let owner = world.user("owner").await;
         let place = world.place(&owner, "Acme").await;
         let keys = format!("{}/api-keys", place.project_path());
-        let (maker, other) = (world.somebody("maker").await, world.somebody("other").await);
-        for who in [&maker, &other] {
-            world.join_organization(&place, who, OrganizationRole::Admin).await;
+        let (maker, other) = (world.user("maker").await, world.user("other").await);
+        for user in [&maker, &other] {
+            world.join_organization(&place, user, OrganizationRole::Admin).await;
         }
         let (id, mut secret) = world.key(&maker, &place, &json!({"name": "shared"})).await;
-        for (who, sees) in [(&maker, true), (&other, false), (&owner, true), (&other, false), (&maker, true)]
+        for (user, sees) in [(&maker, true), (&other, false), (&owner, true), (&other, false), (&maker, true)]
         {
             let path = format!("{keys}/{id}/rotate");
-            let data =
-                send(&world, Method::POST, &path, &who.access_token, &json!({})).await.json()["data"].clone();
+            let data = send(&world, Method::POST, &path, &user.access_token, &json!({})).await.json()["data"]
+                .clone();
             let previous = data["previous_key"].as_str().unwrap();
             assert_eq!(previous == secret, sees, "{previous}");
             assert!(sees || previous.ends_with('…'), "{previous}");

@@ -19,7 +19,7 @@ const DATABASE_PASSWORD: &str = "hunter2-of-the-database";
 struct Expected {
     method: &'static str,
     route: &'static str,
-    who: String,
+    actor: String,
     answer: Answer,
 }
 
@@ -87,10 +87,10 @@ fn is_access(line: &str) -> bool {
 /// Makes calls with secrets in every place, successful and failing ones.
 fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: &str) -> Vec<Expected> {
     let mut calls = Vec::new();
-    let mut call = |method, route, who: &str, status: u16, wire: Wire| {
+    let mut call = |method, route, actor: &str, status: u16, wire: Wire| {
         let answer = wire.send();
         assert_eq!(answer.status, status, "{method} {route}: {}", answer.text);
-        calls.push(Expected { method, route, who: who.to_owned(), answer });
+        calls.push(Expected { method, route, actor: actor.to_owned(), answer });
     };
     let Account { access_token: access, refresh_token: refresh } = ada;
     let key = place.key.as_str();
@@ -226,14 +226,14 @@ fn check_line(lines: &[&str], call: &Expected, format: &str) {
         assert!(line["duration_us"].is_u64() && line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
         let expected = json!({
             "timestamp": line["timestamp"], "level": "INFO", "message": "request", "target": "tollkeeper::access",
-            "method": call.method, "route": call.route, "status": call.answer.status, "code": code, "who": call.who,
+            "method": call.method, "route": call.route, "status": call.answer.status, "code": code, "who": call.actor,
             "address": "127.0.0.1", "duration_us": line["duration_us"], "request_id": id,
         });
         assert_eq!(line, expected);
     } else {
-        let (method, route, status, who) = (call.method, call.route, call.answer.status, &call.who);
+        let (method, route, status, actor) = (call.method, call.route, call.answer.status, &call.actor);
         let words = format!(
-            "request method=\"{method}\" route=\"{route}\" status={status} code=\"{code}\" who=\"{who}\" \
+            "request method=\"{method}\" route=\"{route}\" status={status} code=\"{code}\" who=\"{actor}\" \
              address=127.0.0.1 duration_us="
         );
         assert!(found[0].contains(&words) && found[0].contains(" INFO "), "{}\n{words}", found[0]);

@@ -87,7 +87,7 @@ impl<'a> MakeWriter<'a> for CapturedLog {
 
 /// Puts a mail without a link into the outbox, to a new recipient.
 async fn write_to(world: &World, name: &str) {
-    world.somebody(name).await;
+    world.user(name).await;
     let now = world.clock.now();
     let mut tx = world.app.db.write().await.unwrap();
     let address = format!("{name}@example.com");
@@ -222,8 +222,8 @@ fn rejected_login_is_retried() {
 fn retries_back_off_until_the_server_is_back() {
     let Some(python) = smtp::python("a mail server that is down") else { return };
     on_each_url(async |backend, database_url| {
-        let nobody = UnusedPort::new();
-        let port = nobody.port();
+        let unused_port = UnusedPort::new();
+        let port = unused_port.port();
         let url = format!("smtp://127.0.0.1:{port}?tls=none");
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
         let registered = world.post("/v1/auth/register", &registration_of_ada()).data().await;
@@ -238,7 +238,7 @@ fn retries_back_off_until_the_server_is_back() {
             assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         }
         assert_eq!((count_failed(&world), count_waiting(&world.app).await), (5, 1));
-        drop(nobody);
+        drop(unused_port);
         let server = MailServer::start(&python, &["--port", &port.to_string()]);
         world.clock.advance_ms(160 * SECOND_MS);
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 1);
@@ -251,8 +251,8 @@ fn retries_back_off_until_the_server_is_back() {
 #[test]
 fn mail_is_dropped_after_a_day() {
     on_each_url(async |backend, database_url| {
-        let nobody = UnusedPort::new();
-        let url = format!("smtp://127.0.0.1:{}?tls=none", nobody.port());
+        let unused_port = UnusedPort::new();
+        let url = format!("smtp://127.0.0.1:{}?tls=none", unused_port.port());
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
         let logs = CapturedLog::default();
         let _capture = logs.capture();

@@ -16,7 +16,7 @@ use tollkeeper::mail::store::outbox::Template;
 use crate::support::books::number;
 use crate::support::http::{Answer, Call};
 use crate::support::twin::Twin;
-use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database, on_each_database_with};
+use crate::support::world::{PASSWORD, Place, TestUser, World, on_each_database, on_each_database_with};
 
 /// Counts the mails in the outbox to this address.
 async fn count_queued(world: &World, address: &str) -> i64 {
@@ -40,11 +40,11 @@ async fn invite(world: &World, by: &str, organization: &str, address: &str) -> A
 }
 
 /// Adds a user to the project and removes them again.
-async fn add_and_remove(world: &World, owner: &Somebody, place: &Place, who: &Somebody) {
+async fn add_and_remove(world: &World, owner: &TestUser, place: &Place, user: &TestUser) {
     let path = format!("{}/members", place.project_path());
-    let body = json!({"user_id": who.id, "role": "viewer"});
+    let body = json!({"user_id": user.id, "role": "viewer"});
     world.post(&path, &body).bearer(&owner.access_token).data().await;
-    let path = format!("{path}/{}", who.id);
+    let path = format!("{path}/{}", user.id);
     world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
 }
 
@@ -56,7 +56,7 @@ fn assert_rate_limited(answer: &Answer, wait_ms: i64) {
 #[test]
 fn recipient_gets_twenty_notices_an_hour_and_the_rest_is_dropped() {
     on_each_database(async |world| {
-        let (mallory, bob) = (world.somebody("mallory").await, world.somebody("bob").await);
+        let (mallory, bob) = (world.user("mallory").await, world.user("bob").await);
         let place = world.place(&mallory, "Acme").await;
         for _ in 0..25 {
             add_and_remove(&world, &mallory, &place, &bob).await;
@@ -64,12 +64,12 @@ fn recipient_gets_twenty_notices_an_hour_and_the_rest_is_dropped() {
         assert_eq!(count_queued(&world, "bob@example.com").await, 20);
         assert_eq!(suppressed(&world, "recipient").await, "5");
         // Other recipients are not affected.
-        let carol = world.somebody("carol").await;
+        let carol = world.user("carol").await;
         add_and_remove(&world, &mallory, &place, &carol).await;
         assert_eq!(count_queued(&world, "carol@example.com").await, 1);
         world.clock.advance_ms(HOUR_MS);
         let access_token = world.token(TokenKind::Access, mallory.id, mallory.session_id, 60).await;
-        add_and_remove(&world, &Somebody { access_token, ..mallory }, &place, &bob).await;
+        add_and_remove(&world, &TestUser { access_token, ..mallory }, &place, &bob).await;
         assert_eq!(count_queued(&world, "bob@example.com").await, 21);
     });
 }
@@ -77,7 +77,7 @@ fn recipient_gets_twenty_notices_an_hour_and_the_rest_is_dropped() {
 #[test]
 fn repeated_password_changes_do_not_flood_a_mailbox() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "3")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let passwords = [PASSWORD, "Violet-Kettle-Orbit-9"];
         for number in 0..5 {
             let (current, new) = (passwords[number % 2], passwords[(number + 1) % 2]);
@@ -96,18 +96,18 @@ fn repeated_password_changes_do_not_flood_a_mailbox() {
 #[test]
 fn invitations_to_one_address_are_limited_across_senders() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "3")], async |world| {
-        world.somebody("bob").await;
+        world.user("bob").await;
         let mut refusals = Vec::new();
         for address in ["bob@example.com", "nobody@example.com"] {
             for number in 0..3 {
-                let sender = world.somebody(&format!("s{number}.{}", &address[..3])).await;
+                let sender = world.user(&format!("s{number}.{}", &address[..3])).await;
                 let organization = world.organization(&sender, "Acme").await;
                 // All spellings are one mailbox.
                 let written = if number == 1 { address.to_uppercase() } else { address.to_owned() };
                 let sent = invite(&world, &sender.access_token, &organization, &written).await;
                 assert_eq!(sent.status, 200, "{}", sent.text);
             }
-            let sender = world.somebody(&format!("last.{}", &address[..3])).await;
+            let sender = world.user(&format!("last.{}", &address[..3])).await;
             let organization = world.organization(&sender, "Acme").await;
             world.clock.advance_ms(MINUTE_MS);
             let refused = invite(&world, &sender.access_token, &organization, address).await;
@@ -130,7 +130,7 @@ async fn open_invitations(world: &World, organization: &str) -> i64 {
 fn mails_are_limited_by_user_including_their_keys() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "4")], async |world| {
         let (mallory, ada, bob) =
-            (world.somebody("mallory").await, world.somebody("ada").await, world.somebody("bob").await);
+            (world.user("mallory").await, world.user("ada").await, world.user("bob").await);
         let (place, theirs) = (world.place(&mallory, "Acme").await, world.place(&ada, "Acme").await);
         let mut callers = vec![mallory.access_token.clone()];
         for name in ["one", "two", "three"] {
@@ -185,7 +185,7 @@ fn nothing_is_counted_while_limits_are_off() {
     let settings =
         [("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "1"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
     on_each_database_with(&settings, async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let place = world.place(&ada, "Acme").await;
         for _ in 0..3 {
             add_and_remove(&world, &ada, &place, &bob).await;
@@ -217,10 +217,10 @@ fn counters_expire_after_an_hour_even_if_the_clock_is_set_back() {
 }
 
 /// Creates this many organizations, each with its own owner.
-async fn senders(world: &World, count: usize) -> Vec<(Somebody, String)> {
+async fn senders(world: &World, count: usize) -> Vec<(TestUser, String)> {
     let mut senders = Vec::new();
     for number in 0..count {
-        let sender = world.somebody(&format!("sender{number}")).await;
+        let sender = world.user(&format!("sender{number}")).await;
         let organization = world.organization(&sender, "Acme").await;
         senders.push((sender, organization));
     }
@@ -236,7 +236,7 @@ fn two_replicas_never_exceed_a_limit() {
     ];
     on_each_database_with(&settings, async |world| {
         let twins = Twin::both(&world).await;
-        let send = async |senders: &[(Somebody, String)], address: &dyn Fn(usize) -> String| {
+        let send = async |senders: &[(TestUser, String)], address: &dyn Fn(usize) -> String| {
             let calls = senders.iter().enumerate().map(|(number, (sender, organization))| {
                 let path = format!("/v1/organizations/{organization}/invitations");
                 let call = twins[number % 2].post(&path, &json!({"email": address(number)}));
@@ -249,7 +249,7 @@ fn two_replicas_never_exceed_a_limit() {
         let many = senders(&world, 40).await;
         assert_eq!(send(&many, &|_| "victim@example.com".to_owned()).await, (9, 31));
         assert_eq!(count_queued(&world, "victim@example.com").await, 9);
-        let one = world.somebody("one").await;
+        let one = world.user("one").await;
         let mut theirs = Vec::new();
         for number in 0..40 {
             theirs.push((one.clone(), world.organization(&one, &format!("O{number}")).await));
@@ -310,7 +310,7 @@ fn mails_to_the_same_recipients_do_not_deadlock() {
 #[test]
 fn mails_with_links_are_sent_first() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for number in 0..12 {
             let sent =
@@ -346,7 +346,7 @@ fn mails_with_links_are_sent_first() {
 #[test]
 fn refusal_names_the_limit() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "1")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         invite(&world, &ada.access_token, &organization, "bob@example.com").await;
         let refused = invite(&world, &ada.access_token, &organization, "carol@example.com").await;

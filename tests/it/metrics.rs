@@ -29,7 +29,7 @@ async fn value(world: &World, name: &str) -> u64 {
 #[test]
 fn metrics_require_the_service_token_and_count_mails() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for token in ["", "svc_wrong", &ada.access_token] {
             assert_eq!(metrics(&world, token).await.status, 401, "{token}");
         }
@@ -75,7 +75,7 @@ fn metrics_require_the_service_token_and_count_mails() {
 #[test]
 fn feed_and_caches_are_measured() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
@@ -105,7 +105,7 @@ async fn count(world: &World, series: &str) -> u64 {
 #[test]
 fn requests_are_counted_by_route_and_status() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         for _ in 0..3 {
@@ -156,7 +156,7 @@ fn requests_are_counted_by_route_and_status() {
 #[test]
 fn decisions_are_counted_by_code() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let restricted = json!({"name": "k", "permissions": ["chat"]});
         let (_, key) = world.key(&ada, &place, &restricted).await;
@@ -212,7 +212,7 @@ fn ages_of_the_oldest_mail_and_of_the_feed_are_measured() {
         let text = async || metrics(&world, world.app.service_token.expose()).await.text;
         assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 0.000\n"));
         assert!(text().await.contains("\ntollkeeper_changes_age_seconds 0.000\n"));
-        world.somebody("ada").await;
+        world.user("ada").await;
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
         world.clock.advance_ms(90_500);
         assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 90.500\n"));
@@ -226,7 +226,7 @@ fn ages_of_the_oldest_mail_and_of_the_feed_are_measured() {
 fn servers_audit_the_books_periodically() {
     on_each_database_with(&[("TOLLKEEPER_AUDIT__EVERY_HOURS", "6")], async |world| {
         let app = &world.app;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let [one, two] = [(); 2].map(|()| app.leases.lease(Job::Audit));
         let run = async |lease| auditing::run_due(&app.billing, lease).await.unwrap();

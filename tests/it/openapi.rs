@@ -15,7 +15,7 @@ use crate::support::billed;
 use crate::support::http::{Answer, Call};
 use crate::support::process::run_to_end;
 use crate::support::python::python;
-use crate::support::world::{Folder, PASSWORD, Place, Somebody, World, on_each_database};
+use crate::support::world::{Folder, PASSWORD, Place, TestUser, World, on_each_database};
 
 /// Answers with a shape defined by an external standard.
 const EXTERNAL_STANDARDS: [&str; 2] = ["/openapi.json", "/.well-known/jwks.json"];
@@ -401,7 +401,7 @@ fn length(value: &Value) -> Option<u64> {
 
 /// A user with an organization that has one of everything.
 struct Scene {
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     key_id: String,
     member_id: String,
@@ -410,7 +410,7 @@ struct Scene {
 }
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("scenic").await;
+    let ada = world.user("scenic").await;
     let place = world.place(&ada, "Scene").await;
     let restrictions =
         json!({"allowed_ips": ["10.0.0.0/8"], "rate_limit": 5, "max_tokens": 7, "models": ["svc-1"]});
@@ -424,7 +424,7 @@ async fn scene(world: &World) -> Scene {
     let events =
         [event("1", "svc-1", "chat", 5), event("2", "svc-embedding-1", "embeddings", 0), json!({"id": 1})];
     world.ask("/service/v1/usage", &json!({ "events": events })).bare().await;
-    let member = world.somebody("extra").await;
+    let member = world.user("extra").await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
     let call = json!({"credential": ada.access_token, "operation": "chat", "model": "svc-1",
@@ -504,7 +504,7 @@ fn answers_of_reads_are_documented() {
             assert_documented(&document, route, &answer);
         }
         // The same in other states: an empty list, other rows, a model of another kind.
-        let bob = world.somebody("bob").await;
+        let bob = world.user("bob").await;
         let empty = world.place(&bob, "Empty").await;
         let project = &scene.place.project_path();
         let cases = [
@@ -525,10 +525,10 @@ fn answers_of_reads_are_documented() {
             ),
             ("/v1/models/{*model_id}", "/v1/models/svc-embedding-1".to_owned(), &bob),
         ];
-        for (template, path, who) in cases {
+        for (template, path, user) in cases {
             let table = json_routes();
             let route = table.iter().find(|one| one.path == template && one.method == Method::GET).unwrap();
-            let answer = world.get(&path).bearer(&who.access_token).send().await;
+            let answer = world.get(&path).bearer(&user.access_token).send().await;
             assert_eq!(answer.status, 200, "{}", answer.text);
             assert_documented(&document, route, &answer);
         }
@@ -546,10 +546,10 @@ fn answers_of_writes_are_documented() {
         let register = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
         world.post("/v1/auth/register", &register).data().await;
         let verification = world.mailed_token("eve@example.com").await;
-        world.somebody("kim").await;
+        world.user("kim").await;
         world.post("/v1/auth/forgot-password", &json!({"email": "kim@example.com"})).data().await;
         let reset = world.mailed_token("kim@example.com").await;
-        let newcomer = world.somebody("newcomer").await.id.to_string();
+        let newcomer = world.user("newcomer").await.id.to_string();
         let good: BTreeMap<_, _> = [
             (
                 "/v1/organizations/{organization_id}/projects/{project_id}/members",
@@ -685,7 +685,7 @@ fn failures_are_documented() {
     on_each_database(async |world| {
         let document = document();
         let scene = scene(&world).await;
-        let stranger = world.somebody("stranger").await;
+        let stranger = world.user("stranger").await;
         let own = ids(&scene);
         let unknown = own.map(|(name, _)| (name, "nothing"));
         let (mut statuses, mut routes) = (BTreeSet::new(), json_routes());

@@ -20,7 +20,7 @@ async fn rotate(world: &World) -> String {
 #[test]
 fn rotated_signing_key_keeps_sessions() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let kids = async || {
             let jwks = world.get("/.well-known/jwks.json").bare().await;
             let keys = jwks["keys"].as_array().unwrap().clone();
@@ -51,7 +51,7 @@ fn rotated_signing_key_keeps_sessions() {
 #[test]
 fn token_signed_by_another_replicas_new_key_is_accepted_at_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let before = world.app.accounts.keyset().await.unwrap();
         rotate(&world).await;
         // This replica still caches the old keyset; for a token with an unknown key it reads again.
@@ -69,7 +69,7 @@ fn token_signed_by_another_replicas_new_key_is_accepted_at_once() {
 #[test]
 fn cached_token_check_still_expires() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
         world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
         // A check cached for one use doesn't count for another.
@@ -87,7 +87,7 @@ fn cached_token_check_still_expires() {
 #[test]
 fn tokens_work_while_the_keys_cannot_be_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
         let rename = async |text: &str| {
             let mut tx = world.app.db.write().await.unwrap();

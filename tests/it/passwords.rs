@@ -58,7 +58,7 @@ async fn mails(world: &World, name: &str, subject: &str) -> Vec<String> {
 #[test]
 fn password_change_voids_older_reset_links() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         forgot(&world, "ada").await;
         let link = world.mailed_token("ada@example.com").await;
         world.clock.advance_ms(1);
@@ -82,7 +82,7 @@ fn password_change_voids_older_reset_links() {
 #[test]
 fn password_reset_voids_earlier_links() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         forgot(&world, "ada").await;
         let link = world.mailed_token("ada@example.com").await;
         world.clock.advance_ms(1);
@@ -107,7 +107,7 @@ fn password_change_keeps_the_verification_link() {
 #[test]
 fn unchanged_password_is_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let other = access_token(&world, "ada", PASSWORD).await;
         let answer = change(&world, &ada.access_token, PASSWORD, PASSWORD).send().await;
         assert_eq!(
@@ -135,7 +135,7 @@ fn unchanged_password_is_refused() {
 #[test]
 fn decomposed_letters_are_the_same_password() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         change(&world, &ada.access_token, PASSWORD, "Caf\u{e9}-Kettle-Orbit-9").data().await;
         let again =
             change(&world, &ada.access_token, "Caf\u{e9}-Kettle-Orbit-9", "Cafe\u{301}-Kettle-Orbit-9");
@@ -150,7 +150,7 @@ fn unverified_address_gets_no_mail_about_passwords() {
         let token = access_token(&world, "victim", PASSWORD).await;
         change(&world, &token, PASSWORD, NEW_PASSWORD).data().await;
         assert_eq!(mails(&world, "victim", "Your password was changed").await, Vec::<String>::new());
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         change(&world, &ada.access_token, PASSWORD, NEW_PASSWORD).data().await;
         assert_eq!(mails(&world, "ada", "Your password was changed").await.len(), 1);
     });
@@ -159,7 +159,7 @@ fn unverified_address_gets_no_mail_about_passwords() {
 #[test]
 fn password_changes_are_limited_to_five_an_hour() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let password = |n: usize| format!("Violet-Kettle-Orbit-{n}");
         let mut current = PASSWORD.to_owned();
         for n in 0..5 {
@@ -189,7 +189,7 @@ fn password_changes_are_limited_to_five_an_hour() {
 #[test]
 fn password_changes_are_unlimited_without_limits() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let password = |n: usize| format!("Violet-Kettle-Orbit-{n}");
         let mut current = PASSWORD.to_owned();
         for n in 0..7 {
@@ -202,7 +202,7 @@ fn password_changes_are_unlimited_without_limits() {
 #[test]
 fn password_change_counts_as_a_login_of_its_address() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "2")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let wrong = || change(&world, &ada.access_token, "Wrong-Kettle-1", NEW_PASSWORD);
         assert_eq!(login(&world, "ada", "Wrong-Kettle-1").send().await.status, 401);
         assert_eq!(wrong().refused().await, (401, "wrong_password".into()));
@@ -210,8 +210,8 @@ fn password_change_counts_as_a_login_of_its_address() {
         assert_eq!(login(&world, "ada", PASSWORD).refused().await, (429, "rate_limited".into()));
         assert_eq!(wrong().from("192.0.2.9").refused().await, (401, "wrong_password".into()));
         // A call without a session uses nothing of the address's share.
-        let nobody = change(&world, "nothing", PASSWORD, NEW_PASSWORD).from("192.0.2.9");
-        assert_eq!(nobody.refused().await, (401, "invalid_access_token".into()));
+        let unauthenticated = change(&world, "nothing", PASSWORD, NEW_PASSWORD).from("192.0.2.9");
+        assert_eq!(unauthenticated.refused().await, (401, "invalid_access_token".into()));
         assert_eq!(wrong().from("192.0.2.9").refused().await, (401, "wrong_password".into()));
     });
 }

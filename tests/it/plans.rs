@@ -77,7 +77,7 @@ async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
 #[test]
 fn lists_use_the_tenants_index() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (mine, other) = (world.organization(&ada, "Mine").await, world.organization(&ada, "Other").await);
         for (organization, from, to) in [(&other, 1, STRANGERS), (&mine, STRANGERS + 1, STRANGERS + MEMBERS)]
         {
@@ -141,7 +141,7 @@ fn lists_use_the_tenants_index() {
 #[test]
 fn pages_of_a_large_organization_need_few_statements() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Large").await;
         let mut tx = world.app.db.write().await.unwrap();
         fill(&mut tx, &organization, 1, 2_000).await;
@@ -202,7 +202,7 @@ async fn fill_projects(tx: &mut Tx, organization: &str, owner: &str, first: i64,
 #[test]
 fn project_lists_use_an_index_and_sort_their_page_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (mine, other) = (world.organization(&ada, "Mine").await, world.organization(&ada, "Other").await);
         let me = ada.id.to_string();
         for (organization, from, to) in [(&other, 1, STRANGERS), (&mine, STRANGERS + 1, STRANGERS + MEMBERS)]
@@ -223,7 +223,7 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
 
         let crowd = format!("proj_{:026}", 1);
         let few = format!("proj_{:026}", STRANGERS + 1);
-        let somebody = format!("user_{:026}", 7);
+        let user = format!("user_{:026}", 7);
         let visible = listing::visible_page();
         let [newest, oldest] = [false, true].map(listing::visible_stretch);
         let by_time = "projects_organization_id_created_at";
@@ -240,25 +240,15 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
             (listing::SEARCHED_COUNT, &[&mine, "%p6%"], &[in_organization], 0),
             (
                 &visible,
-                &[&other, &somebody, "%", "", "20", "0"],
+                &[&other, &user, "%", "", "20", "0"],
                 &["project_members_user_id", "projects_public"],
                 1,
             ),
             // The member's own projects are sorted, and the rest of both kinds; the public ones come in the
             // order of the index.
-            (
-                &newest,
-                &[&other, &somebody, "20", "20", "0"],
-                &["project_members_user_id", "projects_public"],
-                4,
-            ),
-            (
-                &oldest,
-                &[&other, &somebody, "20", "20", "0"],
-                &["project_members_user_id", "projects_public"],
-                4,
-            ),
-            (listing::VISIBLE_TOTAL, &[&other, &somebody], &["project_members_user_id"], 0),
+            (&newest, &[&other, &user, "20", "20", "0"], &["project_members_user_id", "projects_public"], 4),
+            (&oldest, &[&other, &user, "20", "20", "0"], &["project_members_user_id", "projects_public"], 4),
+            (listing::VISIBLE_TOTAL, &[&other, &user], &["project_members_user_id"], 0),
             (&ProjectId::statements().from_start, &[&crowd, "20", "100"], &["project_members_list"], 1),
             (&ProjectId::statements().from_end, &[&crowd, "20", "100"], &["project_members_list"], 1),
             (
@@ -316,7 +306,7 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
 #[test]
 fn pages_of_many_projects_need_few_statements() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let organization = world.organization(&ada, "Large").await;
         let mut tx = world.app.db.write().await.unwrap();
         fill(&mut tx, &organization, 1, 2_000).await;
@@ -365,7 +355,7 @@ fn pages_of_many_projects_need_few_statements() {
 #[test]
 fn single_objects_need_few_statements() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (organization, project) = (place.organization_path(), place.project_path());
         let made = world.post(&format!("{project}/api-keys"), &json!({"name": "one"}));
@@ -394,7 +384,7 @@ fn single_objects_need_few_statements() {
 #[test]
 fn only_open_months_are_summed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let mut tx = world.app.db.write().await.unwrap();
         // Five years of two keys in each project, 30 days a month.

@@ -113,7 +113,7 @@ fn one_of_many_requests_uses_a_verification_token() {
 fn one_of_many_requests_uses_a_reset_token() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        world.somebody("ada").await;
+        world.user("ada").await;
         let asked = twins[0].post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"}));
         asked.data().await;
         let token = world.mailed_token("ada@example.com").await;
@@ -137,7 +137,7 @@ fn one_of_many_requests_uses_a_reset_token() {
 fn one_of_many_requests_changes_a_password() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let password = |n: usize| format!("Violet-Kettle-Orbit-{n}");
         let answers = race(&twins, |twin, n| {
             let new = password(n);
@@ -161,7 +161,7 @@ fn one_of_many_requests_changes_a_password() {
 fn concurrent_guesses_are_limited_to_ten() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         // At the login and within a session: both guess the same password.
         let answers = race(&twins, |twin, n| {
             let guess = format!("Wrong-Kettle-{n}");
@@ -187,7 +187,7 @@ fn concurrent_guesses_are_limited_to_ten() {
 fn refused_guess_computes_no_hash() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        world.somebody("ada").await;
+        world.user("ada").await;
         for email in ["ada@example.com", "nobody@example.com"] {
             let body = json!({"email": email, "password": "Wrong-Kettle-1"});
             let answers = race(&twins, |twin, _| twin.post("/v1/auth/login", &body)).await;

@@ -95,7 +95,7 @@ fn stopping_server_is_not_ready() {
         )
         .await;
         // Requests that arrive all the same are served.
-        world.somebody("ada").await;
+        world.user("ada").await;
     });
 }
 

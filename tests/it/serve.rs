@@ -140,7 +140,7 @@ fn two_servers_start_at_once_on_a_fresh_database() {
 #[test]
 fn signing_key_of_another_replica_is_found_at_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let later = world.clock.now().plus_ms(1);
         let (key, private) = SigningKey::generate(&world.app.random).unwrap();
         let place = format!("signing-key:{}", key.kid());

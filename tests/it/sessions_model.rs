@@ -261,7 +261,7 @@ fn tokens_match_the_model() {
         let mut people = Vec::new();
         for number in 0..PEOPLE {
             let name = format!("person{number}");
-            let id = world.somebody(&name).await.id;
+            let id = world.user(&name).await.id;
             let used = MailToken::generate(&world.app.random).expose().to_owned();
             let email = format!("{name}@example.com");
             people.push(Person { id, email, password: PASSWORD.to_owned(), used });

@@ -231,10 +231,10 @@ fn unavailable_collector_costs_a_log_line() {
     // An address without a listener, reserved meanwhile.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let nobody = format!("http://{}", socket.local_addr().unwrap());
+    let unused_address = format!("http://{}", socket.local_addr().unwrap());
     let refusing = Collector::start("401 Unauthorized");
     for (endpoint, why) in
-        [(nobody, "refused"), (refusing.url(), "the collector answers 401 Unauthorized: {}")]
+        [(unused_address, "refused"), (refusing.url(), "the collector answers 401 Unauthorized: {}")]
     {
         let folder = Folder::new();
         let server = start_with_tracing(&folder, &endpoint, "1");

@@ -230,12 +230,12 @@ fn earlier_version_runs_next_to_this_one() {
         // Both at once; each sees the other's changes.
         let new = start.run();
         for (one, other, name) in [(&old, &new, "bob"), (&new, &old, "eve")] {
-            let somebody = one.sign_up(name);
-            let place = one.settle(&somebody);
-            assert_eq!(other.get("/v1/auth/me").bearer(&somebody.access_token).send().status, 200);
+            let user = one.sign_up(name);
+            let place = one.settle(&user);
+            assert_eq!(other.get("/v1/auth/me").bearer(&user.access_token).send().status, 200);
             assert_eq!(other.report(&place, name), "accepted");
             assert_eq!(one.report(&place, name), "duplicate");
-            assert_eq!(other.requests(&place, &somebody), 1);
+            assert_eq!(other.requests(&place, &user), 1);
         }
         for call in calls(&new, &ada, &place, 1_000_000) {
             let answer = call.send();

@@ -20,7 +20,7 @@ use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
 const READERS: usize = 4;
 const WRITERS: usize = 16;
 
-/// A server.
+/// A connection to a PostgreSQL server.
 pub struct Postgres {
     readers: Vec<Reader>,
     next: AtomicUsize,
@@ -153,7 +153,7 @@ impl Postgres {
         let taken = self.writers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let done = match &taken {
             Some(writer) => work(writer).await,
-            // There are as many as permits.
+            // There are as many writers as permits.
             None => Ok(()),
         };
         self.writers.lock().unwrap_or_else(PoisonError::into_inner).extend(taken);

@@ -13,12 +13,12 @@ use super::store::{
 };
 use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
 
-/// One a worker.
+/// One for each worker.
 const READERS: usize = 2;
-/// Rows that are there from the beginning: some thousand pages.
+/// The initial rows: some thousand pages.
 const FILL: u32 = 50_000;
 
-/// A file.
+/// A database file.
 pub struct Sqlite {
     readers: Vec<Mutex<Connection>>,
     writer: Mutex<Connection>,
@@ -117,7 +117,7 @@ impl Sqlite {
         transaction.commit()
     }
 
-    /// One that is free, or else the first.
+    /// Returns a free reader, or else the first.
     fn reader(&self) -> rusqlite::Result<MutexGuard<'_, Connection>> {
         let free = self.readers.iter().find_map(|reader| reader.try_lock().ok());
         let first =

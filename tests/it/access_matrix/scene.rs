@@ -6,7 +6,7 @@ use tollkeeper::db::sql;
 use tollkeeper::roles::{OrganizationRole, ProjectRole};
 
 use crate::support::billed;
-use crate::support::world::{Place, Somebody, World, id};
+use crate::support::world::{Place, TestUser, World, id};
 
 /// A kind of caller: the heading of its column, an explanation where the heading isn't enough, and the user
 /// whose roles apply.
@@ -82,9 +82,9 @@ struct TargetProject {
 
 impl Scene {
     pub async fn new(world: &World) -> Self {
-        let owner = world.somebody("owner").await;
+        let owner = world.user("owner").await;
         let place = world.place(&owner, "Own").await;
-        let stranger = world.somebody("stranger").await;
+        let stranger = world.user("stranger").await;
         let foreign = world.place(&stranger, "Foreign").await;
         let foreign = target_project(world, &stranger, foreign, "away").await;
         let own = target_project(world, &owner, place.clone(), "inside").await;
@@ -121,9 +121,9 @@ impl Scene {
         scene
     }
 
-    fn add(&mut self, head: impl Into<String>, meaning: &str, bearer: &str, who: &Somebody) {
+    fn add(&mut self, head: impl Into<String>, meaning: &str, bearer: &str, user: &TestUser) {
         let head = head.into();
-        let (is_authenticated, user_id) = (!UNAUTHENTICATED.contains(&head.as_str()), who.id.to_string());
+        let (is_authenticated, user_id) = (!UNAUTHENTICATED.contains(&head.as_str()), user.id.to_string());
         let (meaning, bearer) = (meaning.to_owned(), bearer.to_owned());
         let key_id = self.nowhere.key.clone();
         self.callers.push(Caller { head, meaning, bearer, user_id, key_id, is_authenticated });
@@ -134,15 +134,15 @@ impl Scene {
         head: impl Into<String>,
         meaning: &str,
         (id, secret): &(String, String),
-        who: &Somebody,
+        user: &TestUser,
     ) {
-        self.add(head, meaning, secret, who);
+        self.add(head, meaning, secret, user);
         if let Some(caller) = self.callers.last_mut() {
             caller.key_id.clone_from(id);
         }
     }
 
-    async fn add_special_callers(&mut self, world: &World, owner: &Somebody, stranger: &Somebody) {
+    async fn add_special_callers(&mut self, world: &World, owner: &TestUser, stranger: &TestUser) {
         let (own, sibling) = (self.own.place.clone(), self.sibling.place.clone());
         let foreign = self.foreign.place.clone();
         let sibling = world.key(owner, &sibling, &json!({"name": "caller"})).await;
@@ -182,7 +182,7 @@ impl Scene {
     }
 
     /// Every role in the organization with every role in the private project, and a key made by each.
-    async fn add_members(&mut self, world: &World, owner: &Somebody) {
+    async fn add_members(&mut self, world: &World, owner: &TestUser) {
         use OrganizationRole as O;
         use ProjectRole as P;
         let place = self.own.place.clone();
@@ -198,41 +198,42 @@ impl Scene {
                 ('o', Some(P::Owner)),
             ] {
                 let name = format!("{letter}{second}");
-                let who = world.somebody(&format!("who-{}", name.replace('.', "x"))).await;
+                let user = world.user(&format!("who-{}", name.replace('.', "x"))).await;
                 // An admin makes the key, then gets the roles of the column.
-                world.join_organization(&place, &who, O::Admin).await;
-                let key = world.key(&who, &place, &json!({ "name": name })).await;
-                let target = world.key(&who, &place, &json!({ "name": format!("target of {name}") })).await.0;
+                world.join_organization(&place, &user, O::Admin).await;
+                let key = world.key(&user, &place, &json!({ "name": name })).await;
+                let target =
+                    world.key(&user, &place, &json!({ "name": format!("target of {name}") })).await.0;
                 match name.as_str() {
                     "a." => self.by_admin = target,
                     "ma" => self.by_project_admin = target,
                     ".." => self.by_removed = target,
                     _ => {}
                 }
-                let path = format!("{}/members/{}", place.organization_path(), who.id);
+                let path = format!("{}/members/{}", place.organization_path(), user.id);
                 world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
                 if let Some(role) = in_organization {
-                    world.join_organization(&place, &who, role).await;
+                    world.join_organization(&place, &user, role).await;
                 }
                 if let Some(role) = in_project {
-                    world.join_project(&place, &who, role).await;
+                    world.join_project(&place, &user, role).await;
                 }
-                keys.push((format!("k{name}"), key, who.clone()));
-                people.push((name, who));
+                keys.push((format!("k{name}"), key, user.clone()));
+                people.push((name, user));
             }
         }
-        for (name, who) in &people {
-            self.add(name.as_str(), "", &who.access_token, who);
+        for (name, user) in &people {
+            self.add(name.as_str(), "", &user.access_token, user);
         }
-        for (name, key, who) in &keys {
-            self.add_key(name.as_str(), "", key, who);
+        for (name, key, user) in &keys {
+            self.add_key(name.as_str(), "", key, user);
         }
     }
 
     /// Adds an owner's key that another owner rotated, who became an admin of the project afterwards.
-    async fn add_rotated_keys(&mut self, world: &World, owner: &Somebody) {
+    async fn add_rotated_keys(&mut self, world: &World, owner: &TestUser) {
         let place = self.own.place.clone();
-        let rotator = world.somebody("rotator").await;
+        let rotator = world.user("rotator").await;
         world.join_organization(&place, &rotator, OrganizationRole::Owner).await;
         let (id, _) = world.key(owner, &place, &json!({"name": "rotated"})).await;
         let path = format!("{}/api-keys/{id}/rotate", place.project_path());
@@ -325,15 +326,15 @@ impl Scene {
     }
 }
 
-async fn sibling_project(world: &World, owner: &Somebody, place: &Place, body: &Value) -> Place {
+async fn sibling_project(world: &World, owner: &TestUser, place: &Place, body: &Value) -> Place {
     let path = format!("{}/projects", place.organization_path());
     let project = id(&world.post(&path, body).bearer(&owner.access_token).data().await);
     Place { organization: place.organization.clone(), project }
 }
 
-async fn target_project(world: &World, owner: &Somebody, place: Place, name: &str) -> TargetProject {
+async fn target_project(world: &World, owner: &TestUser, place: Place, name: &str) -> TargetProject {
     let (key, _) = world.key(owner, &place, &json!({"name": "target"})).await;
-    let member = world.somebody(name).await;
+    let member = world.user(name).await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
     let invoice = match name {

@@ -12,7 +12,7 @@ use crate::support::world::{START, on_each_database, on_each_database_with};
 #[test]
 fn key_is_created_listed_and_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let path = format!("{}/api-keys", place.project_path());
         let body = json!({"name": "Prod", "description": "For the shop", "permissions": ["models", "chat", "chat"],
@@ -62,7 +62,7 @@ fn key_is_created_listed_and_read() {
 #[test]
 fn default_key_has_all_permissions_and_no_restrictions() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let path = format!("{}/api-keys", place.project_path());
         let made = world.post(&path, &json!({"name": "Plain"})).bearer(&ada.access_token).data().await;
@@ -78,7 +78,7 @@ fn default_key_has_all_permissions_and_no_restrictions() {
 #[test]
 fn invalid_keys_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let path = format!("{}/api-keys", place.project_path());
         let cases = [
@@ -123,7 +123,7 @@ fn invalid_keys_are_refused() {
 #[test]
 fn key_acts_for_its_creator_inside_its_own_project() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let other = world.place(&ada, "Other").await;
         let sibling = world.project(&ada, &place.organization, "Sibling").await;
@@ -161,7 +161,7 @@ fn key_acts_for_its_creator_inside_its_own_project() {
 #[test]
 fn restrictions_hold_on_every_use() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.0/24"], "rate_limit": 2}});
         let (_, key) = world.key(&ada, &place, &body).await;
@@ -184,7 +184,7 @@ fn restrictions_hold_on_every_use() {
 #[test]
 fn address_restriction_uses_the_trusted_proxys_header() {
     on_each_database_with(&[("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.0/8")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.1"]}});
         let (_, key) = world.key(&ada, &place, &body).await;
@@ -201,7 +201,7 @@ fn address_restriction_uses_the_trusted_proxys_header() {
 fn configuration_limits_what_keys_may_manage() {
     for (management, read, write) in [("read", 200, 403), ("none", 403, 403)] {
         on_each_database_with(&[("TOLLKEEPER_API_KEYS__MANAGEMENT", management)], async |world| {
-            let ada = world.somebody("ada").await;
+            let ada = world.user("ada").await;
             let place = world.place(&ada, "Acme").await;
             let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
             assert_eq!(world.get(&place.project_path()).bearer(&key).send().await.status, read);
@@ -215,7 +215,7 @@ fn configuration_limits_what_keys_may_manage() {
 #[test]
 fn cached_key_and_malformed_key_cost_no_query() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;

@@ -75,7 +75,7 @@ fn refresh_token_gives_access_tokens_for_thirty_days() {
 #[test]
 fn access_and_refresh_tokens_are_not_interchangeable() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (access, refresh) = (&ada.access_token, &ada.refresh_token);
         assert_eq!(
             world.get("/v1/auth/me").bearer(refresh).refused().await,
@@ -160,10 +160,10 @@ fn failed_login_answer_does_not_reveal_accounts() {
         world.post("/v1/auth/register", &ada()).data().await;
         let wrong =
             world.post("/v1/auth/login", &json!({"email": "ada@example.com", "password": "x"})).send().await;
-        let nobody =
+        let unknown_email =
             world.post("/v1/auth/login", &json!({"email": "bob@example.com", "password": "x"})).send().await;
         assert_eq!((wrong.status, wrong.code().as_str()), (401, "invalid_credentials"));
-        assert_eq!(wrong.text, nobody.text);
+        assert_eq!(wrong.text, unknown_email.text);
     });
 }
 
@@ -249,8 +249,8 @@ fn forgotten_password_is_reset_by_mail_once() {
         let tokens = login(&world, NEW_PASSWORD).await;
         let me = world.get("/v1/auth/me").bearer(tokens["access_token"].as_str().unwrap()).data().await;
         assert_eq!(me["user"]["email_verified"], true, "whoever has the link reads the mail");
-        let told = |mail: &String| mail.contains("Subject: Your password was changed");
-        assert!(mails(&world, "Ada@Example.com").await.iter().any(told));
+        let is_notice = |mail: &String| mail.contains("Subject: Your password was changed");
+        assert!(mails(&world, "Ada@Example.com").await.iter().any(is_notice));
     });
 }
 
@@ -365,8 +365,8 @@ fn changed_password_ends_the_other_sessions() {
         world.get("/v1/auth/me").bearer(&token(&one)).data().await;
         assert_eq!(world.get("/v1/auth/me").bearer(&token(&other)).refused().await.0, 401);
         login(&world, NEW_PASSWORD).await;
-        let told = |mail: &String| mail.contains("Subject: Your password was changed");
-        assert!(mails(&world, "Ada@Example.com").await.iter().any(told));
+        let is_notice = |mail: &String| mail.contains("Subject: Your password was changed");
+        assert!(mails(&world, "Ada@Example.com").await.iter().any(is_notice));
     });
 }
 

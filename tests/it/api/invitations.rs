@@ -8,15 +8,15 @@ use tollkeeper::roles::OrganizationRole::{self, Admin, Member, Owner};
 use tollkeeper::trail;
 
 use crate::support::http::{Answer, Call};
-use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database};
+use crate::support::world::{PASSWORD, Place, TestUser, World, on_each_database};
 
 const GUEST: &str = "guest@example.com";
 
-fn invite(world: &World, caller: &Somebody, place: &Place, body: &Value) -> Call {
+fn invite(world: &World, caller: &TestUser, place: &Place, body: &Value) -> Call {
     world.post(&format!("{}/invitations", place.organization_path()), body).bearer(&caller.access_token)
 }
 
-async fn send_invitation(world: &World, caller: &Somebody, place: &Place, body: Value) -> String {
+async fn send_invitation(world: &World, caller: &TestUser, place: &Place, body: Value) -> String {
     invite(world, caller, place, &body).data().await;
     let token = world.mailed_token(body["email"].as_str().unwrap()).await;
     // File names of mails contain the time, so the clock moves on.
@@ -33,10 +33,10 @@ fn assert_page(answer: &Answer, status: u16, title: &str) {
     assert_eq!((answer.status, answer.text.contains(&heading)), (status, true), "{heading}: {}", answer.text);
 }
 
-async fn add_member(world: &World, place: &Place, name: &str, role: OrganizationRole) -> Somebody {
-    let who = world.somebody(name).await;
-    world.join_organization(place, &who, role).await;
-    who
+async fn add_member(world: &World, place: &Place, name: &str, role: OrganizationRole) -> TestUser {
+    let user = world.user(name).await;
+    world.join_organization(place, &user, role).await;
+    user
 }
 
 async fn register(world: &World, name: &str) {
@@ -67,8 +67,8 @@ async fn organizations(world: &World, token: &str) -> String {
     rows.join(" ")
 }
 
-async fn members_count(world: &World, who: &Somebody, place: &Place) -> i64 {
-    let data = world.get(&place.organization_path()).bearer(&who.access_token).data().await;
+async fn members_count(world: &World, user: &TestUser, place: &Place) -> i64 {
+    let data = world.get(&place.organization_path()).bearer(&user.access_token).data().await;
     data["members_count"].as_i64().unwrap()
 }
 
@@ -80,7 +80,7 @@ fn mails(world: &World) -> Vec<String> {
 #[test]
 fn link_makes_an_account_a_member_once() {
     on_each_database(async |world| {
-        let (ada, guest) = (world.somebody("ada").await, world.somebody("guest").await);
+        let (ada, guest) = (world.user("ada").await, world.user("guest").await);
         let place = world.place(&ada, "Acme").await;
         let body = json!({"email": "Guest@Example.com", "role": "admin", "message": "Come!"});
         let made = invite(&world, &ada, &place, &body).data().await;
@@ -112,7 +112,7 @@ fn link_makes_an_account_a_member_once() {
 #[test]
 fn new_account_becomes_a_member_after_verification() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Second").await);
         let token = send_invitation(&world, &ada, &place, json!({"email": GUEST})).await;
         send_invitation(&world, &ada, &other, json!({"email": GUEST, "role": "owner"})).await;
@@ -136,7 +136,7 @@ fn new_account_becomes_a_member_after_verification() {
 #[test]
 fn verification_page_accepts_invitations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         send_invitation(&world, &ada, &place, json!({"email": GUEST})).await;
         register(&world, "guest").await;
@@ -151,7 +151,7 @@ fn verification_page_accepts_invitations() {
 #[test]
 fn next_login_accepts_invitations() {
     on_each_database(async |world| {
-        let (ada, guest) = (world.somebody("ada").await, world.somebody("guest").await);
+        let (ada, guest) = (world.user("ada").await, world.user("guest").await);
         let place = world.place(&ada, "Acme").await;
         let token = send_invitation(&world, &ada, &place, json!({"email": "GUEST@example.com"})).await;
         assert_eq!(organizations(&world, &guest.access_token).await, "", "not before");
@@ -173,7 +173,7 @@ fn next_login_accepts_invitations() {
 #[test]
 fn invitation_without_a_role_gives_the_default_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body =
             |name: &str| json!({"email": format!("{name}@example.com"), "role": null, "message": null});
@@ -201,16 +201,16 @@ const MAY_INVITE: [(OrganizationRole, [u16; 3]); 3] = [
 #[test]
 fn inviter_must_be_allowed_to_grant_the_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for (caller, due) in MAY_INVITE {
-            let who = add_member(&world, &place, caller.as_str(), caller).await;
+            let user = add_member(&world, &place, caller.as_str(), caller).await;
             for (role, status) in [Owner, Admin, Member].into_iter().zip(due) {
                 let email = format!("{}-{}@example.com", caller.as_str(), role.as_str());
                 let body = json!({"email": email, "role": role.as_str()});
-                let answer = invite(&world, &who, &place, &body).send().await;
+                let answer = invite(&world, &user, &place, &body).send().await;
                 assert_eq!(answer.status, status, "{caller:?} invites {role:?}: {}", answer.text);
-                world.somebody(email.split('@').next().unwrap()).await;
+                world.user(email.split('@').next().unwrap()).await;
                 let due = if status == 200 { format!("Acme={}", role.as_str()) } else { String::new() };
                 assert_eq!(organizations_after_login(&world, email.split('@').next().unwrap()).await, due);
             }
@@ -221,16 +221,16 @@ fn inviter_must_be_allowed_to_grant_the_role() {
 #[test]
 fn address_has_one_open_invitation_at_a_time() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let first = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
         let again = invite(&world, &ada, &place, &json!({"email": "GUEST@EXAMPLE.COM"})).send().await;
         assert_eq!((again.status, again.code().as_str()), (409, "already_invited"));
         assert_eq!(again.details(), ["email already_invited"]);
         send_invitation(&world, &ada, &other, json!({"email": GUEST})).await;
-        for (email, who) in [("ada@example.com", "oneself"), ("Ada@Example.com", "a member")] {
+        for (email, user) in [("ada@example.com", "oneself"), ("Ada@Example.com", "a member")] {
             let member = invite(&world, &ada, &place, &json!({ "email": email })).send().await;
-            assert_eq!((member.status, member.code().as_str()), (409, "already_member"), "{who}");
+            assert_eq!((member.status, member.code().as_str()), (409, "already_member"), "{user}");
             assert_eq!(member.details(), ["email already_member"]);
         }
         // After it expires a new one replaces it, and the old link is invalid.
@@ -240,11 +240,11 @@ fn address_has_one_open_invitation_at_a_time() {
             401,
             "a new login"
         );
-        let ada = Somebody { access_token: new_session(&world, &ada).await, ..ada };
+        let ada = TestUser { access_token: new_session(&world, &ada).await, ..ada };
         assert_eq!(invite(&world, &ada, &place, &json!({"email": GUEST})).refused().await.0, 409);
         world.clock.advance_ms(1);
         let second = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "member"})).await;
-        world.somebody("guest").await;
+        world.user("guest").await;
         assert_page(&accept_by_link(&world, &first).await, 400, "This link no longer works");
         assert_page(&accept_by_link(&world, &second).await, 200, "You are a member");
         let role = world.get(&format!("{}/members?role=admin", place.organization_path()));
@@ -252,19 +252,19 @@ fn address_has_one_open_invitation_at_a_time() {
     });
 }
 
-async fn new_session(world: &World, who: &Somebody) -> String {
-    world.token(tollkeeper::secrets::jwt::TokenKind::Access, who.id, who.session_id, 3600).await
+async fn new_session(world: &World, user: &TestUser) -> String {
+    world.token(tollkeeper::secrets::jwt::TokenKind::Access, user.id, user.session_id, 3600).await
 }
 
 #[test]
 fn invitation_expires_after_seven_days() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         invite(&world, &ada, &place, &json!({"email": GUEST})).data().await;
         let token = world.mailed_token(GUEST).await;
         world.clock.advance_ms(7 * DAY_MS);
-        world.somebody("guest").await;
+        world.user("guest").await;
         assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
         assert_eq!(organizations_after_login(&world, "guest").await, "");
         world.clock.advance_ms(-1);
@@ -275,11 +275,11 @@ fn invitation_expires_after_seven_days() {
 #[test]
 fn invitation_ends_when_its_sender_loses_the_right() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let member = |who: &Somebody| format!("{}/members/{}", place.organization_path(), who.id);
-        let role = |who: &Somebody, role: &str| {
-            world.call(Method::PUT, &member(who)).bearer(&ada.access_token).json(&json!({ "role": role }))
+        let member = |user: &TestUser| format!("{}/members/{}", place.organization_path(), user.id);
+        let role = |user: &TestUser, role: &str| {
+            world.call(Method::PUT, &member(user)).bearer(&ada.access_token).json(&json!({ "role": role }))
         };
         let mut tokens = Vec::new();
         for (name, sender) in [("gone", Admin), ("demoted", Admin), ("halved", Owner), ("kept", Owner)] {
@@ -309,7 +309,7 @@ fn invitation_ends_when_its_sender_loses_the_right() {
         assert_eq!(mails(&world).len() - before, 1, "what has ended isn't mailed");
         for (name, high, low) in tokens {
             for (kind, token) in [("high", high), ("low", low)] {
-                world.somebody(&format!("{name}-{kind}")).await;
+                world.user(&format!("{name}-{kind}")).await;
                 let works = name == "kept" || (name == "halved" && kind == "low");
                 let page = accept_by_link(&world, &token).await;
                 let title = if works { "You are a member" } else { "This link no longer works" };
@@ -328,7 +328,7 @@ fn invitation_ends_when_its_sender_loses_the_right() {
 #[test]
 fn accepting_keeps_an_existing_members_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let token = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
         let guest = add_member(&world, &place, "guest", Member).await;
@@ -342,7 +342,7 @@ fn accepting_keeps_an_existing_members_role() {
 #[test]
 fn removal_ends_open_invitations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let token = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
         let guest = add_member(&world, &place, "guest", Member).await;
@@ -356,7 +356,7 @@ fn removal_ends_open_invitations() {
 #[test]
 fn invalid_invitations_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let cases = [
             (json!({}), "email required"),
@@ -381,7 +381,7 @@ fn invalid_invitations_are_refused() {
 #[test]
 fn invitation_text_cannot_change_the_mail() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let evil = "A\"><script>x</script> =?utf-8?q?b?=";
         let place = world.place(&ada, "Acme").await;
         let patch = json!({ "name": evil });
@@ -419,7 +419,7 @@ fn invitation_text_cannot_change_the_mail() {
 #[test]
 fn one_of_32_concurrent_invitations_is_sent() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Admin).await;
         let body = json!({ "email": GUEST });
@@ -437,14 +437,14 @@ fn one_of_32_concurrent_invitations_is_sent() {
 #[test]
 fn concurrent_acceptances_make_one_membership() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for round in 0..6 {
             let sender = add_member(&world, &place, &format!("sender{round}"), Admin).await;
             let name = format!("guest{round}");
             let body = json!({"email": format!("{name}@example.com"), "role": "admin"});
             let token = send_invitation(&world, &sender, &place, body).await;
-            let guest = world.somebody(&name).await;
+            let guest = world.user(&name).await;
             let login = json!({"email": format!("{name}@example.com"), "password": PASSWORD});
             let before = members_count(&world, &ada, &place).await;
             let path = format!("{}/members/{}", place.organization_path(), sender.id);
@@ -473,7 +473,7 @@ fn concurrent_acceptances_make_one_membership() {
 #[test]
 fn invitation_is_audited() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let made =
             invite(&world, &ada, &place, &json!({"email": GUEST, "message": "secret words"})).data().await;

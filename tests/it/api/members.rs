@@ -11,7 +11,7 @@ use tollkeeper::store::{organization_members, organizations};
 use tollkeeper::trail;
 
 use crate::support::http::Call;
-use crate::support::world::{Place, START, Somebody, World, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, on_each_database};
 
 const ROLES: [OrganizationRole; 3] = [Owner, Admin, Member];
 
@@ -19,23 +19,23 @@ fn members(place: &Place) -> String {
     format!("{}/members", place.organization_path())
 }
 
-fn change(world: &World, caller: &Somebody, place: &Place, target: &Somebody, role: &str) -> Call {
+fn change(world: &World, caller: &TestUser, place: &Place, target: &TestUser, role: &str) -> Call {
     let path = format!("{}/{}", members(place), target.id);
     world.call(Method::PUT, &path).bearer(&caller.access_token).json(&json!({ "role": role }))
 }
 
-fn remove(world: &World, caller: &Somebody, place: &Place, target: &Somebody) -> Call {
+fn remove(world: &World, caller: &TestUser, place: &Place, target: &TestUser) -> Call {
     world.call(Method::DELETE, &format!("{}/{}", members(place), target.id)).bearer(&caller.access_token)
 }
 
-async fn add_member(world: &World, place: &Place, name: &str, role: OrganizationRole) -> Somebody {
-    let who = world.somebody(name).await;
-    world.join_organization(place, &who, role).await;
-    who
+async fn add_member(world: &World, place: &Place, name: &str, role: OrganizationRole) -> TestUser {
+    let user = world.user(name).await;
+    world.join_organization(place, &user, role).await;
+    user
 }
 
 /// Returns `name=role` of all members, in the order of the caller's list.
-async fn list_members(world: &World, caller: &Somebody, place: &Place, query: &str) -> String {
+async fn list_members(world: &World, caller: &TestUser, place: &Place, query: &str) -> String {
     let path = format!("{}{query}", members(place));
     let data = world.get(&path).bearer(&caller.access_token).data().await;
     let rows = data["members"].as_array().unwrap().clone();
@@ -45,18 +45,18 @@ async fn list_members(world: &World, caller: &Somebody, place: &Place, query: &s
     format!("{} of {}", rows.join(" "), data["total"])
 }
 
-async fn role_of(world: &World, caller: &Somebody, place: &Place, who: &Somebody) -> Option<String> {
+async fn role_of(world: &World, caller: &TestUser, place: &Place, user: &TestUser) -> Option<String> {
     let data =
         world.get(&format!("{}?page_size=100", members(place))).bearer(&caller.access_token).data().await;
     let rows = data["members"].as_array().unwrap().clone();
-    let row = rows.into_iter().find(|row| row["id"] == who.id.to_string())?;
+    let row = rows.into_iter().find(|row| row["id"] == user.id.to_string())?;
     Some(row["role"].as_str().unwrap().to_owned())
 }
 
 #[test]
 fn members_are_listed_searched_and_filtered() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let item = json!({"id": ada.id.to_string(), "email": "ada@example.com", "username": "ada", "role": "owner",
             "joined_at": START});
@@ -100,7 +100,7 @@ fn members_are_listed_searched_and_filtered() {
 #[test]
 fn pages_cover_the_list_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for number in 0..12 {
             world.clock.advance_ms(i64::from(number % 3 == 0));
@@ -143,16 +143,16 @@ const ESCALATION: [(OrganizationRole, OrganizationRole, [u16; 4]); 9] = [
 #[test]
 fn role_changes_follow_the_escalation_table() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut cases = 0;
         for (caller, before, due) in ESCALATION {
-            let who = add_member(&world, &place, &format!("caller{cases}"), caller).await;
+            let user = add_member(&world, &place, &format!("caller{cases}"), caller).await;
             for (after, status) in ROLES.map(Some).into_iter().chain([None]).zip(due) {
                 let target = add_member(&world, &place, &format!("target{cases}"), before).await;
                 let call = match after {
-                    Some(role) => change(&world, &who, &place, &target, role.as_str()),
-                    None => remove(&world, &who, &place, &target),
+                    Some(role) => change(&world, &user, &place, &target, role.as_str()),
+                    None => remove(&world, &user, &place, &target),
                 };
                 let answer = call.send().await;
                 assert_eq!(answer.status, status, "{caller:?} {before:?} {after:?}: {}", answer.text);
@@ -168,12 +168,12 @@ fn role_changes_follow_the_escalation_table() {
             // The same rules hold for oneself, except that every member may leave.
             for (after, status) in ROLES.into_iter().zip(due) {
                 let status = if caller == before { status } else { continue };
-                let who = add_member(&world, &place, &format!("self{cases}"), caller).await;
-                let answer = change(&world, &who, &place, &who, after.as_str()).send().await;
+                let user = add_member(&world, &place, &format!("self{cases}"), caller).await;
+                let answer = change(&world, &user, &place, &user, after.as_str()).send().await;
                 assert_eq!(answer.status, status, "{caller:?} makes themselves {after:?}: {}", answer.text);
-                let left = remove(&world, &who, &place, &who).data().await;
+                let left = remove(&world, &user, &place, &user).data().await;
                 assert_eq!(left["message"], "You have left the organization.");
-                assert_eq!(role_of(&world, &ada, &place, &who).await, None);
+                assert_eq!(role_of(&world, &ada, &place, &user).await, None);
                 cases += 2;
             }
         }
@@ -184,7 +184,7 @@ fn role_changes_follow_the_escalation_table() {
 #[test]
 fn role_is_changed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Member).await;
         world.clock.advance_ms(1_000);
@@ -215,7 +215,7 @@ fn role_is_changed() {
 #[test]
 fn last_owner_cannot_leave_or_be_demoted() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Admin).await;
         let last = (409, "last_owner".to_owned());
@@ -243,7 +243,7 @@ fn last_owner_cannot_leave_or_be_demoted() {
 #[test]
 fn checks_run_in_the_order_401_404_403_400() {
     on_each_database(async |world| {
-        let (ada, zed) = (world.somebody("ada").await, world.somebody("zed").await);
+        let (ada, zed) = (world.user("ada").await, world.user("zed").await);
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Member).await;
         let unknown = "01h2xcejqtf2nbrexx3vqjhp41";
@@ -292,7 +292,7 @@ fn checks_run_in_the_order_401_404_403_400() {
 #[test]
 fn removed_members_key_keeps_model_calls_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Admin).await;
         world.join_project(&place, &bob, ProjectRole::Admin).await;
@@ -330,14 +330,14 @@ fn removed_members_key_keeps_model_calls_only() {
 #[test]
 fn key_manages_members_as_its_creator_but_cannot_remove_its_creator() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Member).await;
         world.join_project(&place, &bob, ProjectRole::Owner).await;
         let (_, bobs) = world.key(&bob, &place, &json!({"name": "bobs"})).await;
         let (_, adas) = world.key(&ada, &place, &json!({"name": "adas"})).await;
-        let path = |who: &Somebody| format!("{}/{}", members(&place), who.id);
-        let delete = |who: &Somebody, key: &str| world.call(Method::DELETE, &path(who)).bearer(key);
+        let path = |user: &TestUser| format!("{}/{}", members(&place), user.id);
+        let delete = |user: &TestUser, key: &str| world.call(Method::DELETE, &path(user)).bearer(key);
         assert_eq!(delete(&bob, &bobs).refused().await, (403, "insufficient_role".into()));
         assert_eq!(delete(&ada, &adas).refused().await, (409, "last_owner".into()));
         delete(&bob, &adas).data().await;
@@ -348,7 +348,7 @@ fn key_manages_members_as_its_creator_but_cannot_remove_its_creator() {
 #[test]
 fn each_change_is_audited() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Member).await;
         change(&world, &ada, &place, &bob, "admin").data().await;
@@ -375,7 +375,7 @@ fn each_change_is_audited() {
 #[test]
 fn racing_owners_leave_one_owner() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for round in 0..12 {
             let place = world.place(&ada, &format!("Race {round}")).await;
             let bob = add_member(&world, &place, &format!("bob{round}"), Owner).await;
@@ -397,10 +397,10 @@ fn racing_owners_leave_one_owner() {
             // The loser has no role any more, no membership, or is the last owner.
             assert!(statuses.iter().all(|status| [200, 403, 404, 409].contains(status)), "{codes:?}");
             let mut owners = 0;
-            for who in [&ada, &bob] {
+            for user in [&ada, &bob] {
                 let answer = world
                     .get(&format!("{}?role=owner", members(&place)))
-                    .bearer(&who.access_token)
+                    .bearer(&user.access_token)
                     .send()
                     .await;
                 if answer.status == 200 {
@@ -416,7 +416,7 @@ fn racing_owners_leave_one_owner() {
 #[test]
 fn demoted_admin_loses_the_race() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for round in 0..6 {
             let bob = add_member(&world, &place, &format!("bob{round}"), Admin).await;
@@ -457,7 +457,7 @@ async fn set_role(tx: &mut Tx, id: OrganizationId, user_id: UserId, role: Organi
 #[test]
 fn role_is_checked_again_before_writing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let id = OrganizationId::parse(&place.organization).unwrap();
         let (bob, eve) =

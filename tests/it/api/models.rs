@@ -7,7 +7,7 @@ use crate::support::world::on_each_database;
 #[test]
 fn catalog_is_listed_without_an_envelope() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         for credential in [&key, &ada.access_token] {
@@ -36,7 +36,7 @@ fn catalog_is_listed_without_an_envelope() {
 #[test]
 fn model_has_limits_and_prices() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let model = world.get("/v1/models/svc-1").bearer(&ada.access_token).bare().await;
         let limits = json!({"max_tokens": 4096, "max_requests_per_min": 60, "max_concurrent_requests": 5});
         assert_eq!(model["limits"], limits);
@@ -65,7 +65,7 @@ fn model_has_limits_and_prices() {
 #[test]
 fn errors_of_models_have_no_envelope() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, chat_only) = world.key(&ada, &place, &json!({"name": "c", "permissions": ["chat"]})).await;
         let one = json!({"name": "o", "restrictions": {"models": ["svc-1"]}});

@@ -6,12 +6,12 @@ use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::trail;
 
 use crate::support::http::Call;
-use crate::support::world::{Place, START, Somebody, World, id, on_each_database, on_each_database_with};
+use crate::support::world::{Place, START, TestUser, World, id, on_each_database, on_each_database_with};
 
 #[test]
 fn organization_is_created_listed_and_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let body =
             json!({"name": "  Acme  ", "description": "Anvils", "settings": {"default_role": "admin"}});
         let made = world.post("/v1/organizations", &body).bearer(&ada.access_token).data().await;
@@ -36,7 +36,7 @@ fn organization_is_created_listed_and_read() {
 #[test]
 fn name_is_unique_for_each_creator() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         world.organization(&ada, "Acme").await;
         let again =
             world.post("/v1/organizations", &json!({"name": "ACME"})).bearer(&ada.access_token).send().await;
@@ -50,7 +50,7 @@ fn name_is_unique_for_each_creator() {
 #[test]
 fn concurrent_creations_have_one_winner() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let body = json!({"name": "Acme"});
         let calls = (0..32).map(|_| world.post("/v1/organizations", &body).bearer(&ada.access_token).send());
         let answers = futures_util::future::join_all(calls).await;
@@ -62,7 +62,7 @@ fn concurrent_creations_have_one_winner() {
 #[test]
 fn lists_support_pages_search_and_filters() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         for n in 0..5 {
             world.organization(&ada, &format!("Org {n}")).await;
             world.clock.advance_ms(1);
@@ -101,7 +101,7 @@ fn lists_support_pages_search_and_filters() {
 #[test]
 fn project_is_created_listed_and_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         let path = format!("/v1/organizations/{organization}/projects");
         let body = json!({"name": "Chat", "description": "Talks", "visibility": "public",
@@ -132,7 +132,7 @@ fn project_is_created_listed_and_read() {
 #[test]
 fn invalid_projects_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         let path = format!("/v1/organizations/{organization}/projects");
         world.project(&ada, &organization, "Taken").await;
@@ -185,7 +185,7 @@ fn invalid_projects_are_refused() {
 fn list_shows_visible_projects_with_the_effective_role() {
     on_each_database(async |world| {
         let (ada, admin, member) =
-            (world.somebody("ada").await, world.somebody("admin").await, world.somebody("member").await);
+            (world.user("ada").await, world.user("admin").await, world.user("member").await);
         let place = world.place(&ada, "Acme").await;
         let path = format!("/v1/organizations/{}/projects", place.organization);
         let public = json!({"name": "Open", "visibility": "public"});
@@ -217,7 +217,7 @@ fn management_calls_are_limited() {
     let limits =
         [("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "2"), ("TOLLKEEPER_LIMITS__WRITES_PER_MINUTE", "1")];
     on_each_database_with(&limits, async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let list = |token: &str| world.get("/v1/organizations").bearer(token);
         world.organization(&ada, "Acme").await;
         let write =
@@ -239,21 +239,21 @@ fn management_calls_are_limited() {
     });
     let off = [limits[0], limits[1], ("TOLLKEEPER_LIMITS__ENABLED", "false")];
     on_each_database_with(&off, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for _ in 0..5 {
             world.get("/v1/organizations").bearer(&ada.access_token).data().await;
         }
     });
 }
 
-fn put(world: &World, who: &Somebody, path: &str, body: &Value) -> Call {
-    world.call(Method::PUT, path).bearer(&who.access_token).json(body)
+fn put(world: &World, user: &TestUser, path: &str, body: &Value) -> Call {
+    world.call(Method::PUT, path).bearer(&user.access_token).json(body)
 }
 
 #[test]
 fn organization_fields_change_one_by_one() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let body = json!({"name": "Acme", "description": "Anvils", "settings": {"default_role": "admin"}});
         let made = world.post("/v1/organizations", &body).bearer(&ada.access_token).data().await;
         let path = format!("/v1/organizations/{}", id(&made));
@@ -301,7 +301,7 @@ fn organization_fields_change_one_by_one() {
 #[test]
 fn new_name_is_unique_for_each_creator() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let mut paths = Vec::new();
         for n in 0..8 {
             paths.push(format!("/v1/organizations/{}", world.organization(&ada, &format!("Org {n}")).await));
@@ -326,7 +326,7 @@ fn new_name_is_unique_for_each_creator() {
 #[test]
 fn public_projects_close_when_the_setting_is_off() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         let path = format!("{}/projects", place.organization_path());
@@ -353,7 +353,7 @@ async fn rows(world: &World, table: &str, place: &Place) -> i64 {
 #[test]
 fn organization_with_debt_cannot_be_deleted() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key_id, secret) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let used = json!({"events": [{"id": "1", "source": "s", "time": START, "api_key_id": key_id, "model": "svc-1",
@@ -373,7 +373,7 @@ fn organization_with_debt_cannot_be_deleted() {
 #[test]
 fn deleting_an_organization_deletes_all_but_its_usage() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         world.join_organization(&place, &bob, OrganizationRole::Owner).await;
         world.join_project(&place, &bob, ProjectRole::Viewer).await;
@@ -430,12 +430,13 @@ fn deleting_an_organization_deletes_all_but_its_usage() {
         let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
         let mails: Vec<_> =
             mails.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
-        let told: Vec<_> = mails.iter().filter(|mail| mail.contains("Subject: Acme was deleted")).collect();
-        assert_eq!(told.len(), 1, "who did it knows");
+        let notices: Vec<_> =
+            mails.iter().filter(|mail| mail.contains("Subject: Acme was deleted")).collect();
+        assert_eq!(notices.len(), 1, "who did it knows");
         assert!(
-            told[0].contains("To: bob@example.com") && told[0].contains("ada has deleted"),
+            notices[0].contains("To: bob@example.com") && notices[0].contains("ada has deleted"),
             "{}",
-            told[0]
+            notices[0]
         );
 
         let filter = trail::Filter { action: "organization.deleted".into(), limit: 9, ..Default::default() };
@@ -452,11 +453,11 @@ fn deleting_an_organization_deletes_all_but_its_usage() {
 #[test]
 fn every_member_of_a_deleted_organization_is_notified() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "500")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for n in 0..203 {
-            let who = world.somebody(&format!("member{n}")).await;
-            world.join_organization(&place, &who, OrganizationRole::Member).await;
+            let user = world.user(&format!("member{n}")).await;
+            world.join_organization(&place, &user, OrganizationRole::Member).await;
         }
         world.call(Method::DELETE, &place.organization_path()).bearer(&ada.access_token).data().await;
         let mut tx = world.app.db.read().await.unwrap();
@@ -475,10 +476,10 @@ fn every_member_of_a_deleted_organization_is_notified() {
 #[test]
 fn deletion_races_with_creations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for round in 0..10 {
             let place = world.place(&ada, &format!("Race {round}")).await;
-            let bob = world.somebody(&format!("bob{round}")).await;
+            let bob = world.user(&format!("bob{round}")).await;
             world.join_organization(&place, &bob, OrganizationRole::Admin).await;
             let path = place.organization_path();
             let mut calls = Vec::new();

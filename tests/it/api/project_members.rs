@@ -11,7 +11,7 @@ use tollkeeper::store;
 use tollkeeper::trail;
 
 use crate::support::http::Call;
-use crate::support::world::{Place, START, Somebody, World, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, on_each_database};
 
 const ROLES: [ProjectRole; 4] = [Owner, Admin, Developer, Viewer];
 
@@ -19,18 +19,18 @@ fn members(place: &Place) -> String {
     format!("{}/members", place.project_path())
 }
 
-fn add(world: &World, caller: &Somebody, place: &Place, who: &Somebody, role: &str) -> Call {
-    let body = json!({"user_id": who.id.to_string(), "role": role});
+fn add(world: &World, caller: &TestUser, place: &Place, user: &TestUser, role: &str) -> Call {
+    let body = json!({"user_id": user.id.to_string(), "role": role});
     world.post(&members(place), &body).bearer(&caller.access_token)
 }
 
-fn change(world: &World, caller: &Somebody, place: &Place, who: &Somebody, role: &str) -> Call {
-    let path = format!("{}/{}", members(place), who.id);
+fn change(world: &World, caller: &TestUser, place: &Place, user: &TestUser, role: &str) -> Call {
+    let path = format!("{}/{}", members(place), user.id);
     world.call(Method::PUT, &path).bearer(&caller.access_token).json(&json!({ "role": role }))
 }
 
-fn remove(world: &World, caller: &Somebody, place: &Place, who: &Somebody) -> Call {
-    world.call(Method::DELETE, &format!("{}/{}", members(place), who.id)).bearer(&caller.access_token)
+fn remove(world: &World, caller: &TestUser, place: &Place, user: &TestUser) -> Call {
+    world.call(Method::DELETE, &format!("{}/{}", members(place), user.id)).bearer(&caller.access_token)
 }
 
 async fn add_organization_member(
@@ -38,20 +38,20 @@ async fn add_organization_member(
     place: &Place,
     name: &str,
     role: OrganizationRole,
-) -> Somebody {
-    let who = world.somebody(name).await;
-    world.join_organization(place, &who, role).await;
-    who
+) -> TestUser {
+    let user = world.user(name).await;
+    world.join_organization(place, &user, role).await;
+    user
 }
 
-async fn add_member(world: &World, place: &Place, name: &str, role: ProjectRole) -> Somebody {
-    let who = add_organization_member(world, place, name, OrganizationRole::Member).await;
-    world.join_project(place, &who, role).await;
-    who
+async fn add_member(world: &World, place: &Place, name: &str, role: ProjectRole) -> TestUser {
+    let user = add_organization_member(world, place, name, OrganizationRole::Member).await;
+    world.join_project(place, &user, role).await;
+    user
 }
 
 /// Returns `name=role` of all members, in the order of the caller's list.
-async fn list_members(world: &World, caller: &Somebody, place: &Place, query: &str) -> String {
+async fn list_members(world: &World, caller: &TestUser, place: &Place, query: &str) -> String {
     let data = world.get(&format!("{}{query}", members(place))).bearer(&caller.access_token).data().await;
     let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
     let rows = data["members"].as_array().unwrap().clone();
@@ -61,18 +61,18 @@ async fn list_members(world: &World, caller: &Somebody, place: &Place, query: &s
 }
 
 /// Returns a user's role in the project and in the organization, as stored.
-async fn roles_of(world: &World, place: &Place, who: &Somebody) -> (Option<String>, Option<String>) {
+async fn roles_of(world: &World, place: &Place, user: &TestUser) -> (Option<String>, Option<String>) {
     let mut tx = world.app.db.read().await.unwrap();
     let project = sql("SELECT role FROM project_members WHERE project_id = $1 AND user_id = $2")
         .bind(place.project.as_str())
-        .bind(who.id)
+        .bind(user.id)
         .optional::<(String,)>(&mut tx)
         .await
         .unwrap();
     let organization =
         sql("SELECT role FROM organization_members WHERE organization_id = $1 AND user_id = $2")
             .bind(place.organization.as_str())
-            .bind(who.id)
+            .bind(user.id)
             .optional::<(String,)>(&mut tx)
             .await
             .unwrap();
@@ -82,7 +82,7 @@ async fn roles_of(world: &World, place: &Place, who: &Somebody) -> (Option<Strin
 #[test]
 fn member_is_added_notified_and_listed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_organization_member(&world, &place, "bob", OrganizationRole::Member).await;
         world.clock.advance_ms(1_000);
@@ -91,8 +91,8 @@ fn member_is_added_notified_and_listed() {
         let due = json!({"id": bob.id.to_string(), "email": "bob@example.com", "username": "bob", "role": "developer",
             "added_at": now});
         assert_eq!(added, due);
-        let row = |who: &Somebody, name: &str, role: &str, at: &str| {
-            json!({"id": who.id.to_string(), "email": format!("{name}@example.com"), "username": name,
+        let row = |user: &TestUser, name: &str, role: &str, at: &str| {
+            json!({"id": user.id.to_string(), "email": format!("{name}@example.com"), "username": name,
                 "role": role, "joined_at": at})
         };
         let page = world.get(&members(&place)).bearer(&bob.access_token).data().await;
@@ -122,28 +122,33 @@ fn member_is_added_notified_and_listed() {
 #[test]
 fn invalid_additions_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Viewer).await;
-        let (user, nobody) = (bob.id.to_string(), "user_01h2xcejqtf2nbrexx3vqjhp41");
+        let (user_id, no_user) = (bob.id.to_string(), "user_01h2xcejqtf2nbrexx3vqjhp41");
         let cases = [
             (json!({}), 400, "invalid_request", vec!["user_id required", "role required"]),
-            (json!({"user_id": user}), 400, "invalid_request", vec!["role required"]),
+            (json!({"user_id": user_id}), 400, "invalid_request", vec!["role required"]),
             (
                 json!({"user_id": 1, "role": "king"}),
                 400,
                 "invalid_request",
                 vec!["user_id wrong_type", "role unknown_value"],
             ),
-            (json!({"user_id": user, "role": "member"}), 400, "invalid_request", vec!["role unknown_value"]),
             (
-                json!({"user_id": user, "role": "viewer", "email": "x"}),
+                json!({"user_id": user_id, "role": "member"}),
+                400,
+                "invalid_request",
+                vec!["role unknown_value"],
+            ),
+            (
+                json!({"user_id": user_id, "role": "viewer", "email": "x"}),
                 400,
                 "invalid_request",
                 vec!["email unknown_field"],
             ),
             (
-                json!({"user_id": nobody, "role": "viewer"}),
+                json!({"user_id": no_user, "role": "viewer"}),
                 404,
                 "user_not_found",
                 vec!["user_id user_not_found"],
@@ -168,7 +173,7 @@ fn invalid_additions_are_refused() {
                 vec!["user_id user_not_found"],
             ),
             (
-                json!({"user_id": user, "role": "owner"}),
+                json!({"user_id": user_id, "role": "owner"}),
                 409,
                 "already_member",
                 vec!["user_id already_member"],
@@ -195,7 +200,7 @@ fn invalid_additions_are_refused() {
 fn additions_follow_the_role_table() {
     on_each_database(async |world| {
         use OrganizationRole as O;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let callers = [O::Owner, O::Admin, O::Member].into_iter().flat_map(|organization| {
             [None, Some(Owner), Some(Admin), Some(Developer), Some(Viewer)].map(|own| (organization, own))
@@ -210,13 +215,13 @@ fn additions_follow_the_role_table() {
             let effective = effective_project_role(Some(organization), own, false);
             for role in ROLES {
                 for is_newcomer in [false, true] {
-                    let who = world.somebody(&format!("who{cases}")).await;
+                    let user = world.user(&format!("who{cases}")).await;
                     if !is_newcomer {
-                        world.join_organization(&place, &who, O::Member).await;
+                        world.join_organization(&place, &user, O::Member).await;
                     }
                     let grants = effective == Some(Owner) || (effective == Some(Admin) && role != Owner);
                     let allowed = grants && (!is_newcomer || organization != O::Member);
-                    let answer = add(&world, &caller, &place, &who, role.as_str()).send().await;
+                    let answer = add(&world, &caller, &place, &user, role.as_str()).send().await;
                     let what =
                         format!("{organization:?} {own:?} adds {role:?} {is_newcomer}: {}", answer.text);
                     assert_eq!(answer.status, if allowed { 200 } else { 403 }, "{what}");
@@ -225,7 +230,7 @@ fn additions_follow_the_role_table() {
                         (false, true) => (None, None),
                         (false, false) => (None, Some("member".to_owned())),
                     };
-                    assert_eq!(roles_of(&world, &place, &who).await, due, "{what}");
+                    assert_eq!(roles_of(&world, &place, &user).await, due, "{what}");
                     if !allowed {
                         assert_eq!(answer.code(), "insufficient_role", "{what}");
                     }
@@ -240,12 +245,12 @@ fn additions_follow_the_role_table() {
 #[test]
 fn newcomer_gets_the_organizations_default_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"settings": {"default_role": "admin"}});
         let call = world.call(Method::PUT, &place.organization_path()).bearer(&ada.access_token);
         call.json(&body).data().await;
-        let (bob, eve) = (world.somebody("bob").await, add_member(&world, &place, "eve", Owner).await);
+        let (bob, eve) = (world.user("bob").await, add_member(&world, &place, "eve", Owner).await);
         let refused = add(&world, &eve, &place, &bob, "viewer").send().await;
         assert_eq!((refused.status, refused.details()), (403, vec!["user_id insufficient_role".to_owned()]));
         add(&world, &ada, &place, &bob, "viewer").data().await;
@@ -264,7 +269,7 @@ fn newcomer_gets_the_organizations_default_role() {
         }
         // An API key acts for its creator: it can add others, and its creator can join without asking.
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
-        let joe = world.somebody("joe").await;
+        let joe = world.user("joe").await;
         let body = json!({"user_id": joe.id.to_string(), "role": "admin"});
         world.post(&members(&place), &body).bearer(&key).data().await;
         remove(&world, &ada, &place, &ada).data().await;
@@ -302,16 +307,16 @@ const ESCALATION: [(ProjectRole, ProjectRole, [u16; 5]); 16] = [
 #[test]
 fn role_changes_follow_the_escalation_table() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut cases = 0;
         for (caller, before, due) in ESCALATION {
-            let who = add_member(&world, &place, &format!("caller{cases}"), caller).await;
+            let user = add_member(&world, &place, &format!("caller{cases}"), caller).await;
             for (after, status) in ROLES.map(Some).into_iter().chain([None]).zip(due) {
                 let target = add_member(&world, &place, &format!("target{cases}"), before).await;
                 let call = match after {
-                    Some(role) => change(&world, &who, &place, &target, role.as_str()),
-                    None => remove(&world, &who, &place, &target),
+                    Some(role) => change(&world, &user, &place, &target, role.as_str()),
+                    None => remove(&world, &user, &place, &target),
                 };
                 let answer = call.send().await;
                 assert_eq!(answer.status, status, "{caller:?} {before:?} {after:?}: {}", answer.text);
@@ -324,12 +329,12 @@ fn role_changes_follow_the_escalation_table() {
             // The same rules hold for oneself, except that every member may leave.
             for (after, status) in ROLES.into_iter().zip(due) {
                 let status = if caller == before { status } else { continue };
-                let who = add_member(&world, &place, &format!("self{cases}"), caller).await;
-                let answer = change(&world, &who, &place, &who, after.as_str()).send().await;
+                let user = add_member(&world, &place, &format!("self{cases}"), caller).await;
+                let answer = change(&world, &user, &place, &user, after.as_str()).send().await;
                 assert_eq!(answer.status, status, "{caller:?} makes themselves {after:?}: {}", answer.text);
-                let left = remove(&world, &who, &place, &who).data().await;
+                let left = remove(&world, &user, &place, &user).data().await;
                 assert_eq!(left["message"], "You have left the project.");
-                assert_eq!(roles_of(&world, &place, &who).await, (None, Some("member".into())));
+                assert_eq!(roles_of(&world, &place, &user).await, (None, Some("member".into())));
                 cases += 2;
             }
         }
@@ -349,7 +354,7 @@ fn role_changes_follow_the_escalation_table() {
 #[test]
 fn role_is_changed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Viewer).await;
         world.clock.advance_ms(1_000);
@@ -385,7 +390,7 @@ fn role_is_changed() {
 #[test]
 fn last_owner_may_leave() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Owner).await;
         remove(&world, &ada, &place, &ada).data().await;
@@ -404,47 +409,47 @@ fn last_owner_may_leave() {
 #[test]
 fn checks_run_in_the_order_401_404_403_400() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let foreign = world.place(&ada, "Foreign").await;
         let mixed = Place { organization: place.organization.clone(), project: foreign.project.clone() };
-        let outsider = world.somebody("outsider").await;
+        let outsider = world.user("outsider").await;
         let bob = add_member(&world, &place, "bob", Viewer).await;
         let away = add_member(&world, &foreign, "away", Viewer).await;
-        let nobody = Somebody { access_token: String::new(), ..outsider.clone() };
+        let no_user = TestUser { access_token: String::new(), ..outsider.clone() };
         let bad = json!({"role": 1});
-        let answers = async |place: &Place, who: &Somebody, member: &str| {
+        let answers = async |place: &Place, user: &TestUser, member: &str| {
             let one = format!("{}/{member}", members(place));
             let calls = [
                 world.call(Method::PUT, &one).json(&bad),
                 world.call(Method::DELETE, &one),
                 world.post(&members(place), &bad),
             ];
-            join_all(calls.map(|call| call.bearer(&who.access_token).refused())).await
+            join_all(calls.map(|call| call.bearer(&user.access_token).refused())).await
         };
         let known = bob.id.to_string();
         for member in [known.as_str(), "nonsense"] {
-            let found = answers(&mixed, &nobody, member).await;
+            let found = answers(&mixed, &no_user, member).await;
             assert!(found.iter().all(|(status, _)| *status == 401), "{found:?}");
-            for who in [&ada, &outsider] {
-                let found = answers(&mixed, who, member).await;
+            for user in [&ada, &outsider] {
+                let found = answers(&mixed, user, member).await;
                 assert!(found.iter().all(|answer| *answer == (404, "project_not_found".into())), "{found:?}");
             }
         }
         // A member of another project, a member of the organization only, and an unknown user.
         for member in [away.id.to_string(), "nonsense".into(), "user_01h2xcejqtf2nbrexx3vqjhp41".into()] {
-            for who in [&ada, &outsider, &bob] {
-                let found = answers(&place, who, &member).await;
+            for user in [&ada, &outsider, &bob] {
+                let found = answers(&place, user, &member).await;
                 assert!(
                     found[..2].iter().all(|answer| *answer == (404, "member_not_found".into())),
                     "{found:?}"
                 );
             }
         }
-        for who in [&outsider, &away] {
-            let found = answers(&place, who, &known).await;
+        for user in [&outsider, &away] {
+            let found = answers(&place, user, &known).await;
             assert!(found.iter().all(|answer| *answer == (403, "insufficient_role".into())), "{found:?}");
-            let list = world.get(&members(&place)).bearer(&who.access_token).refused().await;
+            let list = world.get(&members(&place)).bearer(&user.access_token).refused().await;
             assert_eq!(list, (403, "insufficient_role".into()));
         }
         let other = add_member(&world, &place, "other", Developer).await;
@@ -469,7 +474,7 @@ fn checks_run_in_the_order_401_404_403_400() {
 #[test]
 fn members_are_listed_searched_and_filtered() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for (name, role) in [("bob", Admin), ("cy_d", Viewer), ("dan", Viewer), ("eve", Viewer)] {
             world.clock.advance_ms(1);
@@ -514,7 +519,7 @@ fn members_are_listed_searched_and_filtered() {
 #[test]
 fn key_manages_members_as_its_creator_but_cannot_remove_its_creator() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let sibling = Place {
             organization: place.organization.clone(),
@@ -523,7 +528,7 @@ fn key_manages_members_as_its_creator_but_cannot_remove_its_creator() {
         let admin = add_member(&world, &place, "admin", Admin).await;
         let viewer = add_member(&world, &place, "viewer", Viewer).await;
         let (_, key) = world.key(&admin, &place, &json!({"name": "k"})).await;
-        let key = Somebody { access_token: key, ..admin.clone() };
+        let key = TestUser { access_token: key, ..admin.clone() };
         change(&world, &key, &place, &viewer, "developer").data().await;
         assert_eq!(change(&world, &key, &place, &viewer, "owner").refused().await.0, 403);
         assert_eq!(remove(&world, &key, &place, &ada).refused().await.0, 403);
@@ -541,7 +546,7 @@ fn key_manages_members_as_its_creator_but_cannot_remove_its_creator() {
 #[test]
 fn leaving_the_organization_leaves_its_projects() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let bob = add_member(&world, &place, "bob", Owner).await;
         let path = format!("{}/members/{}", place.organization_path(), bob.id);
@@ -555,14 +560,14 @@ fn leaving_the_organization_leaves_its_projects() {
 #[test]
 fn one_of_32_concurrent_additions_succeeds() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for (name, is_newcomer) in [("inside", false), ("outside", true)] {
-            let who = world.somebody(name).await;
+            let user = world.user(name).await;
             if !is_newcomer {
-                world.join_organization(&place, &who, OrganizationRole::Member).await;
+                world.join_organization(&place, &user, OrganizationRole::Member).await;
             }
-            let calls = (0..32).map(|n| add(&world, &ada, &place, &who, ROLES[n % 4].as_str()).send());
+            let calls = (0..32).map(|n| add(&world, &ada, &place, &user, ROLES[n % 4].as_str()).send());
             let answers = join_all(calls).await;
             let with = |status| answers.iter().filter(|answer| answer.status == status).count();
             assert_eq!((with(200), with(409)), (1, 31));
@@ -580,7 +585,7 @@ fn one_of_32_concurrent_additions_succeeds() {
 #[test]
 fn demoted_member_loses_the_race() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for round in 0..9 {
             // An admin by the project, or by the organization alone.
@@ -592,7 +597,7 @@ fn demoted_member_loses_the_race() {
                 _ => add_member(&world, &place, &format!("bob{round}"), Admin).await,
             };
             let target = add_member(&world, &place, &format!("eve{round}"), Viewer).await;
-            let who =
+            let user =
                 add_organization_member(&world, &place, &format!("joe{round}"), OrganizationRole::Member)
                     .await;
             let organization = format!("{}/members/{}", place.organization_path(), bob.id);
@@ -605,12 +610,12 @@ fn demoted_member_loses_the_race() {
             let calls = [
                 change(&world, &bob, &place, &target, "admin"),
                 demote,
-                add(&world, &bob, &place, &who, "admin"),
+                add(&world, &bob, &place, &user, "admin"),
             ];
             let answers = join_all(calls.map(Call::send)).await;
             assert_eq!(answers[1].status, 200, "{}", answers[1].text);
             for (answer, person, before) in
-                [(&answers[0], &target, Some("viewer")), (&answers[2], &who, None)]
+                [(&answers[0], &target, Some("viewer")), (&answers[2], &user, None)]
             {
                 assert!([200, 403].contains(&answer.status), "{}", answer.text);
                 let due = if answer.status == 200 { Some("admin") } else { before };
@@ -625,7 +630,7 @@ fn demoted_member_loses_the_race() {
 #[test]
 fn demotion_after_the_gate_is_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let organization = OrganizationId::parse(&place.organization).unwrap();
         for number in 0..6 {
@@ -673,7 +678,7 @@ fn demotion_after_the_gate_is_refused() {
 #[test]
 fn addition_races_with_leaving_the_organization() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let owner = add_member(&world, &place, "owner", Owner).await;
         for round in 0..12 {

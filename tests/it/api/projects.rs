@@ -8,32 +8,32 @@ use tollkeeper::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::trail;
 
 use crate::support::http::{Answer, Call};
-use crate::support::world::{Place, START, Somebody, World, id, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, id, on_each_database};
 
-fn put(world: &World, who: &Somebody, place: &Place, body: &Value) -> Call {
-    world.call(Method::PUT, &place.project_path()).bearer(&who.access_token).json(body)
+fn put(world: &World, user: &TestUser, place: &Place, body: &Value) -> Call {
+    world.call(Method::PUT, &place.project_path()).bearer(&user.access_token).json(body)
 }
 
-fn delete(world: &World, who: &Somebody, place: &Place) -> Call {
-    world.call(Method::DELETE, &place.project_path()).bearer(&who.access_token)
+fn delete(world: &World, user: &TestUser, place: &Place) -> Call {
+    world.call(Method::DELETE, &place.project_path()).bearer(&user.access_token)
 }
 
-async fn read(world: &World, who: &Somebody, place: &Place) -> Value {
-    world.get(&place.project_path()).bearer(&who.access_token).data().await
+async fn read(world: &World, user: &TestUser, place: &Place) -> Value {
+    world.get(&place.project_path()).bearer(&user.access_token).data().await
 }
 
 /// Creates another project of the same organization.
-async fn sibling_project(world: &World, who: &Somebody, place: &Place, body: &Value) -> Place {
+async fn sibling_project(world: &World, user: &TestUser, place: &Place, body: &Value) -> Place {
     let path = format!("{}/projects", place.organization_path());
-    let project = id(&world.post(&path, body).bearer(&who.access_token).data().await);
+    let project = id(&world.post(&path, body).bearer(&user.access_token).data().await);
     Place { organization: place.organization.clone(), project }
 }
 
-async fn add_member(world: &World, place: &Place, name: &str, role: ProjectRole) -> Somebody {
-    let who = world.somebody(name).await;
-    world.join_organization(place, &who, OrganizationRole::Member).await;
-    world.join_project(place, &who, role).await;
-    who
+async fn add_member(world: &World, place: &Place, name: &str, role: ProjectRole) -> TestUser {
+    let user = world.user(name).await;
+    world.join_organization(place, &user, OrganizationRole::Member).await;
+    world.join_project(place, &user, role).await;
+    user
 }
 
 async fn run(world: &World, text: &'static str, id: &str) -> u64 {
@@ -62,7 +62,7 @@ fn ask(world: &World, secret: &str) -> Call {
 #[test]
 fn project_fields_change_one_by_one() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let due = |name: &str, description: Value, second: i64, settings: [Value; 3]| {
             let [model, max_tokens, temperature] = settings;
@@ -116,7 +116,7 @@ fn project_fields_change_one_by_one() {
 #[test]
 fn invalid_changes_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let other = sibling_project(&world, &ada, &place, &json!({"name": "Taken"})).await;
         let settings = json!({"settings": {"model": "svc-1", "max_tokens": 4096, "temperature": 1}});
@@ -180,7 +180,7 @@ fn invalid_changes_are_refused() {
 #[test]
 fn removed_model_does_not_block_changes() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         run(&world, "UPDATE projects SET model = 'gone', max_tokens = 9 WHERE id = $1", &place.project).await;
         put(&world, &ada, &place, &json!({"name": "Renamed", "settings": {"temperature": 1}})).data().await;
@@ -193,22 +193,22 @@ fn removed_model_does_not_block_changes() {
 #[test]
 fn public_needs_an_organization_that_allows_it() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let member = world.somebody("member").await;
+        let member = world.user("member").await;
         world.join_organization(&place, &member, OrganizationRole::Member).await;
-        let outsider = world.somebody("outsider").await;
+        let outsider = world.user("outsider").await;
         let viewer = add_member(&world, &place, "viewer", ProjectRole::Viewer).await;
         let paths = ["", "/members", "/usage"].map(|tail| format!("{}{tail}", place.project_path()));
-        let listed = async |who: &Somebody| {
+        let listed = async |user: &TestUser| {
             let path = format!("{}/projects", place.organization_path());
-            let data = world.get(&path).bearer(&who.access_token).data().await;
+            let data = world.get(&path).bearer(&user.access_token).data().await;
             assert_eq!(data["projects"].as_array().unwrap().len() as u64, data["total"]);
             data["projects"].as_array().unwrap().iter().map(|row| row["role"].clone()).collect::<Vec<_>>()
         };
-        let sees = async |who: &Somebody, status: u16| {
+        let sees = async |user: &TestUser, status: u16| {
             for path in &paths {
-                let answer = world.get(path).bearer(&who.access_token).send().await;
+                let answer = world.get(path).bearer(&user.access_token).send().await;
                 assert_eq!(answer.status, status, "{path}: {}", answer.text);
             }
         };
@@ -245,34 +245,34 @@ fn public_needs_an_organization_that_allows_it() {
 #[test]
 fn checks_run_in_the_order_401_404_403_400() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let foreign = world.place(&ada, "Foreign").await;
         let mixed = Place { organization: place.organization.clone(), project: foreign.project.clone() };
         let malformed = Place { organization: place.organization.clone(), project: "nonsense".into() };
-        let outsider = world.somebody("outsider").await;
+        let outsider = world.user("outsider").await;
         let bad = json!({"name": null, "x": 1});
-        let answers = async |place: &Place, who: &Somebody| {
+        let answers = async |place: &Place, user: &TestUser| {
             let calls = [
-                put(&world, who, place, &bad),
-                put(&world, who, place, &json!({})),
-                delete(&world, who, place),
+                put(&world, user, place, &bad),
+                put(&world, user, place, &json!({})),
+                delete(&world, user, place),
             ];
             join_all(calls.map(Call::refused)).await
         };
         let all = |status: u16, code: &str| vec![(status, code.to_owned()); 3];
-        let nobody = Somebody { access_token: String::new(), ..outsider.clone() };
-        assert_eq!(answers(&mixed, &nobody).await, all(401, "missing_credentials"));
-        for who in [&ada, &outsider] {
-            assert_eq!(answers(&mixed, who).await, all(404, "project_not_found"));
-            assert_eq!(answers(&malformed, who).await, all(404, "project_not_found"));
+        let unauthenticated = TestUser { access_token: String::new(), ..outsider.clone() };
+        assert_eq!(answers(&mixed, &unauthenticated).await, all(401, "missing_credentials"));
+        for user in [&ada, &outsider] {
+            assert_eq!(answers(&mixed, user).await, all(404, "project_not_found"));
+            assert_eq!(answers(&malformed, user).await, all(404, "project_not_found"));
         }
         let lost = Place { organization: "org_x".into(), ..place.clone() };
         assert_eq!(answers(&lost, &outsider).await, all(404, "organization_not_found"));
         assert_eq!(answers(&place, &outsider).await, all(403, "insufficient_role"));
         for (name, role) in [("viewer", ProjectRole::Viewer), ("developer", ProjectRole::Developer)] {
-            let who = add_member(&world, &place, name, role).await;
-            assert_eq!(answers(&place, &who).await, all(403, "insufficient_role"));
+            let user = add_member(&world, &place, name, role).await;
+            assert_eq!(answers(&place, &user).await, all(403, "insufficient_role"));
         }
         let admin = add_member(&world, &place, "admin", ProjectRole::Admin).await;
         assert_eq!(put(&world, &admin, &place, &bad).refused().await.0, 400);
@@ -287,7 +287,7 @@ fn checks_run_in_the_order_401_404_403_400() {
 #[test]
 fn deleting_a_project_deletes_all_but_its_usage() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let other = sibling_project(&world, &ada, &place, &json!({"name": "Other"})).await;
         let bob = add_member(&world, &place, "bob", ProjectRole::Owner).await;
@@ -339,7 +339,7 @@ fn deleting_a_project_deletes_all_but_its_usage() {
 #[test]
 fn deleted_keys_keep_their_name_in_reports_and_late_usage_is_billed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for name in ["b", "Ä", "C", "a"] {
@@ -379,46 +379,46 @@ fn deleted_keys_keep_their_name_in_reports_and_late_usage_is_billed() {
         assert_eq!(report(&world, "late", &keys[0].1).await["status"], "accepted");
         let late = "SELECT CAST(SUM(requests) AS BIGINT) FROM usage_daily WHERE organization_id = $1";
         assert_eq!(count(&world, late, &place.organization).await, 9);
-        let nobody = report(&world, "x", "key_01h2xcejqtf2nbrexx3vqjhp41").await;
-        assert_eq!(nobody["code"], "unknown_api_key");
+        let unauthenticated = report(&world, "x", "key_01h2xcejqtf2nbrexx3vqjhp41").await;
+        assert_eq!(unauthenticated["code"], "unknown_api_key");
     });
 }
 
 #[test]
 fn all_members_but_the_caller_are_notified() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         put(&world, &ada, &place, &json!({"name": "Chat <b>"})).data().await;
         let owner = add_member(&world, &place, "owner", ProjectRole::Owner).await;
         add_member(&world, &place, "viewer", ProjectRole::Viewer).await;
-        let bystander = world.somebody("bystander").await;
+        let bystander = world.user("bystander").await;
         world.join_organization(&place, &bystander, OrganizationRole::Admin).await;
         delete(&world, &owner, &place).data().await;
         tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
-        let mut told = Vec::new();
+        let mut recipients = Vec::new();
         for file in std::fs::read_dir(world.data_dir.join("mail")).unwrap() {
             let mail = std::fs::read_to_string(file.unwrap().path()).unwrap();
             assert!(mail.contains("Subject: Chat <b> was deleted"), "{mail}");
             assert!(mail.contains("owner has deleted the project Chat <b>"), "{mail}");
             assert!(mail.contains("organization Acme.") && !mail.contains("project Chat <b><"), "{mail}");
             assert!(mail.contains("Chat &lt;b&gt;"), "{mail}");
-            told.push(
+            recipients.push(
                 ["ada", "owner", "viewer", "bystander"].into_iter().find(|n| mail.contains(&format!("{n}@"))),
             );
         }
-        told.sort_unstable();
-        assert_eq!(told, [Some("ada"), Some("viewer")]);
+        recipients.sort_unstable();
+        assert_eq!(recipients, [Some("ada"), Some("viewer")]);
     });
 }
 
 #[test]
 fn lists_show_visible_projects() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let elsewhere = world.place(&ada, "Elsewhere").await;
-        let (member, admin) = (world.somebody("member").await, world.somebody("admin").await);
+        let (member, admin) = (world.user("member").await, world.user("admin").await);
         world.join_organization(&place, &member, OrganizationRole::Member).await;
         world.join_organization(&place, &admin, OrganizationRole::Admin).await;
         world.join_project(&elsewhere, &member, ProjectRole::Owner).await;
@@ -469,8 +469,8 @@ fn lists_show_visible_projects() {
             (&member, "?search=open&role=viewer", "Open 1=viewer of 1"),
             (&member, "?search=shut+1", "Shut 100%=viewer of 1"),
         ];
-        for (who, query, due) in cases {
-            assert_eq!(list(&who.access_token, query).await, due, "{query}");
+        for (user, query, due) in cases {
+            assert_eq!(list(&user.access_token, query).await, due, "{query}");
         }
         // Public projects have a count in the organization's row, which follows each change.
         let path = format!("{}/projects?search=open+1", place.organization_path());
@@ -516,7 +516,7 @@ fn lists_show_visible_projects() {
 #[test]
 fn each_change_is_audited() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         world.clock.advance_ms(1);
         put(&world, &ada, &place, &json!({})).data().await;
@@ -541,7 +541,7 @@ fn tally(answers: &[Answer], status: u16) -> usize {
 #[test]
 fn one_of_32_projects_and_one_of_32_keys_gets_the_name() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for path in ["projects".to_owned(), format!("projects/{}/api-keys", place.project)] {
             let path = format!("{}/{path}", place.organization_path());
@@ -570,9 +570,9 @@ fn one_of_32_projects_and_one_of_32_keys_gets_the_name() {
 #[test]
 fn deletion_races_with_creations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let first = world.place(&ada, "Acme").await;
-        let bob = world.somebody("bob").await;
+        let bob = world.user("bob").await;
         world.join_organization(&first, &bob, OrganizationRole::Member).await;
         for round in 0..16_usize {
             let place =

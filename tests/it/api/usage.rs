@@ -14,7 +14,7 @@ fn event(id: &str, key: &str, day: &str) -> Value {
 #[test]
 fn event_counts_once_and_is_priced_exactly() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "Prod"})).await;
         let first = world
@@ -76,7 +76,7 @@ fn event_counts_once_and_is_priced_exactly() {
 #[test]
 fn ranges_add_up_days_and_exclude_their_end() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         world.clock.advance_ms(1);
@@ -138,7 +138,7 @@ fn ranges_add_up_days_and_exclude_their_end() {
 #[test]
 fn get_request_body_overrides_the_query() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         world.ask("/service/v1/usage", &json!({"events": [event("e1", &key, "2026-02-03")]})).bare().await;
@@ -163,7 +163,7 @@ fn get_request_body_overrides_the_query() {
 #[test]
 fn events_of_a_batch_succeed_or_fail_independently() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let with = |id: &str, field: &str, value: Value| {
@@ -249,7 +249,7 @@ fn events_of_a_batch_succeed_or_fail_independently() {
 #[test]
 fn repetition_of_an_old_event_is_still_a_duplicate() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let body = json!({"events": [event("e1", &key, "2026-03-09")]});
@@ -272,7 +272,7 @@ fn repetition_of_an_old_event_is_still_a_duplicate() {
 #[test]
 fn event_reported_concurrently_counts_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let body = json!({"events": [event("e1", &key, "2026-03-09")]});
@@ -290,7 +290,7 @@ fn event_reported_concurrently_counts_once() {
 #[test]
 fn crossing_batches_do_not_deadlock() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for name in 0..4 {
@@ -322,7 +322,7 @@ fn crossing_batches_do_not_deadlock() {
 #[test]
 fn same_id_from_another_source_or_organization_is_another_event() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (one, two) = (world.place(&ada, "One").await, world.place(&ada, "Two").await);
         let (key, _) = world.old_key(&ada, &one, &json!({"name": "a"})).await;
         let (other, _) = world.old_key(&ada, &two, &json!({"name": "a"})).await;
@@ -337,7 +337,7 @@ fn same_id_from_another_source_or_organization_is_another_event() {
 #[test]
 fn only_the_service_token_opens_the_service_listener() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let body = json!({"events": []});
         for path in ["/service/v1/usage", "/service/v1/authorize"] {
             for token in ["", "wrong", ada.access_token.as_str()] {
@@ -359,7 +359,7 @@ fn only_the_service_token_opens_the_service_listener() {
 #[test]
 fn authorize_answers_with_a_decision() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.old_key(&ada, &place, &json!({"name": "all"})).await;
         let narrow = json!({"name": "narrow", "permissions": ["chat"], "restrictions": {"models": ["svc-1"], "max_tokens": 100,

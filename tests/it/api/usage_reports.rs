@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tollkeeper::clock::Day;
 use tollkeeper::db::{Tx, sql};
 
-use crate::support::world::{Place, Somebody, World, on_each_database};
+use crate::support::world::{Place, TestUser, World, on_each_database};
 
 /// A daily row, for values that no event can make.
 struct Daily<'a> {
@@ -37,7 +37,7 @@ async fn insert(tx: &mut Tx, organization: &str, row: &Daily<'_>) {
 
 /// An organization with two projects, a key in each, and a model or two used on some days.
 struct Scene {
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     other: Place,
     keys: [String; 2],
@@ -46,7 +46,7 @@ struct Scene {
 const MARCH: i64 = 674;
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     // Ids of a later millisecond sort behind.
     world.clock.advance_ms(1);

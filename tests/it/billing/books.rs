@@ -15,12 +15,12 @@ use tollkeeper::store::invoices::Invoice;
 use tollkeeper::trail::Trail;
 
 use crate::support::billed;
-use crate::support::world::{Place, Somebody, World, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, on_each_database_with};
 
 /// An organization with two keys, and the transcript of its history.
 pub struct Books<'a> {
     pub world: &'a World,
-    pub ada: Somebody,
+    pub ada: TestUser,
     pub place: Place,
     pub keys: [String; 2],
     /// The credential that calls are authorized with.
@@ -58,7 +58,7 @@ impl<'a> Books<'a> {
     pub async fn open(world: &'a World, start: &str) -> Self {
         backdate_first_catalog(world).await;
         set_clock(world, start);
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (one, secret) = world.old_key(&ada, &place, &json!({ "name": "one" })).await;
         let (two, _) = world.old_key(&ada, &place, &json!({ "name": "two" })).await;

@@ -168,8 +168,13 @@ fn organization_commands_work_while_a_server_runs() {
         let set = |amount: &str, more: &[&str]| {
             start.command(&[&["organization", "set-limit", id, "--amount", amount], more].concat())
         };
-        let told = set("0", &[]);
-        assert_eq!(told.stdout.trim(), "The credit limit of Acme is 0 USD now; it was 100.", "{}", told.log);
+        let output = set("0", &[]);
+        assert_eq!(
+            output.stdout.trim(),
+            "The credit limit of Acme is 0 USD now; it was 100.",
+            "{}",
+            output.log
+        );
         assert_eq!(set("0.00", &[]).stdout.trim(), "The credit limit of Acme was 0 USD already.");
         let refused = decision();
         assert_eq!((&refused["allowed"], &refused["code"]), (&json!(false), &json!("insufficient_quota")));
@@ -207,9 +212,9 @@ fn organization_commands_work_while_a_server_runs() {
         assert_eq!(serde_json::from_str::<Value>(listed.lines().next().unwrap()).unwrap(), show());
         let text = start.command(&["organization", "show", others]).stdout;
         assert!(text.contains("deleted") && text.contains("Credit limit"), "{text}");
-        for nobody in [others, "org_01h2xcejqtf2nbrexx3vqjhp42"] {
-            let ended = start.command(&["organization", "set-limit", nobody, "--amount", "1"]);
-            let words = format!("tollkeeper: there is no organization {nobody}");
+        for unknown in [others, "org_01h2xcejqtf2nbrexx3vqjhp42"] {
+            let ended = start.command(&["organization", "set-limit", unknown, "--amount", "1"]);
+            let words = format!("tollkeeper: there is no organization {unknown}");
             assert_eq!((ended.code, ended.log.trim()), (Some(1), words.as_str()));
         }
         assert_eq!(server.stop().code, Some(0));
@@ -311,13 +316,13 @@ fn run_money_commands(start: &Start, organization: &str) {
     assert_eq!((list(&[]).stdout.lines().count(), list(&["--all"]).stdout.lines().count()), (1, 2));
     assert!(list(&["--all"]).stdout.contains("purchase `p 1` of "), "{}", list(&["--all"]).stdout);
 
-    let nobody = "org_01h2xcejqtf2nbrexx3vqjhp42";
+    let unknown = "org_01h2xcejqtf2nbrexx3vqjhp42";
     for ended in [
-        start.command(&["credit", "list", "--organization", nobody]),
-        start.command(&["credit", "add", "--organization", nobody, "--reference", "r", "--amount", "1"]),
-        start.command(&["invoice", "list", "--organization", nobody]),
+        start.command(&["credit", "list", "--organization", unknown]),
+        start.command(&["credit", "add", "--organization", unknown, "--reference", "r", "--amount", "1"]),
+        start.command(&["invoice", "list", "--organization", unknown]),
     ] {
-        let words = format!("tollkeeper: there is no organization {nobody}");
+        let words = format!("tollkeeper: there is no organization {unknown}");
         assert_eq!((ended.code, ended.log.trim()), (Some(1), words.as_str()));
     }
     let ended = start.command(&["invoice", "show", "invoice_01h2xcejqtf2nbrexx3vqjhp41"]);

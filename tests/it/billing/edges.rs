@@ -26,7 +26,7 @@ pub struct Scene {
 }
 
 pub async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (key_id, key) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
     Scene { owner: ada.access_token, place, key_id, key }

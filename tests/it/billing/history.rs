@@ -23,14 +23,14 @@ fn books_pass_after_every_random_step() {
             let mut chance = Chance::new(seed);
             for step in 0..STEPS {
                 act(&mut books, &mut chance, step).await;
-                let told = books.story.clone();
+                let story = books.story.clone();
                 let checked = async {
                     check(&world, &books.place.organization).await;
                     let report = tollkeeper::audit::check(&world.app.billing, None).await.unwrap();
                     assert!(report.is_clean(), "{:#?}", report.drifts);
                 };
                 let held = futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(checked)).await;
-                assert!(held.is_ok(), "seed {seed}:\n{told}");
+                assert!(held.is_ok(), "seed {seed}:\n{story}");
             }
         }
     });

@@ -216,7 +216,7 @@ fn reference_identifies_one_credit() {
 fn invalid_credits_are_refused() {
     on_each(JANUARY, async |books| {
         let new = |amount: &str, reference: &str| books.new_credit(amount, reference);
-        let nobody = OrganizationId::parse("org_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
+        let unknown = OrganizationId::parse("org_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
         let past = Time::parse("2026-01-15T09:00:00Z");
         let cases = [
             (new("0", "x"), "more than 0"),
@@ -229,7 +229,7 @@ fn invalid_credits_are_refused() {
             (new("5", "discount:2026-01"), "can't start with `discount:`"),
             (credits::NewCredit { expires_at: past, ..new("5", "x") }, "must lie ahead"),
             (
-                credits::NewCredit { organization_id: nobody, ..new("5", "x") },
+                credits::NewCredit { organization_id: unknown, ..new("5", "x") },
                 "there is no organization org_01h2x",
             ),
         ];

@@ -19,7 +19,7 @@ use tollkeeper::trail::Trail;
 use crate::support::billed;
 use crate::support::http::{Answer, Call};
 use crate::support::process::{Start, on_each_database_url};
-use crate::support::world::{Folder, Place, Somebody, World, on_each_database_with, runtime};
+use crate::support::world::{Folder, Place, TestUser, World, on_each_database_with, runtime};
 
 const PRICES: &str =
     "{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"0.000001\", completion_tokens = \"0.000003\" }";
@@ -39,7 +39,7 @@ fn contract() -> String {
 /// A customer and their first server.
 struct Story<'w> {
     world: &'w World,
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     key: (String, String),
 }
@@ -126,8 +126,8 @@ impl Story<'_> {
         let line = |item: &tollkeeper::rules::invoicing::Item| {
             format!("{} x {} = {}", item.quantity, item.unit_price, item.amount)
         };
-        let told = invoices.iter().zip(items);
-        told.map(|(invoice, items)| (invoice.amount.to_string(), items.iter().map(line).collect())).collect()
+        let pairs = invoices.iter().zip(items);
+        pairs.map(|(invoice, items)| (invoice.amount.to_string(), items.iter().map(line).collect())).collect()
     }
 
     /// Returns the total of the current month.
@@ -149,7 +149,7 @@ fn on_each(test: impl AsyncFn(Story<'_>)) {
     on_each_database_with(&settings, async |world| {
         let start = Time::parse("2026-01-05T09:00:00Z").unwrap();
         world.clock.advance_ms(start.unix_ms() - world.clock.now().unix_ms());
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let key = world.key(&ada, &place, &json!({"name": "k"})).await;
         test(Story { world: &world, ada, place, key }).await;

@@ -160,7 +160,7 @@ fn invoice_of_another_organization_is_not_found() {
         books.run_scheduler().await;
         let invoice = books.invoices().await[0].id;
         let token = fresh_token(books.world, &books.ada).await;
-        let bob = books.world.somebody("bob").await;
+        let bob = books.world.user("bob").await;
         let other = books.world.organization(&bob, "Other").await;
         for id in [invoice.to_string(), "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(), "1".into()] {
             let path = format!("/v1/organizations/{other}/billing/invoices/{id}");

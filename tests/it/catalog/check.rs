@@ -80,9 +80,9 @@ fn every_mistake_of_an_invalid_file_is_reported() {
     assert_eq!(ended.code, Some(1));
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((&report["file"], &report["valid"]), (&json!(name), &json!(false)));
-    let told: Vec<_> =
+    let reported: Vec<_> =
         report["mistakes"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-    assert!(mistakes.iter().all(|mistake| told.contains(&mistake.as_str())), "{told:?}");
+    assert!(mistakes.iter().all(|mistake| reported.contains(&mistake.as_str())), "{reported:?}");
 
     let ended = start.command(&["catalog", "check", "nowhere.toml"]);
     assert_eq!(ended.code, Some(1));

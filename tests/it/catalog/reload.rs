@@ -38,7 +38,7 @@ async fn report(world: &World, key_id: &str, event: &str, model: &str) -> Value 
 #[test]
 fn models_are_added_and_retired_without_a_restart() {
     on_each_database(&["stays", "goes"], async |world, file| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key_id, key) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
         let only = json!({"name": "only", "restrictions": {"models": ["goes", "stays"]}});
@@ -111,7 +111,7 @@ fn models_are_added_and_retired_without_a_restart() {
 #[test]
 fn new_price_applies_from_its_instant() {
     on_each_database(&["m"], async |world, file| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let price = async || {
             let model = world.get("/v1/models/m").bearer(&ada.access_token).bare().await;
             let pricing = world.get("/v1/billing/pricing").bearer(&ada.access_token).data().await;
@@ -156,7 +156,7 @@ fn new_price_applies_from_its_instant() {
 #[test]
 fn invalid_file_is_refused_as_a_whole() {
     on_each_database(&["m"], async |world, file| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let reloads = world.app.catalog.reloads();
         let good = catalog(&["m", "n"]);
         let broken = [
@@ -224,7 +224,7 @@ fn reload_request_and_feed_gap_both_reload_the_catalog() {
 fn every_answer_uses_one_catalog() {
     let (one, other) = (["a", "b", "c"], ["c\nmax_tokens = 7", "d"]);
     on_each_database(&one, async |world, file| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let app = world.app.clone();
         let path = file.path.clone();
         let writer = tokio::spawn(async move {

@@ -196,7 +196,7 @@ fn batched_store_reads_equal_single_reads() {
     on_each_database(async |world| {
         let mut places = vec![];
         for name in ["ada", "bob", "eve"] {
-            let person = world.somebody(name).await;
+            let person = world.user(name).await;
             let place = world.place(&person, name).await;
             let (key, _) = world.key(&person, &place, &json!({"name": "k"})).await;
             let (secret,) = sql("SELECT secret_hash FROM api_key_secrets WHERE api_key_id = $1")

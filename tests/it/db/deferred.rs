@@ -96,7 +96,7 @@ async fn deferred_error_is_returned_by_the_next_statement() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
-        let told = match user("user_2", "a").defer(&mut tx).await {
+        let result = match user("user_2", "a").defer(&mut tx).await {
             Err(error) => {
                 assert!(!db.is_postgres(), "it was waited for");
                 error
@@ -107,7 +107,10 @@ async fn deferred_error_is_returned_by_the_next_statement() {
                 sql("SELECT username FROM users").optional::<(String,)>(&mut tx).await.unwrap_err()
             }
         };
-        assert!(matches!(told, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)), "{told:?}");
+        assert!(
+            matches!(result, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)),
+            "{result:?}"
+        );
         let later = user("user_4", "d").defer(&mut tx).await;
         assert!(matches!(later, Err(Error::Internal(_))), "{later:?}");
         assert!(insert_user(&mut tx, "user_5", "e", "e").await.is_err());
@@ -125,17 +128,17 @@ async fn deferred_error_is_returned_by_the_commit() {
             if begun {
                 insert_user(&mut tx, "user_0", "z", "z").await.unwrap();
             }
-            let mut told = Ok(());
+            let mut result = Ok(());
             for (id, name) in [("user_1", "a"), ("user_2", "a"), ("user_3", "c")] {
-                told = told.and(user(id, name).defer(&mut tx).await);
+                result = result.and(user(id, name).defer(&mut tx).await);
             }
             tx.announce(tollkeeper::db::Change::Catalog);
             let committed = tx.commit().await;
             assert!(committed.is_err());
-            let told = told.and(committed).unwrap_err();
+            let result = result.and(committed).unwrap_err();
             assert!(
-                matches!(told, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)),
-                "{told:?}"
+                matches!(result, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)),
+                "{result:?}"
             );
             assert_eq!(count(&db, "users").await, 0);
             // The connection works as before.

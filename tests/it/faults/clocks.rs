@@ -24,7 +24,7 @@ use crate::support::faketime::FakeClock;
 use crate::support::http::{Answer, Call};
 use crate::support::process::{on_each_database_url, usage_event};
 use crate::support::replicas::{Replicas, generous_catalog};
-use crate::support::world::{Folder, PASSWORD, Somebody, World, on_each_database, on_each_database_with};
+use crate::support::world::{Folder, PASSWORD, TestUser, World, on_each_database, on_each_database_with};
 
 /// One of several servers in this process.
 struct Replica {
@@ -68,7 +68,7 @@ impl Replica {
 
 /// Credentials and ids for calls.
 struct Scene {
-    ada: Somebody,
+    ada: TestUser,
     key_id: String,
     key: String,
     limited: String,
@@ -76,7 +76,7 @@ struct Scene {
 
 impl Scene {
     async fn new(world: &World) -> Self {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key_id, key) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
         let restricted = json!({"name": "limited", "restrictions": {"rate_limit": 10}});
@@ -205,14 +205,14 @@ fn three_replicas_survive_clock_jumps() {
 /// Work scheduled by a clock that was a year ahead is not delayed.
 #[test]
 fn work_scheduled_by_a_clock_ahead_is_not_delayed() {
-    let nobody = [("TOLLKEEPER_MAIL__URL", "smtp://127.0.0.1:1?tls=none")];
-    on_each_database_with(&nobody, async |world| {
+    let settings = [("TOLLKEEPER_MAIL__URL", "smtp://127.0.0.1:1?tls=none")];
+    on_each_database_with(&settings, async |world| {
         let year_ms = 365 * DAY_MS;
         let scene = Scene::new(&world).await;
         let mut replica = Replica::new(&world).await;
         let dead = world.app.leases.lease(Job::Billing);
         world.clock.advance_ms(year_ms);
-        let fresh = world.somebody("bob").await;
+        let fresh = world.user("bob").await;
         assert!(dead.take().await.unwrap());
         let question = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
         let decision = world.ask("/service/v1/authorize", &question).bare().await;

@@ -19,8 +19,8 @@ fn mails_survive_a_long_outage_and_are_sent_once() {
     let Some(python) = smtp::python("hours without a mail server") else { return };
     on_each_database_url(|url, _| {
         runtime().block_on(async {
-            let nobody = UnusedPort::new();
-            let port = nobody.port();
+            let unused_port = UnusedPort::new();
+            let port = unused_port.port();
             let mail_url = format!("smtp://127.0.0.1:{port}?tls=none");
             let (backend, url) = (if url.is_some() { "postgres" } else { "sqlite" }, url.map(str::to_owned));
             let world = World::new(backend, url, &[("TOLLKEEPER_MAIL__URL", &mail_url)]).await;
@@ -32,7 +32,7 @@ fn mails_survive_a_long_outage_and_are_sent_once() {
             }
             let names: Vec<_> = (0..12).map(|number| format!("user{number}")).collect();
             for name in &names {
-                world.somebody(name).await;
+                world.user(name).await;
                 let body = json!({"email": format!("{name}@example.com")});
                 world.post("/v1/auth/forgot-password", &body).data().await;
             }
@@ -54,7 +54,7 @@ fn mails_survive_a_long_outage_and_are_sent_once() {
             let failed: u64 = apps.iter().map(|app| app.metrics.mails_failed.load(Ordering::Relaxed)).sum();
             assert_eq!(i64::try_from(failed).unwrap(), attempts.iter().map(|(n,)| n).sum::<i64>());
 
-            drop(nobody);
+            drop(unused_port);
             let server = MailServer::start(&python, &["--port", &port.to_string()]);
             world.clock.advance_ms(HOUR_MS);
             let sent =

@@ -44,7 +44,7 @@ async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
 #[test]
 fn each_kind_of_refused_login_is_audited() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await.id.to_string();
+        let ada = world.user("ada").await.id.to_string();
         for _ in 0..10 {
             assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
         }
@@ -105,7 +105,7 @@ fn network_trying_many_accounts_leaves_bounded_entries() {
 #[test]
 fn logins_are_counted_by_their_result() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         for _ in 0..12 {
             login(&world, "ada", WRONG, ATTACKER).send().await;
@@ -127,10 +127,10 @@ fn logins_are_counted_by_their_result() {
 #[test]
 fn tenth_failure_of_a_day_notifies_the_owner_once() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         let body = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
         world.post("/v1/auth/register", &body).data().await;
-        let told = async |name: &str| {
+        let notices = async |name: &str| {
             mails(&world, &format!("{name}@example.com"), "Failed logins to your account").await
         };
         let fail = async |name: &str, times: usize, from: &str| {
@@ -141,49 +141,49 @@ fn tenth_failure_of_a_day_notifies_the_owner_once() {
         fail("ada", 5, HOME).await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         fail("ada", 4, ATTACKER).await;
-        assert_eq!(told("ada").await, [""; 0], "nine are not ten");
+        assert_eq!(notices("ada").await, [""; 0], "nine are not ten");
         fail("ada", 1, ATTACKER).await;
-        let [mail] = told("ada").await.try_into().unwrap();
+        let [mail] = notices("ada").await.try_into().unwrap();
         assert!(mail.contains(ATTACKER) && mail.contains("2026-03-10 12:00 UTC"), "{mail}");
         assert!(!mail.contains("http"), "no link: {mail}");
         for network in networks(2) {
             fail("ada", 10, &network).await;
         }
-        assert_eq!(told("ada").await.len(), 1, "once a day");
+        assert_eq!(notices("ada").await.len(), 1, "once a day");
         world.clock.advance_ms(DAY_MS);
         fail("ada", 10, ATTACKER).await;
-        assert_eq!(told("ada").await.len(), 2);
+        assert_eq!(notices("ada").await.len(), 2);
         // An unverified address gets no mail, and one without an account can't.
         fail("eve", 10, ATTACKER).await;
         fail("nobody", 10, ATTACKER).await;
-        assert_eq!(told("eve").await, [""; 0]);
-        assert_eq!(told("nobody").await, [""; 0]);
+        assert_eq!(notices("eve").await, [""; 0]);
+        assert_eq!(notices("nobody").await, [""; 0]);
     });
 }
 
 #[test]
 fn login_from_a_new_network_notifies_the_owner() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         let body = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
         world.post("/v1/auth/register", &body).data().await;
-        let told = async |name: &str| {
+        let notices = async |name: &str| {
             mails(&world, &format!("{name}@example.com"), "New login to your account").await
         };
         for name in ["ada", "eve"] {
             assert_eq!(outcome(login(&world, name, PASSWORD, HOME)).await, ok());
         }
-        assert_eq!(told("ada").await, [""; 0], "there is nothing to compare the first one with");
+        assert_eq!(notices("ada").await, [""; 0], "there is nothing to compare the first one with");
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME_NEIGHBOUR)).await, ok());
-        assert_eq!(told("ada").await, [""; 0], "the same network");
+        assert_eq!(notices("ada").await, [""; 0], "the same network");
         for name in ["ada", "eve"] {
             assert_eq!(outcome(login(&world, name, PASSWORD, "2001:db8::7")).await, ok());
         }
-        let [mail] = told("ada").await.try_into().unwrap();
+        let [mail] = notices("ada").await.try_into().unwrap();
         assert!(mail.contains("2001:db8::7") && mail.contains("2026-03-10 12:00 UTC"), "{mail}");
         assert!(!mail.contains("http"), "no link: {mail}");
         assert_eq!(outcome(login(&world, "ada", PASSWORD, "2001:db8::8")).await, ok());
-        assert_eq!(told("ada").await.len(), 1);
-        assert_eq!(told("eve").await, [""; 0], "the address isn't verified");
+        assert_eq!(notices("ada").await.len(), 1);
+        assert_eq!(notices("eve").await, [""; 0], "the address isn't verified");
     });
 }

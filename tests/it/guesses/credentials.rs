@@ -26,7 +26,7 @@ async fn try_key(world: &World, key: &str, from: &str) -> (u16, String) {
 #[test]
 fn unknown_keys_wait_and_known_keys_never_do() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "Prod"})).await;
         for number in 0..600 {

@@ -17,7 +17,7 @@ fn full() -> (u16, String) {
 #[test]
 fn full_queue_does_not_count_as_a_guess() {
     on_each_database_with(&[(QUEUE, "1"), THREADS], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let change = json!({"current_password": PASSWORD, "new_password": "Violet-Kettle-Orbit-9",
                             "new_password_confirmation": "Violet-Kettle-Orbit-9"});
         let change = || outcome(world.post("/v1/auth/change-password", &change).bearer(&ada.access_token));
@@ -38,7 +38,7 @@ fn full_queue_does_not_count_as_a_guess() {
 fn network_gets_an_eighth_of_the_queue() {
     // Together with the one being hashed, 16 places: two for each network.
     on_each_database_with(&[(QUEUE, "15"), THREADS], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
         let token = world.mailed_token("ada@example.com").await;
         let change = json!({"current_password": "Wrong-Kettle-1", "new_password": "Violet-Kettle-Orbit-9",

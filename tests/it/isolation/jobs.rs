@@ -122,7 +122,8 @@ fn assert_closed_once(replicas: &Replicas, all: i64) {
         rows(&replicas.starts[0], "SELECT number, organization_id FROM invoices ORDER BY number");
     let numbers: Vec<_> = invoices.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (1..=all).collect::<Vec<_>>(), "numbers without gaps");
-    let organizations: std::collections::BTreeSet<_> = invoices.iter().map(|(_, whose)| whose).collect();
+    let organizations: std::collections::BTreeSet<_> =
+        invoices.iter().map(|(_, organization)| organization).collect();
     assert_eq!(organizations.len(), invoices.len(), "each organization once");
 }
 

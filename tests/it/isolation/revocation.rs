@@ -88,8 +88,8 @@ fn session_holds(server: &Server, account: &Account) -> bool {
     status == 200
 }
 
-fn send(server: &Server, method: Method, path: &str, who: &Account, body: &Value) -> Value {
-    Wire::new(server.public, method.as_str(), path).bearer(&who.access_token).json(body).data()
+fn send(server: &Server, method: Method, path: &str, user: &Account, body: &Value) -> Value {
+    Wire::new(server.public, method.as_str(), path).bearer(&user.access_token).json(body).data()
 }
 
 #[test]

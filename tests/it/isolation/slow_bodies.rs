@@ -70,8 +70,8 @@ fn revoke_during_requests(
     answers
 }
 
-fn send(fleet: &Fleet, method: &str, path: &str, who: &Account, body: &Value) -> Value {
-    Wire::new(fleet.servers[0].public, method, path).bearer(&who.access_token).json(body).data()
+fn send(fleet: &Fleet, method: &str, path: &str, user: &Account, body: &Value) -> Value {
+    Wire::new(fleet.servers[0].public, method, path).bearer(&user.access_token).json(body).data()
 }
 
 fn refused(code: &str, status: u16) -> Vec<(u16, String)> {

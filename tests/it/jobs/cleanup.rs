@@ -25,10 +25,10 @@ async fn walk(world: &World, size: i64) -> Removed {
 
 /// Registers an account now; returns its id.
 async fn register_account(world: &World, name: &str) -> String {
-    let who = world.somebody(name).await;
-    run(world, &format!("UPDATE users SET email_verified_at = NULL WHERE id = '{}'", who.id)).await;
-    run(world, &format!("DELETE FROM sessions WHERE user_id = '{}'", who.id)).await;
-    who.id.to_string()
+    let user = world.user(name).await;
+    run(world, &format!("UPDATE users SET email_verified_at = NULL WHERE id = '{}'", user.id)).await;
+    run(world, &format!("DELETE FROM sessions WHERE user_id = '{}'", user.id)).await;
+    user.id.to_string()
 }
 
 async fn run(world: &World, text: &str) {
@@ -63,7 +63,7 @@ async fn entries(world: &World) -> Vec<Time> {
 #[test]
 fn unused_accounts_are_removed_after_a_month() {
     on_each_database(async |world| {
-        let owner = world.somebody("owner").await;
+        let owner = world.user("owner").await;
         let place = world.place(&owner, "Acme").await;
         for n in 0..7 {
             register_account(&world, &format!("unused{n}")).await;

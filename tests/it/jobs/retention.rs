@@ -41,7 +41,7 @@ async fn before(world: &World) -> i64 {
 #[test]
 fn events_are_removed_once_they_cannot_be_repeated() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let start = world.clock.now();
@@ -72,7 +72,7 @@ fn events_are_removed_once_they_cannot_be_repeated() {
 #[test]
 fn removed_event_id_can_be_used_again() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
         let report = async |ids: &[&str]| {

@@ -31,7 +31,7 @@ async fn announced_changes(
 #[test]
 fn removals_and_roles_are_announced() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         world.join_project(&place, &bob, ProjectRole::Viewer).await;

@@ -49,14 +49,14 @@ fn reserve(world: &World, place: &Place) -> Work {
 #[test]
 fn queue_is_bounded_and_loses_nothing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let held = lock_wallets(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
         let first = tokio::spawn(async move { submit(&app.billing, work).await });
         until_taken(&world, 1).await;
-        let nobody = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
-        let calls = (0..10_003).map(|_| submit(&world.app.billing, Work::Release(nobody)));
+        let unknown_id = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
+        let calls = (0..10_003).map(|_| submit(&world.app.billing, Work::Release(unknown_id)));
         let let_go = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
             assert_eq!(world.app.billing.books.len(), 10_000);
@@ -78,7 +78,7 @@ fn queue_is_bounded_and_loses_nothing() {
 #[test]
 fn cancelled_caller_changes_nothing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let event = |id: &str| {
@@ -106,7 +106,7 @@ fn cancelled_caller_changes_nothing() {
 #[test]
 fn queued_work_shares_one_transaction() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = Arc::new(world.place(&ada, "Acme").await);
         let held = lock_wallets(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
@@ -131,7 +131,7 @@ fn queued_work_shares_one_transaction() {
 #[test]
 fn work_not_taken_in_time_is_refused_and_not_done() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let held = lock_wallets(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
@@ -158,7 +158,7 @@ fn work_not_taken_in_time_is_refused_and_not_done() {
 #[test]
 fn caller_of_a_slow_transaction_is_answered_and_it_goes_on() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let held = lock_wallets(&world).await;
         let patience = Patience { turn: Duration::from_millis(500), answer: Duration::from_millis(50) };

@@ -88,7 +88,7 @@ async fn count_statements(replica: &Twin, key: &str) -> u64 {
 fn change_is_applied_after_its_commit_only() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
@@ -138,7 +138,7 @@ fn all_pages_are_read() {
 #[test]
 fn gap_drops_all_cache_entries() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -185,7 +185,7 @@ fn gap_drops_all_cache_entries() {
 #[test]
 fn unknown_change_drops_all_cache_entries() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -215,7 +215,7 @@ fn changes_stay_in_the_feed_for_an_hour() {
 #[test]
 fn caches_are_not_trusted_after_five_seconds_without_the_feed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -484,7 +484,7 @@ async fn turns(world: &World) -> u64 {
 #[test]
 fn rapid_changes_share_readings() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let project = ProjectId::parse(&place.project).unwrap();
         let jobs = tokio::spawn(jobs::run(world.app.clone()));

@@ -10,7 +10,7 @@ use crate::support::world::on_each_database;
 #[test]
 fn unknown_keys_take_little_memory_and_evict_no_known_key() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for number in 0..20 {

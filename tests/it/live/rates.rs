@@ -25,7 +25,7 @@ fn on_postgres_only(test: impl AsyncFn(World)) {
 
 /// Creates a key with this rate; returns its secret.
 async fn key(world: &World, rate: u32) -> String {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     world.key(&ada, &place, &json!({"name": "k", "restrictions": {"rate_limit": rate}})).await.1
 }

@@ -9,7 +9,7 @@ use tollkeeper::secrets::jwt::TokenKind;
 use tollkeeper::store::{sessions, users};
 
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{PASSWORD, Somebody, World, on_each_database};
+use crate::support::world::{PASSWORD, TestUser, World, on_each_database};
 
 const NEW_PASSWORD: &str = "Violet-Kettle-9-Harbour";
 
@@ -22,17 +22,17 @@ async fn status_there(replica: &Twin, token: &str) -> u16 {
 }
 
 /// Starts another session of the same user.
-async fn second_session(world: &World, who: &Somebody) -> String {
+async fn second_session(world: &World, user: &TestUser) -> String {
     let body = json!({"email": "ada@example.com", "password": PASSWORD});
     let data = world.post("/v1/auth/login", &body).data().await;
-    assert_eq!(data["user"]["id"], who.id.to_string());
+    assert_eq!(data["user"]["id"], user.id.to_string());
     data["access_token"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn repeated_token_costs_no_query() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.get("/v1/models").bearer(&ada.access_token).bare().await;
         let before = world.app.db.statement_count();
         for _ in 0..10 {
@@ -40,7 +40,7 @@ fn repeated_token_costs_no_query() {
         }
         assert_eq!(world.app.db.statement_count(), before);
         // A burst with an uncached session costs one query.
-        let bob = world.somebody("bob").await;
+        let bob = world.user("bob").await;
         let before = world.app.db.statement_count();
         let calls = (0..16).map(|_| world.get("/v1/models").bearer(&bob.access_token).bare());
         futures_util::future::join_all(calls).await;
@@ -52,7 +52,7 @@ fn repeated_token_costs_no_query() {
 fn logout_applies_at_once_locally_and_elsewhere_after_the_feed_is_read() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let token = &ada.access_token;
         assert_eq!((status_here(&world, token).await, status_there(&replica, token).await), (200, 200));
         world.post("/v1/auth/logout", &json!({})).bearer(token).data().await;
@@ -71,7 +71,7 @@ fn logout_applies_at_once_locally_and_elsewhere_after_the_feed_is_read() {
 fn refresh_token_is_never_cached() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let refresh = async || {
             replica.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token).send().await
         };
@@ -85,7 +85,7 @@ fn refresh_token_is_never_cached() {
 fn password_change_ends_the_other_sessions_everywhere() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let other = second_session(&world, &ada).await;
         for token in [&ada.access_token, &other] {
             assert_eq!((status_here(&world, token).await, status_there(&replica, token).await), (200, 200));
@@ -109,9 +109,9 @@ fn password_change_ends_the_other_sessions_everywhere() {
 fn password_reset_ends_every_session_everywhere() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let other = second_session(&world, &ada).await;
-        let bob = world.somebody("bob").await;
+        let bob = world.user("bob").await;
         for token in [&ada.access_token, &other, &bob.access_token] {
             assert_eq!((status_here(&world, token).await, status_there(&replica, token).await), (200, 200));
         }
@@ -146,7 +146,7 @@ async fn changes_of(world: &World, write: impl AsyncFnOnce(&mut Tx)) -> i64 {
 #[test]
 fn every_function_that_ends_sessions_announces_it() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let now = world.clock.now();
         let mut others = Vec::new();
         for _ in 0..6 {
@@ -217,7 +217,7 @@ fn every_function_that_ends_sessions_announces_it() {
 #[test]
 fn cached_session_expires() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         assert_eq!(status_here(&world, &ada.access_token).await, 200);
         world.clock.advance_ms(30 * DAY_MS - SECOND_MS);
         world.catch_up().await;

@@ -13,20 +13,20 @@ use tollkeeper::trail::Trail;
 use crate::support::billed::fresh_token;
 use crate::support::books::change;
 use crate::support::twin::Twin;
-use crate::support::world::{Place, Somebody, World, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, on_each_database_with};
 
 /// Two servers, and one key of a project.
 struct Scene<'w> {
     world: &'w World,
     twins: [Twin; 2],
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     key: (String, String),
 }
 
 impl<'w> Scene<'w> {
     async fn new(world: &'w World) -> Self {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let key = world.old_key(&ada, &place, &json!({"name": "one"})).await;
         Self { world, twins: Twin::both(world).await, ada, place, key }
@@ -164,8 +164,8 @@ fn totals_include_late_events_and_corrections_across_months() {
 
 impl Scene<'_> {
     /// Returns Ada with a new session after hers has ended.
-    async fn ada_with_new_session(&self) -> Somebody {
-        Somebody { access_token: fresh_token(self.world, &self.ada).await, ..self.ada.clone() }
+    async fn ada_with_new_session(&self) -> TestUser {
+        TestUser { access_token: fresh_token(self.world, &self.ada).await, ..self.ada.clone() }
     }
 }
 
@@ -305,19 +305,19 @@ fn refused_callers_fill_no_cache() {
     on_each(async |world| {
         let scene = Scene::new(&world).await;
         scene.rows(5, 0).await;
-        let (eve, theirs) = (world.somebody("eve").await, world.somebody("bob").await);
+        let (eve, theirs) = (world.user("eve").await, world.user("bob").await);
         let elsewhere = world.place(&theirs, "Elsewhere").await;
         world.join_organization(&scene.place, &eve, tollkeeper::roles::OrganizationRole::Member).await;
         let other_key = format!("{}/api-keys/{}", elsewhere.project_path(), scene.key.0);
         let [key, project] = scene.paths();
-        for (path, who, status) in [
+        for (path, user, status) in [
             (&key, &eve, 403),
             (&project, &eve, 403),
             (&key, &theirs, 403),
             (&project, &theirs, 403),
             (&other_key, &theirs, 404),
         ] {
-            let answer = world.call(Method::GET, path).bearer(&who.access_token).send().await;
+            let answer = world.call(Method::GET, path).bearer(&user.access_token).send().await;
             assert_eq!(answer.status, status, "{path} {}", answer.text);
         }
         assert!(world.app.usage_totals.is_empty());

@@ -18,7 +18,7 @@ use super::model::{
 use crate::support::chance::Chance;
 use crate::support::http::Answer;
 use crate::support::twin::Twin;
-use crate::support::world::{PASSWORD, Place, Somebody, World};
+use crate::support::world::{PASSWORD, Place, TestUser, World};
 
 /// The initial roles: owners, admins, members, a user in a project only, and outsiders.
 const INITIAL_ROLES: [usize; PEOPLE] = [OWNER, OWNER, ADMIN, ADMIN, MEMBER, MEMBER, 0, MEMBER, 0, 0];
@@ -86,7 +86,7 @@ pub struct History {
     pub backend: &'static str,
     pub twins: [Twin; 2],
     pub place: Place,
-    pub people: Vec<Somebody>,
+    pub people: Vec<TestUser>,
     pub ids: [String; PEOPLE],
     /// Id and secret of the keys of each key maker.
     pub keys: Vec<(usize, String, String)>,
@@ -100,7 +100,7 @@ impl History {
     pub async fn begin(world: &World, twins: &[Twin; 2], seed: u64) -> Self {
         let mut people = Vec::new();
         for number in 0..PEOPLE {
-            people.push(world.somebody(&format!("h{seed}p{number}")).await);
+            people.push(world.user(&format!("h{seed}p{number}")).await);
         }
         let place = world.place(&people[0], &format!("H{seed}")).await;
         for (person, role) in people.iter().zip(INITIAL_ROLES).skip(1).filter(|(_, role)| *role > 0) {

@@ -83,7 +83,7 @@ impl<'w> History<'w> {
         let public = [&world.app, &other].map(|app| Entrance::new(app, Listener::Public));
         let apps =
             [world.app.clone(), other].map(|app| (app.clone(), Entrance::new(&app, Listener::Service)));
-        let owner = world.somebody("owner").await;
+        let owner = world.user("owner").await;
         let place = world.place(&owner, "Money").await;
         let mut keys = Vec::new();
         for name in ["one", "two"] {

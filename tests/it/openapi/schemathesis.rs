@@ -62,7 +62,7 @@ fn schemathesis_finds_nothing() {
     }
     // It takes longer than other processes here, and ends itself when it hangs.
     let ended = program.output().unwrap();
-    let told = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "nothing found", "{told}");
-    assert!(ended.status.success(), "{told}");
+    let output = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "nothing found", "{output}");
+    assert!(ended.status.success(), "{output}");
 }

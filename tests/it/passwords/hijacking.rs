@@ -12,7 +12,7 @@ use tollkeeper::store;
 use super::{NEW_PASSWORD, access_token, forgot, login, mails, register, reset, text};
 use crate::support::http::{Answer, Call};
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database};
+use crate::support::world::{PASSWORD, Place, TestUser, World, on_each_database};
 
 const VICTIM: &str = "victim@example.com";
 const ATTACKER_PASSWORD: &str = "Stranger-Lamp-Tower-4";
@@ -46,7 +46,7 @@ fn assert_page(answer: &Answer, status: u16, title: &str) {
     assert_eq!((answer.status, answer.text.contains(&heading)), (status, true), "{heading}: {}", answer.text);
 }
 
-async fn invite_victim(world: &World, admin: &Somebody, place: &Place) -> String {
+async fn invite_victim(world: &World, admin: &TestUser, place: &Place) -> String {
     let path = format!("{}/invitations", place.organization_path());
     let body = json!({"email": VICTIM, "role": "admin"});
     world.post(&path, &body).bearer(&admin.access_token).data().await;
@@ -81,7 +81,7 @@ async fn hijack(world: &World) -> Hijacked {
     let made = world.post(&keys, &json!({"name": "line"})).bearer(&access_token).data().await;
     // Another account of the attacker owns the organization as well, and one more is invited: inserted
     // directly into the tables, as mail may be refused to unverified users.
-    let accomplice = world.somebody("accomplice").await;
+    let accomplice = world.user("accomplice").await;
     world.join_organization(&place, &accomplice, tollkeeper::roles::OrganizationRole::Owner).await;
     let invitation = insert_open_invitation(world, &access_token, &place).await;
     Hijacked { access_token, refresh_token, place, key: text(&made, "key"), verification, invitation }
@@ -91,7 +91,7 @@ async fn hijack(world: &World) -> Hijacked {
 /// its link.
 async fn insert_open_invitation(world: &World, access_token: &str, place: &Place) -> String {
     let me = world.get("/v1/auth/me").bearer(access_token).data().await;
-    world.somebody("friend").await;
+    world.user("friend").await;
     let sender = UserId::parse(me["user"]["id"].as_str().unwrap()).unwrap();
     let friend = ("friend@example.com", "friend@example.com");
     let id = world.insert_invitation(place, friend, OrganizationRole::Owner, sender).await;
@@ -136,11 +136,11 @@ async fn assert_attacker_is_locked_out(world: &World, replica: &Twin, stranger: 
     let owner = access_token(world, "victim", NEW_PASSWORD).await;
     let keys = world.get(&format!("{}/api-keys", stranger.place.project_path()));
     assert_eq!(keys.bearer(&owner).data().await["total"], 0, "the key is gone");
-    let told = mails(world, "victim", "Your password was changed").await;
-    assert_eq!(told.len(), 1);
+    let notices = mails(world, "victim", "Your password was changed").await;
+    assert_eq!(notices.len(), 1);
     let line = "- Bait <b>& Co: owner, 1 other member";
-    assert!(told[0].lines().any(|found| found == line), "{}", told[0]);
-    assert!(told[0].contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", told[0]);
+    assert!(notices[0].lines().any(|found| found == line), "{}", notices[0]);
+    assert!(notices[0].contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", notices[0]);
     let filter =
         tollkeeper::trail::Filter { action: "api_key.deleted".into(), limit: 9, ..Default::default() };
     let mut tx = world.app.db.read().await.unwrap();
@@ -152,7 +152,7 @@ async fn assert_attacker_is_locked_out(world: &World, replica: &Twin, stranger: 
 #[test]
 fn confirming_by_the_link_alone_does_not_admit_the_attacker() {
     on_each_database(async |world| {
-        let admin = world.somebody("admin").await;
+        let admin = world.user("admin").await;
         let place = world.place(&admin, "Corp").await;
         let invitation = invite_victim(&world, &admin, &place).await;
         let stranger = hijack(&world).await;
@@ -176,7 +176,7 @@ fn confirming_by_the_link_alone_does_not_admit_the_attacker() {
 #[test]
 fn invitation_link_works_at_once_after_a_login() {
     on_each_database(async |world| {
-        let admin = world.somebody("admin").await;
+        let admin = world.user("admin").await;
         let place = world.place(&admin, "Corp").await;
         register(&world, "victim", PASSWORD).await;
         let token = world.mailed_token(VICTIM).await;
@@ -194,7 +194,7 @@ fn invitation_link_works_at_once_after_a_login() {
 #[test]
 fn page_asks_for_the_password_and_then_accepts_invitations() {
     on_each_database(async |world| {
-        let admin = world.somebody("admin").await;
+        let admin = world.user("admin").await;
         let place = world.place(&admin, "Corp").await;
         invite_victim(&world, &admin, &place).await;
         register(&world, "victim", PASSWORD).await;
@@ -254,7 +254,7 @@ fn guesses_on_the_page_count_like_logins() {
 fn new_password_on_the_page_locks_the_attacker_out() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let admin = world.somebody("admin").await;
+        let admin = world.user("admin").await;
         let place = world.place(&admin, "Corp").await;
         invite_victim(&world, &admin, &place).await;
         let stranger = hijack(&world).await;
@@ -319,7 +319,7 @@ fn reset_page_shows_the_accounts_memberships() {
 #[test]
 fn reset_of_a_verified_address_keeps_keys_and_invitations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "a"})).await;
         let invitation = insert_open_invitation(&world, &ada.access_token, &place).await;
@@ -334,8 +334,8 @@ fn reset_of_a_verified_address_keeps_keys_and_invitations() {
         let form = [("token", invitation.as_str())];
         let followed = world.call(Method::POST, "/invitations/accept").form(&form).send().await;
         assert_page(&followed, 200, "You are a member");
-        let told = mails(&world, "ada", "Your password was changed").await;
-        assert!(told.len() == 1 && !told[0].contains("Acme"), "{told:?}");
+        let notices = mails(&world, "ada", "Your password was changed").await;
+        assert!(notices.len() == 1 && !notices[0].contains("Acme"), "{notices:?}");
     });
 }
 

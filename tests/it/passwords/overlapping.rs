@@ -10,7 +10,7 @@ use tollkeeper::secrets::password::{Hasher, Verdict};
 
 use super::NEW_PASSWORD;
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{PASSWORD, Somebody, World, on_each_database_with};
+use crate::support::world::{PASSWORD, TestUser, World, on_each_database_with};
 
 /// One hash at a time, so that a slow one delays those behind it.
 const SETTINGS: [(&str, &str); 3] = [
@@ -48,13 +48,13 @@ async fn until_queued(app: &App, slow: &[Slow], behind: usize) {
 }
 
 /// Gives the account a hash with older parameters, as after an upgrade.
-async fn use_older_parameters(world: &World, who: &Somebody) {
+async fn use_older_parameters(world: &World, user: &TestUser) {
     let cheap = argon2::Params::new(8, 1, 1, None).unwrap();
     let hasher = Hasher::with_parameters(1, 1, Random::system(), cheap);
     let older = hasher.place(Network::of(None)).unwrap().hash(PASSWORD).await.unwrap();
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE users SET password_hash = $2 WHERE id = $1")
-        .bind(who.id)
+        .bind(user.id)
         .bind(older)
         .execute(&mut tx)
         .await
@@ -63,12 +63,12 @@ async fn use_older_parameters(world: &World, who: &Somebody) {
 }
 
 /// Sets the new password at this server.
-async fn set(world: &World, twin: &Twin, who: &Somebody, email: &str, how: How) {
+async fn set(world: &World, twin: &Twin, user: &TestUser, email: &str, how: How) {
     let call = match how {
         How::Change => {
             let body = json!({"current_password": PASSWORD, "new_password": NEW_PASSWORD,
                               "new_password_confirmation": NEW_PASSWORD});
-            twin.post("/v1/auth/change-password", &body).bearer(&who.access_token)
+            twin.post("/v1/auth/change-password", &body).bearer(&user.access_token)
         }
         How::Reset => {
             let body = json!({"token": world.mailed_token(email).await, "password": NEW_PASSWORD,
@@ -91,7 +91,7 @@ fn login_with_the_old_password_does_not_survive_a_new_one() {
             let case = format!("{how:?}, older parameters: {older}");
             let name = format!("ada{number}");
             let email = format!("{name}@example.com");
-            let ada = world.somebody(&name).await;
+            let ada = world.user(&name).await;
             if older {
                 use_older_parameters(&world, &ada).await;
             }
@@ -150,7 +150,7 @@ fn login_with_the_old_password_does_not_survive_a_new_one() {
 #[test]
 fn older_hash_is_replaced_at_login() {
     on_each_database_with(&SETTINGS, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         use_older_parameters(&world, &ada).await;
         let body = json!({"email": "ada@example.com", "password": PASSWORD});
         world.post("/v1/auth/login", &body).data().await;

@@ -21,7 +21,7 @@ async fn count_sessions(world: &World) -> i64 {
 fn login_beyond_the_maximum_ends_the_oldest_session() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3")], async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let mut tokens = vec![ada.access_token.clone()];
         for _ in 0..2 {
             world.clock.advance_ms(1);
@@ -66,7 +66,7 @@ fn concurrent_logins_do_not_exceed_the_maximum() {
     let settings = [("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3")];
     on_each_database_with(&settings, async |world| {
         let twins = Twin::both_with_cheap_hashes(&world).await;
-        world.somebody("ada").await;
+        world.user("ada").await;
         let body = json!({"email": "ada@example.com", "password": PASSWORD});
         let logins: Vec<_> =
             (0..10).map(|n| tokio::spawn(twins[n % 2].post("/v1/auth/login", &body).send())).collect();
@@ -83,7 +83,7 @@ fn concurrent_logins_do_not_exceed_the_maximum() {
 fn without_limits_sessions_are_not_counted() {
     let settings = [("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
     on_each_database_with(&settings, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         for _ in 0..5 {
             login(&world, "ada", PASSWORD).data().await;
         }

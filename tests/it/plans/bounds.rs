@@ -10,7 +10,7 @@ use crate::support::world::on_each_database;
 #[test]
 fn counts_and_the_outbox_use_an_index() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let (mine, me, they) =
             (world.organization(&ada, "Mine").await, ada.id.to_string(), bob.id.to_string());
         let series = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000)";

@@ -14,7 +14,7 @@ const ROWS: i64 = 3_000;
 #[test]
 fn old_rows_are_found_by_their_index() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let me = ada.id.to_string();
         let series =
             format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})");

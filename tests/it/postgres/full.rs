@@ -18,7 +18,7 @@ fn answered_requests_survive_a_full_disk_of_postgres() {
     let url = runtime().block_on(cluster.empty_database());
     let start = load::start(&folder, &url);
     let ballast = cluster.disk().join("ballast");
-    let mut told = Vec::new();
+    let mut codes = Vec::new();
     load::under_load(&format!("PostgreSQL's disk was full {rounds} times"), &start, |load| {
         let trial = |round: u64| {
             load.wait_for_answer(&format!("full-{round}"));
@@ -26,7 +26,7 @@ fn answered_requests_survive_a_full_disk_of_postgres() {
             let (mut answered, refused) = load.report_until_refused(&format!("full-{round}-event"));
             assert_eq!(refused.status, 503, "{}", refused.text);
             assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
-            told.push(refused.code());
+            codes.push(refused.code());
             std::fs::remove_file(&ballast).unwrap();
             // Without space for its journal it stops, and an operator would start it again.
             cluster.revive();
@@ -36,6 +36,6 @@ fn answered_requests_survive_a_full_disk_of_postgres() {
         };
         (0..rounds).flat_map(trial).collect()
     });
-    println!("what was told: {told:?}");
-    assert!(told.iter().all(|code| code == "storage_full" || code == "database_unavailable"), "{told:?}");
+    println!("what was told: {codes:?}");
+    assert!(codes.iter().all(|code| code == "storage_full" || code == "database_unavailable"), "{codes:?}");
 }

@@ -62,15 +62,15 @@ fn silent_and_slow_postgres_delay_answers_by_a_bounded_time() {
 
     for round in 0..rounds {
         // The feed messages that this process has logged by now.
-        let told = |what: &str| server.log().matches(what).count();
+        let log_count = |what: &str| server.log().matches(what).count();
         let (lost, found) = ("the feed of changes can't be read", "the feed of changes is read again");
-        let (lost_before, found_before) = (told(lost), told(found));
+        let (lost_before, found_before) = (log_count(lost), log_count(found));
 
         wire.hold(true);
         // Cached keys are authorized from memory while it is trusted: up to five seconds after the last
         // reading.
         let mut from_memory = 0;
-        while told(lost) == lost_before {
+        while log_count(lost) == lost_before {
             let answer = authorize();
             if answer.status == 200 {
                 assert_eq!(answer.json()["allowed"], true);
@@ -83,12 +83,12 @@ fn silent_and_slow_postgres_delay_answers_by_a_bounded_time() {
         let silent = report_at_once(&server, &place, 2 * round);
         assert_eq!(silent.0, 0, "nothing can have been written");
         wire.hold(false);
-        assert!(until(|| told(found) > found_before), "{}", server.log());
+        assert!(until(|| log_count(found) > found_before), "{}", server.log());
         assert!(until(|| authorize().status == 200), "{}", server.log());
 
         // Slower than the feed's timeout, so caches aren't trusted, and every answer is late.
         wire.delay(Duration::from_millis(3_000));
-        assert!(until(|| told(lost) > lost_before + 1), "{}", server.log());
+        assert!(until(|| log_count(lost) > lost_before + 1), "{}", server.log());
         let slow = report_at_once(&server, &place, 2 * round + 1);
         assert_answered(&authorize());
         wire.delay(Duration::ZERO);

@@ -20,7 +20,7 @@ struct Scene {
 }
 
 async fn scene(world: &World, name: &str) -> Scene {
-    let owner = world.somebody(&name.to_lowercase()).await;
+    let owner = world.user(&name.to_lowercase()).await;
     let place = world.place(&owner, name).await;
     let (key_id, key) = world.key(&owner, &place, &json!({"name": "k"})).await;
     Scene { place, key_id, key }

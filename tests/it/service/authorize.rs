@@ -20,7 +20,7 @@ fn code(decision: &Value) -> (i64, &str) {
 #[test]
 fn model_rate_applies_to_an_organization() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let sibling = world.project(&ada, &place.organization, "Sibling").await;
         let sibling = Place { organization: place.organization.clone(), project: sibling };
@@ -54,7 +54,7 @@ fn model_rate_applies_to_an_organization() {
 #[test]
 fn call_refused_by_one_rate_is_returned_to_the_other() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let slow = |name: &str, limit: i64| json!({"name": name, "restrictions": {"rate_limit": limit}});
         let (_, two) = world.key(&ada, &place, &slow("two", 2)).await;
@@ -87,7 +87,7 @@ fn call_refused_by_one_rate_is_returned_to_the_other() {
 #[test]
 fn cached_key_is_authorized_without_a_query() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body =
             json!({"name": "k", "restrictions": {"rate_limit": 100, "models": ["svc-1"], "max_tokens": 9}});
@@ -109,7 +109,7 @@ fn user_calls_models_by_their_role_in_the_project() {
     use OrganizationRole as O;
     use ProjectRole as P;
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let cases = [
             (None, None, false),
@@ -124,21 +124,21 @@ fn user_calls_models_by_their_role_in_the_project() {
             (Some(O::Owner), Some(P::Viewer), true),
         ];
         for (number, (in_organization, in_project, allowed)) in cases.into_iter().enumerate() {
-            let who = world.somebody(&format!("who{number}")).await;
+            let user = world.user(&format!("who{number}")).await;
             if let Some(role) = in_organization {
-                world.join_organization(&place, &who, role).await;
+                world.join_organization(&place, &user, role).await;
             }
             if let Some(role) = in_project {
-                world.join_project(&place, &who, role).await;
+                world.join_project(&place, &user, role).await;
             }
-            let body = json!({"credential": who.access_token, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 7,
+            let body = json!({"credential": user.access_token, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 7,
                 "organization_id": place.organization, "project_id": place.project});
             let decision = world.ask(AUTHORIZE, &body).bare().await;
             let due = if allowed { (200, "") } else { (403, "insufficient_role") };
             assert_eq!(code(&decision), due, "{in_organization:?} {in_project:?}");
             if allowed {
-                let told = (&decision["user_id"], &decision["api_key_id"], &decision["project_id"]);
-                assert_eq!(told, (&json!(who.id.to_string()), &Value::Null, &json!(place.project)));
+                let identity = (&decision["user_id"], &decision["api_key_id"], &decision["project_id"]);
+                assert_eq!(identity, (&json!(user.id.to_string()), &Value::Null, &json!(place.project)));
                 assert_eq!(
                     (&decision["max_tokens"], &decision["limits"]["api_key"]),
                     (&json!(7), &Value::Null)
@@ -152,9 +152,9 @@ fn user_calls_models_by_their_role_in_the_project() {
 #[test]
 fn access_token_needs_a_project_and_a_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
-        let stranger = world.somebody("eve").await;
+        let stranger = world.user("eve").await;
         let call = json!({"credential": ada.access_token, "operation": "chat", "reserve": false, "model": "svc-1",
             "organization_id": place.organization, "project_id": place.project});
         let with = |fields: &[(&str, Value)]| {
@@ -197,7 +197,7 @@ fn access_token_needs_a_project_and_a_role() {
 #[test]
 fn key_works_in_its_own_project_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let outside = (403, "outside_api_key_scope");

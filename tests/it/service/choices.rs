@@ -16,7 +16,7 @@ struct Scene {
 }
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
     Scene { place, key_id, key }

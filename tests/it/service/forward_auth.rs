@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::books::wallet;
 use crate::support::http::{Answer, Call};
-use crate::support::world::{Somebody, World, on_each_database, on_each_database_with};
+use crate::support::world::{TestUser, World, on_each_database, on_each_database_with};
 
 const CHAT: &str = "/service/v1/forward-auth?operation=chat&model=svc-1&reserve=false";
 
@@ -31,7 +31,7 @@ fn named(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 #[test]
 fn allowed_call_has_identity_headers() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) =
             world.key(&ada, &place, &json!({"name": "k", "restrictions": {"max_tokens": 9}})).await;
@@ -70,15 +70,15 @@ fn allowed_call_has_identity_headers() {
 }
 
 /// Calls with a user's access token, for this project.
-async fn call_as_user(world: &World, who: &Somebody, url: &str, headers: &[(&str, &str)]) -> Answer {
-    let call = ask(world, url).bearer(&who.access_token);
+async fn call_as_user(world: &World, user: &TestUser, url: &str, headers: &[(&str, &str)]) -> Answer {
+    let call = ask(world, url).bearer(&user.access_token);
     headers.iter().fold(call, |call, (name, value)| call.header(name, value)).send().await
 }
 
 #[test]
 fn user_names_the_project_by_query_or_sdk_headers() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let fixed = format!("{CHAT}&organization_id={}&project_id={}", place.organization, place.project);
@@ -105,7 +105,7 @@ fn user_names_the_project_by_query_or_sdk_headers() {
 #[test]
 fn refusals_are_the_same_in_both_modes() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let key = async |name: &str, body: Value| {
             let mut body = body;
@@ -164,7 +164,7 @@ fn refusals_are_the_same_in_both_modes() {
 #[test]
 fn only_a_proxy_with_the_service_token_may_ask() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let token = world.app.service_token.expose();
@@ -196,7 +196,7 @@ fn only_a_proxy_with_the_service_token_may_ask() {
 #[test]
 fn client_cannot_change_the_request_to_the_service() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k", "permissions": ["models"]})).await;
         // As Traefik and Caddy send it: with everything from the client.
@@ -227,7 +227,7 @@ fn client_cannot_change_the_request_to_the_service() {
 #[test]
 fn client_address_comes_from_the_proxy() {
     on_each_database_with(&[("TOLLKEEPER_TRUSTED_PROXIES", "10.0.0.0/8")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.1", "2001:db8::/32"]}});
         let (_, key) = world.key(&ada, &place, &body).await;

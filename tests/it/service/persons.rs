@@ -6,18 +6,18 @@ use tollkeeper::audit;
 
 use crate::support::books::{assert_books, wallet};
 use crate::support::http::Call;
-use crate::support::world::{Place, START, Somebody, World, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, on_each_database};
 
 const USAGE: &str = "/service/v1/usage";
 
 struct Scene {
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     key_id: String,
 }
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
     Scene { ada, place, key_id }
@@ -76,7 +76,7 @@ fn call_of_a_user_is_billed() {
         assert_eq!(report(&world, &[event.clone()]).await, ["duplicate"]);
 
         // Another user, another project, a key: a conflict.
-        let bob = world.somebody("bob").await;
+        let bob = world.user("bob").await;
         let sibling = world.project(&scene.ada, &place.organization, "Sibling").await;
         let others = [
             with(event.clone(), "user_id", json!(bob.id)),
@@ -124,22 +124,22 @@ fn reports_distinguish_users_and_keys() {
         let token = &scene.ada.access_token;
         let usage = world.get(&format!("{}/usage", place.project_path())).bearer(token).data().await;
         let rows = usage["usage"].as_array().unwrap();
-        let whose = |row: &Value| {
+        let identity = |row: &Value| {
             (row["api_key_id"].clone(), row["api_key_name"].clone(), row.get("user_id").cloned())
         };
         let due = [
             (Value::Null, json!("ada"), Some(user_id.clone())),
             (json!(scene.key_id), json!("k"), Some(Value::Null)),
         ];
-        assert_eq!(rows.iter().map(whose).collect::<Vec<_>>(), due, "{usage}");
+        assert_eq!(rows.iter().map(identity).collect::<Vec<_>>(), due, "{usage}");
         assert_eq!(usage["total"]["chat"]["amount"], json!(0.00124));
 
         let path = format!("{}/billing/usage?group_by=api_key", place.organization_path());
         let usage = world.get(&path).bearer(token).data().await;
         let rows = usage["usage"].as_array().unwrap();
-        let whose = |row: &Value| (row["api_key_id"].clone(), row.get("user_id").cloned());
+        let identity = |row: &Value| (row["api_key_id"].clone(), row.get("user_id").cloned());
         assert_eq!(
-            rows.iter().map(whose).collect::<Vec<_>>(),
+            rows.iter().map(identity).collect::<Vec<_>>(),
             [(Value::Null, Some(user_id)), (json!(scene.key_id), Some(Value::Null))],
             "{usage}"
         );
@@ -224,15 +224,15 @@ fn event_names_a_key_or_a_user_in_a_project() {
 fn late_usage_of_a_deleted_project_counts() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
-        let nobody = |prefix: &str| json!(format!("{prefix}_01h2xcejqtf2nbrexx3vqjhp41"));
+        let unknown_id = |prefix: &str| json!(format!("{prefix}_01h2xcejqtf2nbrexx3vqjhp41"));
         let refused = [
-            with(scene.event("e1"), "project_id", nobody("proj")),
-            with(scene.event("e2"), "user_id", nobody("user")),
+            with(scene.event("e1"), "project_id", unknown_id("proj")),
+            with(scene.event("e2"), "user_id", unknown_id("user")),
         ];
         let answers = results(&world, &refused).await;
-        let told: Vec<_> = answers.iter().map(|answer| (&answer["code"], &answer["retryable"])).collect();
+        let refusals: Vec<_> = answers.iter().map(|answer| (&answer["code"], &answer["retryable"])).collect();
         assert_eq!(
-            told,
+            refusals,
             [(&json!("unknown_project"), &json!(false)), (&json!("unknown_user"), &json!(false))]
         );
 

@@ -21,7 +21,7 @@ struct Scene {
 }
 
 async fn scene(world: &World, name: &str) -> Scene {
-    let ada = world.somebody(&format!("ada-{name}")).await;
+    let ada = world.user(&format!("ada-{name}")).await;
     let place = world.place(&ada, name).await;
     let (key_id, _) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
     Scene { place, key_id }
@@ -150,7 +150,7 @@ fn parts_of_a_nano_accumulate_in_their_day() {
 fn corrections_never_exceed_their_event() {
     on_each_database(async |world| {
         let scene = scene(&world, "Acme").await;
-        let ada = world.somebody("grace").await;
+        let ada = world.user("grace").await;
         let (second_key, _) = {
             let body = json!({"name": "second"});
             world.join_organization(&scene.place, &ada, tollkeeper::roles::OrganizationRole::Owner).await;

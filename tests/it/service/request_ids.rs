@@ -16,7 +16,7 @@ const NO_LIMIT: (&str, &str) = ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0");
 
 /// Creates an organization with a balance of 1.00.
 async fn place(world: &World) -> (Place, String, (String, String)) {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let key = world.key(&ada, &place, &json!({"name": "k"})).await;
     let new = NewCredit {
@@ -83,19 +83,19 @@ fn changed_request_with_the_same_id_is_refused() {
         };
         let first = world.ask(AUTHORIZE, &ada_asks(&json!({}))).bare().await;
         assert_eq!(code(&first), (200, ""));
-        let whose =
+        let credentials =
             json!({"credential": token, "organization_id": place.organization, "project_id": place.project});
         let others = [
             json!({"estimated_prompt_tokens": 700_001}),
             json!({"model": "rupiah", "estimated_prompt_tokens": 1}),
-            whose.clone(),
+            credentials.clone(),
         ];
         for other in others {
             let decision = world.ask(AUTHORIZE, &ada_asks(&other)).bare().await;
             assert_eq!(code(&decision), (409, "request_id_conflict"), "{other}");
         }
         // A user's request works like a key's.
-        let mut person = ada_asks(&whose);
+        let mut person = ada_asks(&credentials);
         person["request_id"] = json!("call-2");
         let theirs = world.ask(AUTHORIZE, &person).bare().await;
         assert_eq!(world.ask(AUTHORIZE, &person).bare().await["reservation"], theirs["reservation"]);
@@ -136,7 +136,7 @@ fn repeated_request_counts_once_and_ends_with_its_reservation() {
 fn request_ids_are_separate_by_organization() {
     on_each_database_with(&[CATALOG], async |world| {
         let (_, _, (_, key)) = place(&world).await;
-        let eve = world.somebody("eve").await;
+        let eve = world.user("eve").await;
         let hers = world.place(&eve, "Eve's").await;
         let (_, other) = world.key(&eve, &hers, &json!({"name": "k"})).await;
         let one = world.ask(AUTHORIZE, &question(&key, Some("1"))).bare().await;

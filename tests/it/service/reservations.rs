@@ -22,7 +22,7 @@ struct Scene {
 }
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
     Scene { place, key_id, key }
@@ -116,10 +116,10 @@ fn reservation_can_be_released_extended_or_expire() {
         assert_eq!(released, json!({"id": first["id"], "released": true}));
         assert_eq!(release(&world, &first).refused().await, gone);
         assert_eq!(extend(&world, &first).refused().await, gone);
-        for nobody in ["res_01h2xcejqtf2nbrexx3vqjhp41", "nonsense"] {
-            let nobody = json!({ "id": nobody });
-            assert_eq!(release(&world, &nobody).refused().await, gone);
-            assert_eq!(extend(&world, &nobody).refused().await, gone);
+        for unknown in ["res_01h2xcejqtf2nbrexx3vqjhp41", "nonsense"] {
+            let unknown = json!({ "id": unknown });
+            assert_eq!(release(&world, &unknown).refused().await, gone);
+            assert_eq!(extend(&world, &unknown).refused().await, gone);
         }
         assert_eq!(wallet(&world, organization).await, (0, 0));
 
@@ -150,7 +150,7 @@ fn reservation_can_be_released_extended_or_expire() {
 fn reservation_of_another_organization_is_not_found() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
-        let eve = world.somebody("eve").await;
+        let eve = world.user("eve").await;
         let other = world.place(&eve, "Other").await;
         let (key_id, _) = world.key(&eve, &other, &json!({"name": "k"})).await;
         let reservation = scene.reserve(&world).await["reservation"].clone();
@@ -300,7 +300,7 @@ fn concurrent_calls_never_reserve_the_same_money() {
 fn failing_work_does_not_fail_other_work() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
-        let eve = world.somebody("eve").await;
+        let eve = world.user("eve").await;
         let poisoned = world.place(&eve, "Poisoned").await;
         let (key_id, key) = world.key(&eve, &poisoned, &json!({"name": "k"})).await;
         change(&world, &format!("DELETE FROM wallets WHERE organization_id = '{}'", poisoned.organization))

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tollkeeper::secrets::jwt::TokenKind;
 
 use crate::support::http::Call;
-use crate::support::world::{Place, Somebody, World, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, on_each_database_with};
 
 const GOLDEN: &str = "tests/it/service/restrictions.txt";
 
@@ -117,7 +117,7 @@ fn key_body(restriction: &str, world: &World) -> Value {
 fn restrictions_hold_at_every_entrance() {
     let golden = std::fs::read_to_string(GOLDEN).unwrap();
     on_each_database_with(SETTINGS, async |world| {
-        let mut ada = world.somebody("ada").await;
+        let mut ada = world.user("ada").await;
         let rows = golden.lines().skip_while(|line| !line.starts_with("== "));
         let (mut text, mut cases) = (HEADING.to_owned(), 0);
         for line in rows {
@@ -171,7 +171,7 @@ fn compare(world: &World, golden: &str, found: &str) {
 /// Returns the result of the last call with a new key.
 async fn outcome(
     world: &World,
-    ada: &Somebody,
+    ada: &TestUser,
     place: &Place,
     restriction: &str,
     attempt: &Attempt,

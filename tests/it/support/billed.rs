@@ -13,7 +13,7 @@ use tollkeeper::store;
 use tollkeeper::store::invoices::{Invoice, Issuer};
 use tollkeeper::store::ledger::{Account, Movement, Transfer};
 
-use super::world::{Place, Somebody, World};
+use super::world::{Place, TestUser, World};
 
 /// Tokens of one key, model and day.
 #[derive(Clone, Copy)]
@@ -121,14 +121,14 @@ pub async fn invoice(world: &World, organization: &str) -> String {
 }
 
 /// Returns an access token for a user whose session may have expired.
-pub async fn fresh_token(world: &World, who: &Somebody) -> String {
+pub async fn fresh_token(world: &World, user: &TestUser) -> String {
     let (now, random) = (world.clock.now(), &world.app.random);
     let session = SessionId::new(now, random);
     let mut tx = world.app.db.write().await.unwrap();
     let ends = now.plus_ms(tollkeeper::clock::DAY_MS);
-    store::sessions::insert(&mut tx, session, who.id, false, now, ends).await.unwrap();
+    store::sessions::insert(&mut tx, session, user.id, false, now, ends).await.unwrap();
     tx.commit().await.unwrap();
-    world.token(TokenKind::Access, who.id, session, 3600).await
+    world.token(TokenKind::Access, user.id, session, 3600).await
 }
 
 /// Checks the invariants of an organization's money.

@@ -43,7 +43,7 @@ pub struct World {
 
 /// A user with an account and a session.
 #[derive(Clone, Debug)]
-pub struct Somebody {
+pub struct TestUser {
     pub id: UserId,
     pub access_token: String,
     pub refresh_token: String,
@@ -162,17 +162,17 @@ impl World {
 
     /// Creates a user with a verified account and a session, directly in the store: password hashing has its
     /// own tests.
-    pub async fn somebody(&self, name: &str) -> Somebody {
-        let somebody = self.unverified(name).await;
+    pub async fn user(&self, name: &str) -> TestUser {
+        let user = self.unverified_user(name).await;
         let mut tx = self.app.db.write().await.unwrap();
         let now = self.clock.now();
-        let _verified = store::users::set_email_verified(&mut tx, somebody.id, now).await.unwrap();
+        let _verified = store::users::set_email_verified(&mut tx, user.id, now).await.unwrap();
         tx.commit().await.unwrap();
-        somebody
+        user
     }
 
     /// Like [`Self::user`], with an address that isn't verified.
-    pub async fn unverified(&self, name: &str) -> Somebody {
+    pub async fn unverified_user(&self, name: &str) -> TestUser {
         let (now, random) = (self.clock.now(), &self.app.random);
         let id = UserId::new(now, random);
         let email = format!("{name}@example.com");
@@ -193,7 +193,7 @@ impl World {
     }
 
     /// Starts a new session of an existing user.
-    pub async fn session(&self, id: UserId) -> Somebody {
+    pub async fn session(&self, id: UserId) -> TestUser {
         let now = self.clock.now();
         let session_id = SessionId::new(now, &self.app.random);
         let ends = now.plus_ms(30 * tollkeeper::clock::DAY_MS);
@@ -202,7 +202,7 @@ impl World {
         tx.commit().await.unwrap();
         let access_token = self.token(TokenKind::Access, id, session_id, 3600).await;
         let refresh_token = self.token(TokenKind::Refresh, id, session_id, 30 * 86_400).await;
-        Somebody { id, access_token, refresh_token, session_id }
+        TestUser { id, access_token, refresh_token, session_id }
     }
 
     /// Signs a token as the server would.
@@ -220,32 +220,32 @@ impl World {
         self.app.accounts.keyset().await.unwrap().sign(kind, &claims)
     }
 
-    pub async fn organization(&self, owner: &Somebody, name: &str) -> String {
+    pub async fn organization(&self, owner: &TestUser, name: &str) -> String {
         let body = json!({"name": name, "settings": {"allow_public_projects": true}});
         id(&self.post("/v1/organizations", &body).bearer(&owner.access_token).data().await)
     }
 
-    pub async fn project(&self, owner: &Somebody, organization: &str, name: &str) -> String {
+    pub async fn project(&self, owner: &TestUser, organization: &str, name: &str) -> String {
         let path = format!("/v1/organizations/{organization}/projects");
         id(&self.post(&path, &json!({ "name": name })).bearer(&owner.access_token).data().await)
     }
 
     /// Creates an organization with one project.
-    pub async fn place(&self, owner: &Somebody, name: &str) -> Place {
+    pub async fn place(&self, owner: &TestUser, name: &str) -> Place {
         let organization = self.organization(owner, name).await;
         let project = self.project(owner, &organization, &format!("{name} project")).await;
         Place { organization, project }
     }
 
     /// Creates a key; returns its id and its secret.
-    pub async fn key(&self, maker: &Somebody, place: &Place, body: &Value) -> (String, String) {
+    pub async fn key(&self, maker: &TestUser, place: &Place, body: &Value) -> (String, String) {
         let path = format!("{}/api-keys", place.project_path());
         let data = self.post(&path, body).bearer(&maker.access_token).data().await;
         (id(&data), data["key"].as_str().unwrap().to_owned())
     }
 
     /// Creates a key that is older than all usage reported for it.
-    pub async fn old_key(&self, maker: &Somebody, place: &Place, body: &Value) -> (String, String) {
+    pub async fn old_key(&self, maker: &TestUser, place: &Place, body: &Value) -> (String, String) {
         const AGE_MS: i64 = 500 * DAY_MS;
         self.clock.advance_ms(-AGE_MS);
         let then = self.session(maker.id).await;
@@ -254,22 +254,22 @@ impl World {
         key
     }
 
-    pub async fn join_organization(&self, place: &Place, who: &Somebody, role: OrganizationRole) {
+    pub async fn join_organization(&self, place: &Place, user: &TestUser, role: OrganizationRole) {
         let text = "INSERT INTO organization_members (organization_id, user_id, role, joined_at, updated_at)
                     VALUES ($1, $2, $3, $4, $4)";
-        self.join(text, &place.organization, who, role.as_str()).await;
+        self.join(text, &place.organization, user, role.as_str()).await;
     }
 
-    pub async fn join_project(&self, place: &Place, who: &Somebody, role: ProjectRole) {
+    pub async fn join_project(&self, place: &Place, user: &TestUser, role: ProjectRole) {
         let text = "INSERT INTO project_members (project_id, user_id, role, added_at, updated_at)
                     VALUES ($1, $2, $3, $4, $4)";
-        self.join(text, &place.project, who, role.as_str()).await;
+        self.join(text, &place.project, user, role.as_str()).await;
     }
 
     /// Directly in the tables: the API writes memberships through the gate only.
-    async fn join(&self, text: &'static str, place: &str, who: &Somebody, role: &str) {
+    async fn join(&self, text: &'static str, place: &str, user: &TestUser, role: &str) {
         let mut tx = self.app.db.write().await.unwrap();
-        let statement = sql(text).bind(place).bind(who.id).bind(role).bind(self.clock.now());
+        let statement = sql(text).bind(place).bind(user.id).bind(role).bind(self.clock.now());
         statement.execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
     }

@@ -5,14 +5,14 @@ use tollkeeper::db::sql;
 
 use crate::support::postgres::Cluster;
 use crate::support::twin::Twin;
-use crate::support::world::{Place, START, Somebody, World, on_each_database, runtime};
+use crate::support::world::{Place, START, TestUser, World, on_each_database, runtime};
 
 /// Returns `last_used_at` of the list, and both fields of the detail.
-async fn shown(world: &World, who: &Somebody, place: &Place, key: &str) -> (Value, Value, Value) {
+async fn shown(world: &World, user: &TestUser, place: &Place, key: &str) -> (Value, Value, Value) {
     let path = format!("{}/api-keys", place.project_path());
-    let listed = world.get(&path).bearer(&who.access_token).data().await;
+    let listed = world.get(&path).bearer(&user.access_token).data().await;
     let item = listed["api_keys"].as_array().unwrap().iter().find(|item| item["id"] == key).unwrap().clone();
-    let detail = world.get(&format!("{path}/{key}")).bearer(&who.access_token).data().await;
+    let detail = world.get(&format!("{path}/{key}")).bearer(&user.access_token).data().await;
     let usage = &detail["usage"];
     (item["last_used_at"].clone(), usage["last_used_at"].clone(), usage["last_used_ip"].clone())
 }
@@ -20,7 +20,7 @@ async fn shown(world: &World, who: &Somebody, place: &Place, key: &str) -> (Valu
 #[test]
 fn last_use_is_written_by_the_job() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let null = json!(null);
@@ -65,7 +65,7 @@ fn last_use_is_written_by_the_job() {
 #[test]
 fn refused_call_does_not_count_as_use() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.1"], "rate_limit": 1, "models": ["svc-1"]}});
         let (_, key) = world.key(&ada, &place, &body).await;
@@ -83,7 +83,7 @@ fn refused_call_does_not_count_as_use() {
 #[test]
 fn replicas_never_overwrite_a_later_use() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -100,7 +100,7 @@ fn replicas_never_overwrite_a_later_use() {
 #[test]
 fn unwritten_uses_are_kept_for_the_next_turn() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
@@ -122,7 +122,7 @@ fn unwritten_uses_are_kept_for_the_next_turn() {
 #[test]
 fn many_keys_are_written_while_they_are_deleted() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for number in 0..40 {
@@ -150,7 +150,7 @@ fn locked_row_does_not_delay_other_keys() {
     let Some(cluster) = Cluster::shared() else { return };
     runtime().block_on(async {
         let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
@@ -181,7 +181,7 @@ fn locked_row_does_not_delay_other_keys() {
 #[test]
 fn later_use_is_shown_when_an_earlier_version_recorded_it() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;

@@ -8,13 +8,13 @@ use tollkeeper::clock::{DAY_MS, MINUTE_MS};
 
 use crate::support::http::Answer;
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{Place, START, Somebody, World, on_each_database, on_each_database_with};
+use crate::support::world::{Place, START, TestUser, World, on_each_database, on_each_database_with};
 
 const HALF_AN_HOUR_MS: i64 = 30 * MINUTE_MS;
 
-async fn rotate(world: &World, who: &Somebody, place: &Place, key: &str) -> Answer {
+async fn rotate(world: &World, user: &TestUser, place: &Place, key: &str) -> Answer {
     let path = format!("{}/api-keys/{key}/rotate", place.project_path());
-    world.call(Method::POST, &path).bearer(&who.access_token).send().await
+    world.call(Method::POST, &path).bearer(&user.access_token).send().await
 }
 
 fn text(data: &Value, field: &str) -> String {
@@ -29,7 +29,7 @@ async fn status(world: &World, secret: &str) -> u16 {
 #[test]
 fn rotated_key_keeps_everything_but_its_secret() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "Prod", "permissions": ["models"], "restrictions": {"rate_limit": 600}});
         let (id, first) = world.key(&ada, &place, &body).await;
@@ -53,7 +53,7 @@ fn rotated_key_keeps_everything_but_its_secret() {
 #[test]
 fn previous_secret_expires_on_every_replica() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -78,7 +78,7 @@ fn previous_secret_expires_on_every_replica() {
 #[test]
 fn second_rotation_ends_the_oldest_secret_at_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -108,7 +108,7 @@ fn second_rotation_ends_the_oldest_secret_at_once() {
 #[test]
 fn grace_ends_with_the_key_and_expired_key_cannot_rotate() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) =
             world.key(&ada, &place, &json!({"name": "k", "expires_at": "2026-03-10T12:30:00Z"})).await;
@@ -130,7 +130,7 @@ fn grace_ends_with_the_key_and_expired_key_cannot_rotate() {
 fn grace_period_is_configurable() {
     for (hours, ends, first_is) in [("0", START, 401), ("720", "2026-04-09T12:00:00.000Z", 200)] {
         on_each_database_with(&[("TOLLKEEPER_API_KEYS__ROTATION_GRACE_HOURS", hours)], async |world| {
-            let ada = world.somebody("ada").await;
+            let ada = world.user("ada").await;
             let place = world.place(&ada, "Acme").await;
             let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
             assert_eq!(status(&world, &first).await, 200);
@@ -147,7 +147,7 @@ fn grace_period_is_configurable() {
 #[test]
 fn previous_secret_is_masked_without_sealed_copies() {
     on_each_database_with(&[("TOLLKEEPER_API_KEYS__KEEP_SEALED", "false")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let data = rotate(&world, &ada, &place, &id).await.json()["data"].clone();
@@ -159,7 +159,7 @@ fn previous_secret_is_masked_without_sealed_copies() {
 #[test]
 fn concurrent_rotations_form_one_chain() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let calls = (0..64).map(|_| rotate(&world, &ada, &place, &id));
@@ -189,7 +189,7 @@ fn concurrent_rotations_form_one_chain() {
 #[test]
 fn concurrent_rotation_and_delete_leave_no_key() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for round in 0..8 {
             let (id, first) = world.key(&ada, &place, &json!({"name": format!("k{round}")})).await;

@@ -4,10 +4,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{Place, START, Somebody, World, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, on_each_database};
 
-async fn put(world: &World, who: &Somebody, path: &str, body: &Value) -> Value {
-    world.call(Method::PUT, path).json(body).bearer(&who.access_token).data().await
+async fn put(world: &World, user: &TestUser, path: &str, body: &Value) -> Value {
+    world.call(Method::PUT, path).json(body).bearer(&user.access_token).data().await
 }
 
 fn key_path(place: &Place, key: &str) -> String {
@@ -17,7 +17,7 @@ fn key_path(place: &Place, key: &str) -> String {
 #[test]
 fn merge_patch_changes_only_its_fields() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "Prod", "description": "old", "permissions": ["chat"], "expires_at": "2027-01-01T00:00:00Z",
             "restrictions": {"allowed_ips": ["127.0.0.1"], "rate_limit": 600, "max_tokens": 100, "models": ["svc-1"]}});
@@ -71,7 +71,7 @@ fn merge_patch_changes_only_its_fields() {
 #[test]
 fn invalid_patches_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.key(&ada, &place, &json!({"name": "one"})).await;
         world.key(&ada, &place, &json!({"name": "two"})).await;
@@ -103,7 +103,7 @@ fn invalid_patches_are_refused() {
 #[test]
 fn concurrent_patches_lose_nothing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let path = key_path(&place, &key);
@@ -128,7 +128,7 @@ fn concurrent_patches_lose_nothing() {
 #[test]
 fn change_applies_at_once_locally_and_elsewhere_after_the_feed_is_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -157,7 +157,7 @@ fn change_applies_at_once_locally_and_elsewhere_after_the_feed_is_read() {
 #[test]
 fn deleted_key_is_gone() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let path = key_path(&place, &id);
@@ -187,7 +187,7 @@ fn deleted_key_is_gone() {
 #[test]
 fn key_deletes_another_key_and_one_of_many_deletes_wins() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let (id, _) = world.key(&ada, &place, &json!({"name": "other"})).await;
