@@ -18,7 +18,7 @@ use tollkeeper::db::Settings;
 use crate::money::KEYS;
 use crate::report;
 
-/// What the process that measures is told.
+/// The arguments of the measuring process.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// A file, or the URL of a PostgreSQL database

@@ -16,7 +16,7 @@ use crate::servers::{Cores, Folder, Tollkeeper};
 use crate::tenant;
 
 /// The keys used in the comparison.
-const FEW: usize = 100;
+const FEW_KEYS: usize = 100;
 /// Keys inserted by one transaction.
 const AT_ONCE: usize = 10_000;
 /// Without limits on management, and without a line in the log for each of a million calls.
@@ -49,7 +49,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
         insert(&place.join("tollkeeper.db"), &template, arguments.keys).await?
     };
     let secrets = Arc::new(secrets);
-    let few = Arc::new(secrets.iter().take(FEW).cloned().collect::<Vec<_>>());
+    let few = Arc::new(secrets.iter().take(FEW_KEYS).cloned().collect::<Vec<_>>());
 
     let began = Instant::now();
     let service = start().await?;
@@ -107,8 +107,8 @@ async fn measure(
 /// Prints a row for the few keys alone, for the same ones among all, and for all.
 fn print(keys: u32, rows: &[Vec<client::Sample>]) {
     let labels = [
-        format!("{FEW} keys, alone in memory"),
-        format!("{FEW} keys among {keys}"),
+        format!("{FEW_KEYS} keys, alone in memory"),
+        format!("{FEW_KEYS} keys among {keys}"),
         format!("any of {keys} keys"),
     ];
     report::line(

@@ -102,7 +102,7 @@ async fn round(
     let (busy, saturated) =
         tokio::join!(client::paced(&models, CALLS_PER_S, length), log_in(service, people, length));
     saturated?;
-    let person = people.first().ok_or("nobody")?;
+    let person = people.first().ok_or("no account")?;
     let mut tokens = Vec::new();
     for _ in 0..TOKENS {
         tokens.push(person.fresh_token(service.public).await?);
@@ -189,7 +189,7 @@ fn table(rounds: &[Round]) {
         let ratio = |round: &Round, at| Some(percentile(of(round)[1], at)? / percentile(of(round)[0], at)?);
         line(names[2], both(&ratio, 2, " x"));
     };
-    let models = ["GET /v1/models, nobody logs in", "GET /v1/models, logins saturate", "busy to idle"];
+    let models = ["GET /v1/models, no logins", "GET /v1/models, logins saturate", "busy to idle"];
     compare(models, &|round| [&round.idle, &round.busy]);
     print("");
     let me = ["GET /v1/auth/me, remembered token", "GET /v1/auth/me, new token", "new to remembered"];

@@ -22,10 +22,10 @@ pub fn descriptors(process: u32) -> Result<f64, String> {
 }
 
 /// The processor time of each thread of a process, in nanoseconds.
-pub struct Spent(BTreeMap<OsString, u64>);
+pub struct CpuTimes(BTreeMap<OsString, u64>);
 
 /// Returns the time that its threads have used so far; `None` where the system doesn't report it.
-pub fn spent(process: u32) -> Option<Spent> {
+pub fn spent(process: u32) -> Option<CpuTimes> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let mut spent = BTreeMap::new();
     for thread in threads.flatten() {
@@ -33,10 +33,10 @@ pub fn spent(process: u32) -> Option<Spent> {
         let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
         spent.insert(thread.file_name(), text.split_whitespace().next()?.parse().ok()?);
     }
-    Some(Spent(spent))
+    Some(CpuTimes(spent))
 }
 
-impl Spent {
+impl CpuTimes {
     /// Returns the seconds since then, of the existing threads: a thread that has ended meanwhile had been
     /// idle for long.
     pub fn since(&self, before: &Self) -> f64 {

@@ -17,7 +17,7 @@ use crate::process;
 use crate::report::{self, percentile, shown};
 use crate::servers::{Folder, Tollkeeper};
 
-use watch::{Found, MinuteSample};
+use watch::{Findings, MinuteSample};
 use worker::{Place, Worker};
 
 /// The arguments of the soak.
@@ -71,7 +71,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
         places.push(Arc::new(Place::prepare(&service, number).await?));
     }
     head(arguments);
-    let (found, between) = (Arc::new(Found::default()), rhythm(arguments));
+    let (found, between) = (Arc::new(Findings::default()), rhythm(arguments));
     let mut workers = JoinSet::new();
     for number in 0..arguments.connections {
         let place = places.get(usize::from(number % PLACES)).ok_or("nowhere to go")?;
@@ -114,7 +114,7 @@ fn head(arguments: &Arguments) {
     report::line(&names);
 }
 
-fn line(minute: u32, found: &Found, look: &MinuteSample) -> Result<(), String> {
+fn line(minute: u32, found: &Findings, look: &MinuteSample) -> Result<(), String> {
     let (times, logins) = found.take_times()?;
     report::line(&[
         minute.to_string(),
@@ -130,7 +130,7 @@ fn line(minute: u32, found: &Found, look: &MinuteSample) -> Result<(), String> {
 }
 
 /// Prints the steps and errors, and fails if anything grew.
-fn conclude(looks: &[MinuteSample], found: &Found) -> Result<(), String> {
+fn conclude(looks: &[MinuteSample], found: &Findings) -> Result<(), String> {
     report::print("");
     for (step, count) in found.steps()? {
         report::line(&[step.to_owned(), count.to_string()]);

@@ -100,7 +100,7 @@ async fn attacks(world: &World, victim: &TestUser, kind: TokenKind) -> Vec<Attac
             claims.sid = SessionId::new(world.clock.now(), &world.app.random);
             keyset.sign(kind, &claims)
         }),
-        ("somebody else's session", {
+        ("another user's session", {
             let other = world.user(&format!("other-{kind:?}").to_lowercase()).await;
             let mut claims = claims();
             claims.sid = other.session_id;

@@ -18,11 +18,11 @@ use crate::support::world::{Folder, runtime};
 /// Padding of the SQLite database, so that a copy takes longer than a write.
 const PADDING_KIB: u64 = 64 * 1024;
 
-/// The result of each event of the load, and how long its answer took.
-type Reported = Mutex<Vec<(String, Duration)>>;
+/// The events of the load: each result, and how long its answer took.
+type ReportedEvents = Mutex<Vec<(String, Duration)>>;
 
 /// Reports events one after another until stopped; each must be accepted.
-fn load(server: &Server, place: &Place, reported: &Reported, stop: &AtomicBool) {
+fn load(server: &Server, place: &Place, reported: &ReportedEvents, stop: &AtomicBool) {
     for number in 0.. {
         if stop.load(Ordering::Relaxed) {
             return;
@@ -94,7 +94,7 @@ fn restore_has_every_event_answered_before_the_backup() {
             add_foreign_table(&start);
         }
         let file = folder.0.join("backup of today.bin");
-        let (reported, stop) = (Reported::default(), AtomicBool::new(false));
+        let (reported, stop) = (ReportedEvents::default(), AtomicBool::new(false));
         let (before, after) = std::thread::scope(|scope| {
             scope.spawn(|| load(&server, &place, &reported, &stop));
             let count = || reported.lock().unwrap().len();

@@ -1,4 +1,5 @@
-//! The pages in a real browser: `tests/browser/pages.py` drives it against the server as it is started by an operator.
+//! The pages in a real browser: `tests/browser/pages.py` drives it against a server started as by an
+//! operator.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use serde_json::{Value, json};
 
 use crate::support::postgres::Cluster;
-use crate::support::process::{Ended, PUBLIC_URL, Start, on_each_database_url};
+use crate::support::process::{PUBLIC_URL, ProcessResult, Start, on_each_database_url};
 use crate::support::world::{Folder, runtime};
 
 const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -177,7 +177,7 @@ fn newer_schema_is_refused() {
                           VALUES (9999, 'future', '2099-01-01T00:00:00Z', '0')";
     let assert_refused = |start: &Start| {
         for ended in [start.refused(), start.command(&["migrate"]), start.command(&["migrate", "--json"])] {
-            let Ended { code, stdout, log } = ended;
+            let ProcessResult { code, stdout, log } = ended;
             assert_eq!((code, stdout.as_str()), (Some(1), ""));
             let complaint = log.lines().find(|line| line.starts_with("tollkeeper: ")).unwrap();
             let words = ["schema 9999", "newer tollkeeper", "nothing was changed"];

@@ -28,7 +28,7 @@ use crate::support::world::{Folder, runtime};
 /// The tokens of each event: prompt and completion.
 const TOKENS: (i64, i64) = (1_000, 500);
 /// The tokens that a correction subtracts.
-const CORRECTED: (i64, i64) = (100, 50);
+const CORRECTED_TOKENS: (i64, i64) = (100, 50);
 
 /// The longest time that a client waits for a server to come back.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ impl Target<'_> {
         let asked = Instant::now();
         loop {
             let in_time = asked.elapsed() < CLIENT_TIMEOUT;
-            assert!(in_time, "nobody answers {path}");
+            assert!(in_time, "no server answers {path}");
             let address = self.next();
             let sent = Wire::new(address, method, path).bearer(&self.token).json(body).try_send();
             match sent {
@@ -125,8 +125,8 @@ fn report_events(target: &Target<'_>, name: &str, mut chance: Chance) -> ClientR
             let id = format!("{corrected}-less");
             let mut event = target.event(&id);
             event["corrects"] = json!(corrected);
-            event["prompt_tokens"] = json!(-CORRECTED.0);
-            event["completion_tokens"] = json!(-CORRECTED.1);
+            event["prompt_tokens"] = json!(-CORRECTED_TOKENS.0);
+            event["completion_tokens"] = json!(-CORRECTED_TOKENS.1);
             target.report(&[event]);
             answered.corrections.push(id);
         }
@@ -273,7 +273,7 @@ pub fn assert_recorded_once(target: &Target<'_>, answered: &[ClientRecord]) -> S
         .unwrap()
     });
     let tokens = |each, back| count * each - corrected * back;
-    let due = (count, tokens(TOKENS.0, CORRECTED.0), tokens(TOKENS.1, CORRECTED.1));
+    let due = (count, tokens(TOKENS.0, CORRECTED_TOKENS.0), tokens(TOKENS.1, CORRECTED_TOKENS.1));
     assert_eq!(sums, due, "nothing counts twice");
     let notes = texts(&db, "SELECT id FROM credit_notes").len();
     let ended = texts(&db, "SELECT id FROM credits WHERE expired_at IS NOT NULL").len();

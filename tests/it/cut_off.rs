@@ -7,7 +7,7 @@ use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS};
 use tollkeeper::live::signing_keys::SigningKeys;
 use tollkeeper::secrets::jwt::{Claims, TokenKind};
 
-use crate::support::process::{Account, Ended, Server, Start, on_each_database_url, until};
+use crate::support::process::{Account, ProcessResult, Server, Start, on_each_database_url, until};
 use crate::support::replicas::{Fleet, Replicas};
 use crate::support::world::{Folder, TestUser, World, on_each_database};
 
@@ -97,7 +97,7 @@ fn key_made_while_the_clock_ran_ahead_still_signs() {
     });
 }
 
-fn json_of(ended: &Ended) -> Value {
+fn json_of(ended: &ProcessResult) -> Value {
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     serde_json::from_str(&ended.stdout).unwrap()
 }
@@ -194,7 +194,7 @@ fn revoked_signing_keys_stop_verifying_on_every_replica() {
         }
         let ada = fleet.next().log_in("ada");
         assert!(fleet.servers.iter().all(|server| me_at(server, &ada.access_token) == 200));
-        // A rotation without it goes on to log nobody out.
+        // A rotation without it still ends no session.
         let plain = json_of(&replicas.starts[0].command(&["signing-key", "rotate", "--json"]));
         assert!(plain["kid"] != rotated["kid"]);
         assert!(fleet.servers.iter().all(|server| me_at(server, &ada.access_token) == 200));

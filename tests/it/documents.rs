@@ -118,7 +118,8 @@ fn no_text_cites_an_absent_document() {
         let mut before = String::new();
         for (number, line) in text.lines().enumerate() {
             let lower = line.to_lowercase();
-            // Sections of standards are cited with the standard's name, which may stand at the end of the line before.
+            // Sections of standards are cited with the standard's name, which may be at the end of the
+            // previous line.
             let both = format!("{} {lower}", std::mem::replace(&mut before, lower.clone()));
             let is_standard = STANDARDS.iter().any(|name| both.contains(name));
             let by_number =

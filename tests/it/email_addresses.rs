@@ -44,7 +44,7 @@ fn domains_with_and_without_a_final_sigma_differ() {
         let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
         let texts = mails.map(|mail| std::fs::read_to_string(mail.unwrap().path()).unwrap());
         let invitation = texts.into_iter().find(|text| text.contains("Invitation to Acme")).unwrap();
-        assert!(!invitation.contains("Hello maria"), "it is for somebody else: {invitation}");
+        assert!(!invitation.contains("Hello maria"), "it is for another user: {invitation}");
 
         assert_eq!(organizations(&world, &format!("maria@{MEDIAL}")).await, 0);
         let page = world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]).send().await;

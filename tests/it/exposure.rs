@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::json;
 use tollkeeper::config::{Config, names, variable};
 
-use crate::support::process::{Ended, Start, free_addresses, until};
+use crate::support::process::{ProcessResult, Start, free_addresses, until};
 use crate::support::world::Folder;
 
 const CANARY: &str = "hunter2CANARYhunter2";
@@ -174,7 +174,7 @@ fn data_folder_writable_by_others_is_refused() {
         set_mode(&start.data_dir(), open);
         for ended in [start.refused(), start.command(&["migrate"]), start.command(&["signing-key", "rotate"])]
         {
-            let Ended { code, log, .. } = ended;
+            let ProcessResult { code, log, .. } = ended;
             assert_eq!(code, Some(1), "{open:o}: {log}");
             let path = start.data_dir().display().to_string();
             for word in [path.as_str(), "`data_dir`", "chmod 700", &format!("mode {open:o}")] {

@@ -16,7 +16,9 @@ use tollkeeper::routes::{self, Listener};
 
 use crate::support::http::Answer;
 use crate::support::postgres::Cluster;
-use crate::support::process::{Ended, Server, Start, Wire, on_each_database_url, skipped, usage_event};
+use crate::support::process::{
+    ProcessResult, Server, Start, Wire, on_each_database_url, skipped, usage_event,
+};
 use crate::support::world::{Folder, PASSWORD, runtime};
 
 // ---- PostgreSQL ------------------------------------------------------------------------------------------------------
@@ -268,7 +270,7 @@ fn unusable_data_folder_stops_the_start() {
     }
 }
 
-fn assert_refused(ended: &Ended, words: &[&str]) {
+fn assert_refused(ended: &ProcessResult, words: &[&str]) {
     assert_eq!(ended.code, Some(1), "{}", ended.log);
     let complaint = ended.log.lines().find(|line| line.starts_with("tollkeeper: "));
     let complaint = complaint.unwrap_or_else(|| panic!("no complaint in:\n{}", ended.log));

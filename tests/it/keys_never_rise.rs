@@ -203,7 +203,7 @@ impl Scene {
     }
 
     /// Asserts that a secret has no right that its caller lacks.
-    async fn assert_no_more_rights(
+    async fn check_rights(
         &self,
         world: &World,
         caller: &Caller,
@@ -256,7 +256,7 @@ async fn try_everything(world: &World, scene: &mut Scene, caller: &Caller, numbe
         if is_allowed(&answer) {
             let_through += 1;
             let secret = answer.json()["data"]["key"].as_str().unwrap().to_owned();
-            scene.assert_no_more_rights(world, caller, &had, &secret, &format!("a new {kind} key")).await;
+            scene.check_rights(world, caller, &had, &secret, &format!("a new {kind} key")).await;
         }
     }
     for target in 0..scene.targets.len() {
@@ -268,15 +268,7 @@ async fn try_everything(world: &World, scene: &mut Scene, caller: &Caller, numbe
             if is_allowed(&answer) {
                 let_through += 1;
                 let secret = scene.targets[target].secret.clone();
-                scene
-                    .assert_no_more_rights(
-                        world,
-                        caller,
-                        &had,
-                        &secret,
-                        &format!("a change of {maker}'s key"),
-                    )
-                    .await;
+                scene.check_rights(world, caller, &had, &secret, &format!("a change of {maker}'s key")).await;
             }
         }
         let path = format!("{}/rotate", scene.key(target));
@@ -285,18 +277,10 @@ async fn try_everything(world: &World, scene: &mut Scene, caller: &Caller, numbe
             let_through += 1;
             let data = answer.json()["data"].clone();
             let (new, previous) = (data["key"].as_str().unwrap(), data["previous_key"].as_str().unwrap());
-            scene
-                .assert_no_more_rights(world, caller, &had, new, &format!("a rotation of {maker}'s key"))
-                .await;
+            scene.check_rights(world, caller, &had, new, &format!("a rotation of {maker}'s key")).await;
             if !previous.ends_with('…') {
                 scene
-                    .assert_no_more_rights(
-                        world,
-                        caller,
-                        &had,
-                        previous,
-                        &format!("{maker}'s previous secret"),
-                    )
+                    .check_rights(world, caller, &had, previous, &format!("{maker}'s previous secret"))
                     .await;
             }
             new.clone_into(&mut scene.targets[target].secret);

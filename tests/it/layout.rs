@@ -39,8 +39,8 @@ fn allowed(route: &Route) -> Vec<String> {
         Method::DELETE => &["delete"],
         _ => &[],
     };
-    // A path that ends in a verb or in a reading's name is the handler itself; where an operation has a file of its own,
-    // the file and the function share the name.
+    // A path that ends in a verb or in a report's name is the handler itself; where an operation has its own
+    // file, the file and the function share the name.
     let mut allowed = vec![base.clone(), format!("{base}::{}", words.last().unwrap())];
     allowed.extend(verbs.iter().map(|verb| format!("{base}::{verb}")));
     allowed

@@ -16,7 +16,7 @@ const WEAK_PASSWORD: &str = "weakling";
 const DATABASE_PASSWORD: &str = "hunter2-of-the-database";
 
 /// The expected log line of one request.
-struct Expected {
+struct ExpectedLine {
     method: &'static str,
     route: &'static str,
     actor: String,
@@ -85,12 +85,12 @@ fn is_access(line: &str) -> bool {
 }
 
 /// Makes calls with secrets in every place, successful and failing ones.
-fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: &str) -> Vec<Expected> {
+fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: &str) -> Vec<ExpectedLine> {
     let mut calls = Vec::new();
     let mut call = |method, route, actor: &str, status: u16, wire: Wire| {
         let answer = wire.send();
         assert_eq!(answer.status, status, "{method} {route}: {}", answer.text);
-        calls.push(Expected { method, route, actor: actor.to_owned(), answer });
+        calls.push(ExpectedLine { method, route, actor: actor.to_owned(), answer });
     };
     let Account { access_token: access, refresh_token: refresh } = ada;
     let key = place.key.as_str();
@@ -215,7 +215,7 @@ fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: 
 }
 
 /// Asserts that exactly one line has the request's id and shows its result.
-fn check_line(lines: &[&str], call: &Expected, format: &str) {
+fn check_line(lines: &[&str], call: &ExpectedLine, format: &str) {
     let id = call.answer.header("x-request-id");
     let found: Vec<_> = lines.iter().filter(|line| line.contains(id)).collect();
     assert_eq!(found.len(), 1, "{} {} {id}: {found:?}", call.method, call.route);

@@ -27,7 +27,7 @@ use crate::support::world::on_each_database_with;
 
 /// The number of histories on `SQLite`. Calls take twice as long on PostgreSQL, which runs a fifth of them.
 const HISTORIES: u64 = 50;
-const POSTGRES_HAS_ONE_IN: u64 = 5;
+const POSTGRES_DIVISOR: u64 = 5;
 const STEPS: usize = 200;
 const TASKS: usize = 4;
 
@@ -38,7 +38,7 @@ fn members_match_the_model() {
         let twins = Twin::both_with_cheap_hashes(&world).await;
         let mut histories = number("TOLLKEEPER_TEST_HISTORIES").unwrap_or(HISTORIES);
         if world.app.db.is_postgres() {
-            histories = histories.div_ceil(POSTGRES_HAS_ONE_IN);
+            histories = histories.div_ceil(POSTGRES_DIVISOR);
         }
         let (begin, mut figures) = (first_seed(), Figures::default());
         let started = std::time::Instant::now();

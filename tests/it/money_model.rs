@@ -28,7 +28,7 @@ use crate::support::world::{Folder, World, runtime};
 
 /// The number of histories on `SQLite`; PostgreSQL runs a fourth of them.
 const HISTORIES: u64 = 100;
-const POSTGRES_HAS_ONE_IN: u64 = 4;
+const POSTGRES_DIVISOR: u64 = 4;
 const STEPS: usize = 100;
 
 #[test]
@@ -45,7 +45,7 @@ fn money_matches_the_model() {
         let histories = number("TOLLKEEPER_TEST_HISTORIES").unwrap_or(HISTORIES);
         play("sqlite", &settings, &catalog, histories).await;
         if Cluster::shared().is_some() {
-            play("postgres", &settings, &catalog, histories.div_ceil(POSTGRES_HAS_ONE_IN)).await;
+            play("postgres", &settings, &catalog, histories.div_ceil(POSTGRES_DIVISOR)).await;
         }
     });
 }

@@ -296,7 +296,7 @@ fn collector_is_verified_by_its_certificate() {
         server.wait_for_log("traces can't be exported and are dropped");
         let ended = server.stop();
         assert!(ended.log.contains(why), "{}", ended.log);
-        assert_eq!(collector.spans().len(), before, "nothing is sent to somebody else");
+        assert_eq!(collector.spans().len(), before, "nothing is sent to another server");
     }
 }
 

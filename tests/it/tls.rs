@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::process::{Ended, Server, Start, run_to_end};
+use crate::support::process::{ProcessResult, Server, Start, run_to_end};
 use crate::support::smtp::make_certificates;
 use crate::support::{python, world::Folder};
 
@@ -44,7 +44,7 @@ fn start_server(start: &Start) -> Server {
     server
 }
 
-fn curl(certificates: &Path, arguments: &[&str]) -> Ended {
+fn curl(certificates: &Path, arguments: &[&str]) -> ProcessResult {
     let mut command = Command::new("curl");
     command.args(["-sS", "--max-time", "20", "--cacert"]).arg(certificates.join("ca.pem")).args(arguments);
     run_to_end(command)

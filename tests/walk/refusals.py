@@ -58,7 +58,7 @@ def roles(w, operations):
     for method, path, operation in operations:
         if scheme(operation) != "bearer" or "{organization_id}" not in path:
             continue
-        # A body that nobody may send shows caller would get as far as that.
+        # An invalid body shows which callers pass the checks before it.
         body = {"walked": 1} if has_body(operation) else None
         for caller in ROLES:
             if body is not None or method == "GET" or is_refused(caller, method, path):

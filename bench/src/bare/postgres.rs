@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, NoTls, Statement};
 
 use super::store::{
-    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, Listed, NewRow, PAGE, Page, QUIET,
+    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, ListRow, NewRow, PAGE, Page, QUIET,
     ROWS, TABLES, USER, User,
 };
 use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
@@ -93,7 +93,7 @@ impl Postgres {
         )
         .await?;
         let row = |row: &tokio_postgres::Row| {
-            Ok(Listed {
+            Ok(ListRow {
                 id: row.try_get(0)?,
                 name: row.try_get(1)?,
                 description: row.try_get(2)?,

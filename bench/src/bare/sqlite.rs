@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, params};
 
 use super::store::{
-    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, Listed, NewRow, PAGE, Page, QUIET,
+    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, ListRow, NewRow, PAGE, Page, QUIET,
     ROWS, TABLES, USER, User,
 };
 use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
@@ -73,7 +73,7 @@ impl Sqlite {
         let total = reader.prepare_cached(&numbered(COUNT))?.query_row([QUIET], |row| row.get(0))?;
         let mut page = reader.prepare_cached(&numbered(PAGE))?;
         let rows = page.query_map([QUIET], |row| {
-            Ok(Listed {
+            Ok(ListRow {
                 id: row.get(0)?,
                 name: row.get(1)?,
                 description: row.get(2)?,

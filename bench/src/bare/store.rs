@@ -62,7 +62,7 @@ pub struct User {
 
 /// A row of a page.
 #[derive(Serialize)]
-pub struct Listed {
+pub struct ListRow {
     pub id: String,
     pub name: String,
     pub description: Option<String>,
@@ -73,7 +73,7 @@ pub struct Listed {
 /// A page.
 #[derive(Serialize)]
 pub struct Page {
-    pub rows: Vec<Listed>,
+    pub rows: Vec<ListRow>,
     pub total: i64,
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::report::median;
 
 /// The number of wrong answers that are kept and shown.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 /// The least number of samples in a quarter; with fewer there is no result.
 const MIN_SAMPLES: usize = 3;
 /// The allowed growth of memory between two quarters: allocators and caches vary.
@@ -25,7 +25,7 @@ pub struct MinuteSample {
 
 /// The results of the connections so far.
 #[derive(Default)]
-pub struct Found {
+pub struct Findings {
     minute: Mutex<Minute>,
     steps: Mutex<BTreeMap<&'static str, u64>>,
     problems: Mutex<Vec<String>>,
@@ -39,7 +39,7 @@ struct Minute {
     logins: Vec<u32>,
 }
 
-impl Found {
+impl Findings {
     /// Counts an answer.
     pub fn answered(&self, step: &'static str, took_us: u32) -> Result<(), String> {
         let mut minute = self.minute.lock().map_err(|error| error.to_string())?;
@@ -53,7 +53,7 @@ impl Found {
     pub fn wrong(&self, what: String) -> Result<(), String> {
         self.unexpected.fetch_add(1, Ordering::Relaxed);
         let mut problems = self.problems.lock().map_err(|error| error.to_string())?;
-        if problems.len() < SHOWN {
+        if problems.len() < MAX_SHOWN {
             problems.push(what);
         }
         Ok(())

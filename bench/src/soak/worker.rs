@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tollkeeper::random::Random;
 
 use super::steps::{self, Step};
-use super::watch::Found;
+use super::watch::Findings;
 use crate::servers::Tollkeeper;
 use crate::tenant::{self, PASSWORD};
 use crate::wire::{Wire, request};
@@ -76,7 +76,7 @@ pub struct Ask {
 /// A connection to each listener.
 pub struct Worker {
     pub place: Arc<Place>,
-    found: Arc<Found>,
+    found: Arc<Findings>,
     random: Random,
     /// Unique in this run.
     prefix: String,
@@ -90,7 +90,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(place: Arc<Place>, found: Arc<Found>, number: u16) -> Self {
+    pub fn new(place: Arc<Place>, found: Arc<Findings>, number: u16) -> Self {
         Self {
             place,
             found,

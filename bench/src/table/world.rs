@@ -19,7 +19,7 @@ const ROWS: u32 = 20;
 /// Invoices.
 const INVOICES: u32 = 12;
 /// Accounts that change their passwords, and that forget them, in each round.
-const HASHED: usize = 16;
+const HASHED_ACCOUNTS: usize = 16;
 /// Sessions that end in each round.
 const SESSIONS: usize = 48;
 /// Rows in one transaction: each counts the organization's row up, and on PostgreSQL that leaves a dead row behind until
@@ -121,7 +121,7 @@ impl World {
         };
         world.fill_lists().await?;
         world.use_some().await?;
-        for number in 0..HASHED {
+        for number in 0..HASHED_ACCOUNTS {
             world.changing.push(join(public, &format!("{name}-{number}")).await?.0);
         }
         if world.db.is_postgres() {
@@ -140,7 +140,7 @@ impl World {
             pool.fill(users.clone());
         }
         self.pools.unverified.fill(self.tokens(&users, "verify_email").await?);
-        let forgetful: Vec<_> = users.iter().take(HASHED).cloned().collect();
+        let forgetful: Vec<_> = users.iter().take(HASHED_ACCOUNTS).cloned().collect();
         self.pools.forgotten.fill(self.tokens(&forgetful, "reset_password").await?);
         // Accounts not used in the previous round still have their earlier password.
         let left = self.pools.changing.empty();

@@ -150,7 +150,7 @@ impl Scene {
         let elsewhere = world.place(owner, "Elsewhere").await;
         let elsewhere = world.key(owner, &elsewhere, &json!({"name": "caller"})).await;
         self.add("non", "no credential", "", owner);
-        self.add("jnk", "a bearer that is nothing", "nonsense", owner);
+        self.add("jnk", "an invalid bearer", "nonsense", owner);
         self.add("ref", "a refresh token of the organization's owner", &owner.refresh_token, owner);
         self.add("srv", "the service token", world.app.service_token.expose(), owner);
         self.add("for", "owner of another organization", &stranger.access_token, stranger);
@@ -244,7 +244,7 @@ impl Scene {
         tx.commit().await.unwrap();
         world.join_project(&place, &rotator, ProjectRole::Admin).await;
         let secret = rotated["key"].as_str().unwrap().to_owned();
-        self.add_key("kro", "like koo, rotated by an owner who is ma since", &(id, secret), owner);
+        self.add_key("kro", "like koo, rotated by an owner with the role ma since", &(id, secret), owner);
     }
 
     /// Returns the targets that fit the parameters of a path.
@@ -280,8 +280,8 @@ impl Scene {
         if !path.contains("{project_id}") {
             if path.contains("{member_id}") {
                 targets = vec![member("own, a member", &other(own)), member("own, oneself", &Member::Caller)];
-                targets.push(member("own, nobody", &other(nowhere)));
-                targets.push(member("own, somebody else's", &other(foreign)));
+                targets.push(member("own, unknown", &other(nowhere)));
+                targets.push(member("own, of another organization", &other(foreign)));
             }
             if path.contains("{invoice_id}") {
                 let invoice = |title, target_project: &TargetProject| Target {
@@ -289,7 +289,7 @@ impl Scene {
                     ..target(title, own, own)
                 };
                 targets.push(invoice("own, unknown", nowhere));
-                targets.push(invoice("own, somebody else's", foreign));
+                targets.push(invoice("own, of another organization", foreign));
             }
             targets.push(target("foreign", foreign, foreign));
             targets.push(target("unknown", nowhere, own));
@@ -298,7 +298,7 @@ impl Scene {
         if path.contains("{member_id}") {
             targets =
                 vec![member("private, a viewer", &other(own)), member("private, oneself", &Member::Caller)];
-            targets.push(member("private, nobody", &other(nowhere)));
+            targets.push(member("private, unknown", &other(nowhere)));
             targets.push(member("private, a sibling's", &other(&self.sibling)));
         } else {
             targets = vec![target("private", own, own)];
@@ -308,7 +308,7 @@ impl Scene {
             let other = |id: &String| NamedKey::Other(id.clone());
             targets.push(key("private, an admin's", other(&self.by_admin)));
             targets.push(key("private, a project admin's", other(&self.by_project_admin)));
-            targets.push(key("private, of somebody removed", other(&self.by_removed)));
+            targets.push(key("private, of a removed member", other(&self.by_removed)));
             targets.push(key("private, itself", NamedKey::Caller));
             targets.push(key("private, unknown", other(&nowhere.key)));
             targets.push(key("private, a sibling's", other(&self.sibling.key)));

@@ -23,11 +23,11 @@ pub struct Table<'a> {
     blocks: Vec<Block>,
 }
 
-const HOW_TO_READ: &str = "Who may do what: the status that each kind of caller gets, route by route and place by place.
+const HOW_TO_READ: &str = "Permissions: the status that each kind of caller gets, route by route and place by place.
 
 A column is a kind of caller. Two letters are a person with an access token: the role in the organization (m member, a admin,
 o owner, a dot for none) and the role in its private project (v viewer, d developer, a admin, o owner, a dot for none). With a k
-before them it is an API key of the private project that such a person has made; k.. is the key of somebody who was removed.
+before them it is an API key of the private project that such a person has made; k.. is the key of a removed member.
 ";
 
 const PLACES: &str = "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project beside
@@ -73,9 +73,9 @@ impl<'a> Table<'a> {
             self.callers.iter().zip(statuses).filter(|(caller, _)| !caller.is_authenticated).collect();
         unknown.dedup_by_key(|(_, status)| **status);
         match (&known[..], &unknown[..]) {
-            ([(_, one)], [(_, other)]) if one == other => format!("everybody {one}"),
+            ([(_, one)], [(_, other)]) if one == other => format!("all callers {one}"),
             ([(_, one)], [(_, other)]) => {
-                format!("{other} without an access token or API key, everybody else {one}")
+                format!("{other} without an access token or API key, all others {one}")
             }
             _ => {
                 let cells: Vec<_> = shown.iter().map(|index| statuses[*index].to_string()).collect();

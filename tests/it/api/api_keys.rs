@@ -41,7 +41,7 @@ fn key_is_created_listed_and_read() {
             .bearer(&ada.access_token)
             .send()
             .await;
-        assert!(!read.text.contains(key), "a secret is told once");
+        assert!(!read.text.contains(key), "a secret is shown once");
         let usage =
             json!({"total_requests": 0, "total_tokens": 0, "last_used_at": null, "last_used_ip": null});
         let expected = json!({"id": made["id"], "name": "Prod", "description": "For the shop", "permissions": ["chat", "models"],

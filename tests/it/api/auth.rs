@@ -248,7 +248,7 @@ fn forgotten_password_is_reset_by_mail_once() {
         assert_eq!(world.post("/v1/auth/login", &old).refused().await.0, 401);
         let tokens = login(&world, NEW_PASSWORD).await;
         let me = world.get("/v1/auth/me").bearer(tokens["access_token"].as_str().unwrap()).data().await;
-        assert_eq!(me["user"]["email_verified"], true, "whoever has the link reads the mail");
+        assert_eq!(me["user"]["email_verified"], true, "the link proves access to the mailbox");
         let is_notice = |mail: &String| mail.contains("Subject: Your password was changed");
         assert!(mails(&world, "Ada@Example.com").await.iter().any(is_notice));
     });

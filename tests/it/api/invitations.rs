@@ -191,7 +191,7 @@ fn invitation_without_a_role_gives_the_default_role() {
 
 /// The caller's role, and the statuses of inviting an owner, an admin and a member.
 #[rustfmt::skip]
-const MAY_INVITE: [(OrganizationRole, [u16; 3]); 3] = [
+const INVITE_STATUSES: [(OrganizationRole, [u16; 3]); 3] = [
     //       owner admin member
     (Owner,  [200, 200, 200]),
     (Admin,  [403, 200, 200]),
@@ -203,7 +203,7 @@ fn inviter_must_be_allowed_to_grant_the_role() {
     on_each_database(async |world| {
         let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        for (caller, due) in MAY_INVITE {
+        for (caller, due) in INVITE_STATUSES {
             let user = add_member(&world, &place, caller.as_str(), caller).await;
             for (role, status) in [Owner, Admin, Member].into_iter().zip(due) {
                 let email = format!("{}-{}@example.com", caller.as_str(), role.as_str());

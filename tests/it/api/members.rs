@@ -124,8 +124,7 @@ fn pages_cover_the_list_once() {
     });
 }
 
-/// The caller's role, the target's role, and the statuses of making the target owner, admin, member, and of
-/// removing it. Another owner exists.
+/// Caller, target, and the statuses of setting owner, admin, member, and of removing. Another owner exists.
 #[rustfmt::skip]
 const ESCALATION: [(OrganizationRole, OrganizationRole, [u16; 4]); 9] = [
     // caller, target      to: owner admin member gone
@@ -229,7 +228,7 @@ fn last_owner_cannot_leave_or_be_demoted() {
         assert_eq!(
             remove(&world, &bob, &place, &ada).refused().await,
             (403, "insufficient_role".into()),
-            "who may not touch owners isn't told how many there are"
+            "an admin may not learn the number of owners"
         );
         change(&world, &ada, &place, &bob, "owner").data().await;
         change(&world, &ada, &place, &ada, "member").data().await;

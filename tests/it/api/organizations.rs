@@ -432,7 +432,7 @@ fn deleting_an_organization_deletes_all_but_its_usage() {
             mails.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
         let notices: Vec<_> =
             mails.iter().filter(|mail| mail.contains("Subject: Acme was deleted")).collect();
-        assert_eq!(notices.len(), 1, "who did it knows");
+        assert_eq!(notices.len(), 1, "the caller gets no notice");
         assert!(
             notices[0].contains("To: bob@example.com") && notices[0].contains("ada has deleted"),
             "{}",

@@ -278,7 +278,7 @@ fn newcomer_gets_the_organizations_default_role() {
         add(&world, &ada, &place, &ada, "viewer").data().await;
         let after =
             tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
-        assert_eq!((before, after), (2, 2), "nobody is told what they did");
+        assert_eq!((before, after), (2, 2), "the caller gets no notice");
     });
 }
 
@@ -634,7 +634,7 @@ fn demotion_after_the_gate_is_refused() {
         let place = world.place(&ada, "Acme").await;
         let organization = OrganizationId::parse(&place.organization).unwrap();
         for number in 0..6 {
-            // An owner by the project, or by the organization alone, which is what it takes to make a project.
+            // An owner of the project, or only of the organization, which is needed to create a project.
             let name = format!("bob{number}");
             let bob = match number % 2 {
                 0 => add_organization_member(&world, &place, &name, OrganizationRole::Admin).await,

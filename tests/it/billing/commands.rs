@@ -9,7 +9,7 @@ use tollkeeper::store;
 
 use tollkeeper::store::ledger::{Account, Movement, Transfer};
 
-use crate::support::process::{Ended, Start, Wire, on_each_database_url};
+use crate::support::process::{ProcessResult, Start, Wire, on_each_database_url};
 use crate::support::world::{Folder, runtime};
 
 #[test]
@@ -71,7 +71,7 @@ fn money_commands_have_help() {
     assert!(!start.data_dir().exists(), "none of this made anything");
 }
 
-fn data_of(ended: &Ended) -> Value {
+fn data_of(ended: &ProcessResult) -> Value {
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     serde_json::from_str(ended.stdout.trim()).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
 }

@@ -220,7 +220,8 @@ fn void_invoice() {
 #[test]
 fn less_than_a_nano() {
     golden("less_than_a_nano", "2026-01-15T09:00:00Z", async |books| {
-        // Two keys, a row each: 0.7 and 1.4 nano, of which nothing and one are posted; then 2.1, of which two are.
+        // Two keys, one row each: 0.7 and 1.4 nano, of which zero and one are posted; then 2.1, of which two
+        // are.
         books.use_on_day(day("2026-01-15"), 0, "embed-e", 1, 0).await;
         books.use_on_day(day("2026-01-15"), 1, "embed-e", 2, 0).await;
         books.write_balance().await;

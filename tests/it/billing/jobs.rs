@@ -281,7 +281,8 @@ fn booked_payment_equals_the_printed_amount() {
         assert!(again.was_so && again.booked.is_none());
         assert_eq!(balance(books).await, "0.0054325");
 
-        // 411,522 tokens are 1.028805, of which the rest of the payment takes 0.0054325: 1.0233725 are due in the end.
+        // 411,522 tokens are 1.028805, of which the rest of the payment takes 0.0054325: at the end 1.0233725
+        // are due.
         books.use_today("chat-a", 411_522, 0).await;
         books.set_time("2026-03-15T09:00:00Z");
         books.run_scheduler().await;

@@ -318,7 +318,7 @@ fn month_has_the_tiers_of_its_first_instant() {
 #[test]
 fn price_missing_from_the_file_stays_in_force() {
     on_each(async |story| {
-        // From the 10th on it is the double: 5,000,000 before cost 1 + 4 / 2 = 3, and 3,000,000 after it 6 / 2 = 3.
+        // From the 10th on it doubles: 5,000,000 before cost 1 + 4 / 2 = 3, and 3,000,000 after it 6 / 2 = 3.
         let second = price("2026-01-10T00:00:00Z", "0.000002");
         let both = contract().replace(PRICES, &format!("{PRICES}, {second}"));
         let before = story.restart(&both, "USD").await.unwrap_or_else(|error| panic!("{error}"));

@@ -38,7 +38,7 @@ fn summary_shows_balance_and_month() {
             \"next_billing_date\":\"2026-02-01T00:00:00.000Z\",\"end_date\":\"2026-02-01T00:00:00.000Z\"}}";
         assert!(empty.text.contains(expected), "{}", empty.text);
         books.buy_credit("10", "payment 1").await;
-        // 3,000,000 x 0.0000025 = 7.5, less 0.05 of the 5 that are above the first million: 0.25. And 0.7 nano.
+        // 3,000,000 x 0.0000025 = 7.5, less 0.05 of the 5 above the first million: 0.25. And 0.7 nano.
         books.use_today("chat-a", 3_000_000, 0).await;
         books.use_today("embed-e", 1, 0).await;
         let running = get(books, "/summary").await.text;
@@ -62,7 +62,8 @@ fn summary_shows_balance_and_month() {
         let january = tollkeeper::clock::Day::parse("2026-01-20").unwrap();
         books.use_on_day(january, 0, "chat-a", 1_000, 0).await;
         let summary = data(books, "/summary").await;
-        // Its discount is January's, whose first million is full: 1,000 x 0.0000025 x 95% = 0.002375. And 0.0025 of February.
+        // Its discount is January's, where the first million is full: 1,000 x 0.0000025 x 95% = 0.002375. And
+        // 0.0025 of February.
         assert_eq!(summary["current_period"]["total_amount"], 0.004875);
         assert_eq!(summary["subscription"]["status"], "active");
 

@@ -66,8 +66,8 @@ fn two_hundred_hostile_connections_do_not_fill_the_memory() {
         ("unknown fields of a login", &|| pour(server.public, &login)),
         ("unknown fields of an organization", &|| pour(server.public, &organizations)),
         ("a megabyte of unknown fields", &|| pour(server.public, &huge)),
-        ("documents that nobody reads", &|| pour(server.public, &documents)),
-        ("heads that nobody reads", &|| pour(server.public, &heads)),
+        ("unread documents", &|| pour(server.public, &documents)),
+        ("unread heads", &|| pour(server.public, &heads)),
         ("half a head", &|| pour(server.public, half_head.as_bytes())),
     ];
     for (what, open) in kinds {

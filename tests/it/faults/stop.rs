@@ -22,8 +22,8 @@ fn stops() -> u64 {
     number("TOLLKEEPER_TEST_STOPS").unwrap_or(3)
 }
 
-/// One client's requests, in sending order.
-struct Sent {
+/// One sent request and the status of its answer.
+struct SentRequest {
     /// The time when the whole request was written.
     at: Instant,
     id: String,
@@ -41,7 +41,7 @@ struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    fn run(&self, name: &str) -> Vec<Sent> {
+    fn run(&self, name: &str) -> Vec<SentRequest> {
         let mut sent = Vec::new();
         let mut stream: Option<BufReader<TcpStream>> = None;
         for round in 0.. {
@@ -55,7 +55,7 @@ impl Reporter<'_> {
             let at = Instant::now();
             let answer: Option<Answer> = read_answer(&mut connected, true).ok();
             let status = answer.as_ref().map(|answer| answer.status);
-            sent.push(Sent { at, id, status });
+            sent.push(SentRequest { at, id, status });
             let Some(answer) = answer else { break };
             self.answered.fetch_add(1, Ordering::Relaxed);
             if self.keeps_alive && answer.header("connection") != "close" {
@@ -255,7 +255,7 @@ fn slow_clients_do_not_delay_the_stop() {
     let slow = server.post("/v1/auth/verify-email", &body).begin();
     server.terminate();
     server.wait_for_log("stopping");
-    assert_eq!(slow.finish().status, 400, "who is slow, but not too slow, is answered");
+    assert_eq!(slow.finish().status, 400, "a client that is slow, but not too slow, is answered");
     let ended = server.wait();
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     assert!(ended.log.contains("cut off"), "{}", ended.log);

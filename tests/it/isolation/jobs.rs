@@ -9,7 +9,7 @@ use tollkeeper::db::{Db, FromRow, sql};
 use super::{REPLICAS, on_each, trials};
 use crate::support::faketime::FakeClock;
 use crate::support::postgres::Cluster;
-use crate::support::process::{Account, Ended, Place, Server, Start, until, usage_event};
+use crate::support::process::{Account, Place, ProcessResult, Server, Start, until, usage_event};
 use crate::support::replicas::{Fleet, Replicas, text};
 use crate::support::world::{Folder, PASSWORD, runtime};
 
@@ -257,7 +257,7 @@ fn credit_expires_once() {
         let place = fleet.settle(&ada, "Acme");
         let ends_at = Clock::System.now().plus_ms(20 * SECOND_MS);
         let until_then = ends_at.to_string();
-        let credit = |amount: &str, reference: &str, more: &[&str]| -> Ended {
+        let credit = |amount: &str, reference: &str, more: &[&str]| -> ProcessResult {
             let organization = place.organization();
             let add = [
                 "credit",

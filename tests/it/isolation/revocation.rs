@@ -209,7 +209,7 @@ fn new_signing_key_and_catalog_reach_every_replica_and_keep_sessions() {
             });
             assert!(all_new, "some still sign with the old key");
             let holds = |account: &Account| session_holds(fleet.next(), account);
-            assert!(seen.iter().all(holds), "a rotation logs nobody out");
+            assert!(seen.iter().all(holds), "a rotation ends no session");
             before = head(seen.last().unwrap());
         }
         let file = folder.0.join("catalog.toml");

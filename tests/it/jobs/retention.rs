@@ -125,7 +125,7 @@ fn walk_runs_in_slices_once_a_day() {
         // Another replica starts from the beginning and finds the rest.
         let mut other = Walk::default();
         assert_eq!(step(&mut other).await, (1, true));
-        assert_eq!(step(&mut walk).await, (1, true), "b1: somebody else had a3");
+        assert_eq!(step(&mut walk).await, (1, true), "b1: another replica removed a3");
         assert_eq!(step(&mut walk).await, (1, true), "c1");
         assert_eq!(step(&mut walk).await, (0, false), "nothing is behind it");
         assert_eq!(events(&world).await, ["a2", "b2", "b3"]);

@@ -30,7 +30,7 @@ async fn until_taken(world: &World, pieces: u64) {
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    panic!("nobody leads");
+    panic!("no leader");
 }
 
 fn reserve(world: &World, place: &Place) -> Work {

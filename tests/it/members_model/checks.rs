@@ -30,7 +30,7 @@ pub fn replay(history: &History, all: &[FinishedCall], entries: &[Entry], figure
     let mut recorded = BTreeSet::new();
     for entry in entries {
         let Some(done) = by_request.get(entry.request_id.as_str()) else {
-            history.fail(&format!("nobody asked for {entry:?}"), all, entries);
+            history.fail(&format!("no call explains {entry:?}"), all, entries);
         };
         let mut state = states.last().unwrap().clone();
         if let Err(why) = state.apply(&done.call, &entry.action, &entry.target, &history.ids) {
@@ -83,7 +83,7 @@ pub async fn compare(history: &History, state: &State, figures: &mut Figures) ->
         }
         return assert_nothing_is_left(history).await;
     }
-    let owner = state.roles.iter().position(|role| *role == OWNER).ok_or("nobody owns it")?;
+    let owner = state.roles.iter().position(|role| *role == OWNER).ok_or("no owner")?;
     let members = named(history, &state.roles, &ORGANIZATION_ROLES);
     same("members", &members, &reader.list(owner, &format!("{organization}/members"), "members").await?)?;
     let mut by_role = 0;
@@ -117,11 +117,11 @@ pub async fn compare(history: &History, state: &State, figures: &mut Figures) ->
             let projects: BTreeMap<_, _> = seen
                 .map(|(project, role)| (project.id.to_string(), PROJECT_ROLES[role].to_owned()))
                 .collect();
-            same("projects of somebody", &projects, &reader.list(person, &path, "projects").await?)?;
+            same("projects of a member", &projects, &reader.list(person, &path, "projects").await?)?;
             due.insert(history.place.organization.clone(), ORGANIZATION_ROLES[role].to_owned());
         }
         let found = reader.list(person, "/v1/organizations", "organizations").await?;
-        same("organizations of somebody", &due, &found)?;
+        same("organizations of a user", &due, &found)?;
     }
     same("an owner's projects", &PROJECT_OWNER, &state.effective(&state.projects[0], owner))?;
     assert_invitations_match(history, state).await

@@ -39,8 +39,8 @@ pub struct FinishedCall {
     pub seen: [i64; 2],
 }
 
-/// An entry of the audit trail. Within an organization entries are written under its lock, so their positions are the
-/// order of the commits.
+/// An entry of the audit trail. Within an organization entries are written under its lock, so their positions
+/// are the order of the commits.
 #[derive(Debug)]
 pub struct Entry {
     pub position: i64,
@@ -228,7 +228,7 @@ impl History {
         .await
         .unwrap();
         let (place, seed) = (self.backend, self.seed);
-        assert!(exists == 0 || owners > 0, "on {place}, TOLLKEEPER_TEST_SEED={seed}: nobody owns it");
+        assert!(exists == 0 || owners > 0, "on {place}, TOLLKEEPER_TEST_SEED={seed}: no owner");
         position
     }
 

@@ -257,12 +257,12 @@ impl State {
             return Err(format!("the entry is about {target}, not {due}"));
         }
         if self.exists && !self.roles.contains(&OWNER) {
-            return Err("nobody owns the organization".into());
+            return Err("the organization has no owner".into());
         }
         Ok(())
     }
 
-    /// What the entry should be about.
+    /// Returns the target that the entry should have.
     fn write(
         &mut self,
         call: &Call,

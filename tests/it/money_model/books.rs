@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::contract::{self, Owed, Tiers};
+use super::contract::{self, AmountDue, Tiers};
 use super::lots::{CORRECTION, DISCOUNT, Lot, VOID};
 
 /// Pico in a nano.
@@ -98,7 +98,7 @@ pub struct Books {
     /// belong to that month.
     pub noted_in: BTreeMap<i64, i128>,
     /// Amounts that corrections of void invoices would have changed; they were refunded before.
-    pub of_void: Owed,
+    pub of_void: AmountDue,
     /// A violated rule.
     pub wrong: Option<String>,
 }
@@ -162,12 +162,12 @@ impl Books {
     }
 
     /// Returns the contract's sum of all usage billed in these months.
-    pub fn owed_of(&self, tiers: &Tiers, months: impl Fn(i64) -> bool) -> Owed {
+    pub fn owed_of(&self, tiers: &Tiers, months: impl Fn(i64) -> bool) -> AmountDue {
         contract::owed(self.events.values().filter(|event| months(event.billed)), tiers)
     }
 
     /// Returns a month's invoice, final or so far: the rise of the contract's sum.
-    pub fn bill_of(&self, tiers: &Tiers, month: i64) -> Owed {
+    pub fn bill_of(&self, tiers: &Tiers, month: i64) -> AmountDue {
         self.owed_of(tiers, |billed| billed <= month).minus(self.owed_of(tiers, |billed| billed < month))
     }
 

@@ -14,12 +14,12 @@ const PARTS: i128 = 1_000_000;
 
 /// Sums of money in pico.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Owed {
+pub struct AmountDue {
     pub list: i128,
     pub discount: i128,
 }
 
-impl Owed {
+impl AmountDue {
     /// Returns list price less discounts.
     pub fn net(self) -> i128 {
         self.list - self.discount
@@ -30,7 +30,7 @@ impl Owed {
     }
 }
 
-impl AddAssign for Owed {
+impl AddAssign for AmountDue {
     fn add_assign(&mut self, other: Self) {
         self.list += other.list;
         self.discount += other.discount;
@@ -42,9 +42,9 @@ type Run = BTreeMap<(i64, i64), (i128, i128)>;
 
 /// Returns the sum over months of use: list price, and the discounts of each month's net tokens, each model
 /// and kind of token separately.
-pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> Owed {
+pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> AmountDue {
     let mut streams: BTreeMap<(i64, usize, bool), Run> = BTreeMap::new();
-    let mut sum = Owed::default();
+    let mut sum = AmountDue::default();
     for event in events {
         sum.list += event.pico();
         let kinds =

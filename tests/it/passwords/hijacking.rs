@@ -18,7 +18,7 @@ const VICTIM: &str = "victim@example.com";
 const ATTACKER_PASSWORD: &str = "Stranger-Lamp-Tower-4";
 
 /// The account, sessions and keys that the attacker has created.
-struct Hijacked {
+struct HijackedAccount {
     access_token: String,
     refresh_token: String,
     place: Place,
@@ -64,7 +64,7 @@ async fn organizations(world: &World, token: &str) -> Vec<String> {
 }
 
 /// An attacker registers the victim's address, logs in and creates objects.
-async fn hijack(world: &World) -> Hijacked {
+async fn hijack(world: &World) -> HijackedAccount {
     register(world, "victim", ATTACKER_PASSWORD).await;
     let verification = world.mailed_token(VICTIM).await;
     world.clock.advance_ms(1);
@@ -84,7 +84,7 @@ async fn hijack(world: &World) -> Hijacked {
     let accomplice = world.user("accomplice").await;
     world.join_organization(&place, &accomplice, tollkeeper::roles::OrganizationRole::Owner).await;
     let invitation = insert_open_invitation(world, &access_token, &place).await;
-    Hijacked { access_token, refresh_token, place, key: text(&made, "key"), verification, invitation }
+    HijackedAccount { access_token, refresh_token, place, key: text(&made, "key"), verification, invitation }
 }
 
 /// Inserts an open invitation by the owner of this token to an address with an account; returns the token of
@@ -104,14 +104,14 @@ async fn insert_open_invitation(world: &World, access_token: &str, place: &Place
 }
 
 /// Asserts that the attacker still has access everywhere, at both servers.
-async fn assert_attacker_has_access(world: &World, replica: &Twin, stranger: &Hijacked) {
+async fn assert_attacker_has_access(world: &World, replica: &Twin, stranger: &HijackedAccount) {
     for status in attacker_statuses(world, replica, stranger).await {
         assert_eq!(status, 200);
     }
 }
 
 /// Returns the statuses of the attacker's tokens and key, at both servers.
-async fn attacker_statuses(world: &World, replica: &Twin, stranger: &Hijacked) -> [u16; 4] {
+async fn attacker_statuses(world: &World, replica: &Twin, stranger: &HijackedAccount) -> [u16; 4] {
     settle(replica).await;
     let path = stranger.place.organization_path();
     [
@@ -123,7 +123,7 @@ async fn attacker_statuses(world: &World, replica: &Twin, stranger: &Hijacked) -
 }
 
 /// Asserts that the attacker has no access any more, and the owner is informed of the account's memberships.
-async fn assert_attacker_is_locked_out(world: &World, replica: &Twin, stranger: &Hijacked) {
+async fn assert_attacker_is_locked_out(world: &World, replica: &Twin, stranger: &HijackedAccount) {
     assert_eq!(attacker_statuses(world, replica, stranger).await, [401; 4]);
     let refresh = world.post("/v1/auth/refresh-token", &json!({})).bearer(&stranger.refresh_token);
     assert_eq!(refresh.refused().await.0, 401);
@@ -284,7 +284,7 @@ fn new_password_on_the_page_locks_the_attacker_out() {
 }
 
 /// The victim requests a reset for the address that they have never verified.
-async fn reset_by_the_victim(world: &World) -> (Twin, Hijacked, String) {
+async fn reset_by_the_victim(world: &World) -> (Twin, HijackedAccount, String) {
     let [_, replica] = Twin::both(world).await;
     let stranger = hijack(world).await;
     assert_attacker_has_access(world, &replica, &stranger).await;
@@ -339,7 +339,7 @@ fn reset_of_a_verified_address_keeps_keys_and_invitations() {
     });
 }
 
-/// A verification link lives longer than one for a new password, so it sets none once the address is verified.
+/// A verification link lives longer than a password link, so it sets none once the address is verified.
 #[test]
 fn older_verification_link_sets_no_password_of_a_verified_account() {
     on_each_database(async |world| {

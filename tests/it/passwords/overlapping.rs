@@ -30,7 +30,7 @@ const SLOW_HASHES: usize = 30;
 type Slow = tokio::task::JoinHandle<Result<Verdict, Error>>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum How {
+enum PasswordOperation {
     Change,
     Reset,
 }
@@ -63,14 +63,14 @@ async fn use_older_parameters(world: &World, user: &TestUser) {
 }
 
 /// Sets the new password at this server.
-async fn set(world: &World, twin: &Twin, user: &TestUser, email: &str, how: How) {
+async fn set(world: &World, twin: &Twin, user: &TestUser, email: &str, how: PasswordOperation) {
     let call = match how {
-        How::Change => {
+        PasswordOperation::Change => {
             let body = json!({"current_password": PASSWORD, "new_password": NEW_PASSWORD,
                               "new_password_confirmation": NEW_PASSWORD});
             twin.post("/v1/auth/change-password", &body).bearer(&user.access_token)
         }
-        How::Reset => {
+        PasswordOperation::Reset => {
             let body = json!({"token": world.mailed_token(email).await, "password": NEW_PASSWORD,
                               "password_confirmation": NEW_PASSWORD});
             twin.post("/v1/auth/reset-password", &body)
@@ -83,10 +83,14 @@ async fn set(world: &World, twin: &Twin, user: &TestUser, email: &str, how: How)
 fn login_with_the_old_password_does_not_survive_a_new_one() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        for (number, (how, older)) in
-            [(How::Change, false), (How::Reset, false), (How::Change, true), (How::Reset, true)]
-                .into_iter()
-                .enumerate()
+        for (number, (how, older)) in [
+            (PasswordOperation::Change, false),
+            (PasswordOperation::Reset, false),
+            (PasswordOperation::Change, true),
+            (PasswordOperation::Reset, true),
+        ]
+        .into_iter()
+        .enumerate()
         {
             let case = format!("{how:?}, older parameters: {older}");
             let name = format!("ada{number}");
@@ -95,7 +99,7 @@ fn login_with_the_old_password_does_not_survive_a_new_one() {
             if older {
                 use_older_parameters(&world, &ada).await;
             }
-            if how == How::Reset {
+            if how == PasswordOperation::Reset {
                 twins[1].post("/v1/auth/forgot-password", &json!({ "email": email })).data().await;
             }
             // The logins have read the old hash, and wait behind the slow ones.
@@ -134,7 +138,7 @@ fn login_with_the_old_password_does_not_survive_a_new_one() {
                     .one(&mut world.app.db.read().await.unwrap())
                     .await
                     .unwrap();
-            assert_eq!(live, i64::from(how == How::Change), "{case}");
+            assert_eq!(live, i64::from(how == PasswordOperation::Change), "{case}");
             for twin in &twins {
                 settle(twin).await;
                 let login = |password: &str| {

@@ -36,6 +36,6 @@ fn answered_requests_survive_a_full_disk_of_postgres() {
         };
         (0..rounds).flat_map(trial).collect()
     });
-    println!("what was told: {codes:?}");
+    println!("codes: {codes:?}");
     assert!(codes.iter().all(|code| code == "storage_full" || code == "database_unavailable"), "{codes:?}");
 }

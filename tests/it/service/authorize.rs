@@ -37,7 +37,7 @@ fn model_rate_applies_to_an_organization() {
             assert_eq!(code(&no), (429, "model_rate_limited"));
             assert_eq!((&no["allowed"], &no["retry_after_ms"]), (&json!(false), &json!(1_000)));
             assert_eq!(no["limits"], json!({"api_key": null, "model": null}));
-            assert_eq!(no["organization_id"], place.organization, "a refusal says whose it is");
+            assert_eq!(no["organization_id"], place.organization, "a refusal names the organization");
         }
         // Another model and another organization have meters of their own.
         assert_eq!(code(&ask(&world, &one, "svc-1-pro").await), (200, ""));

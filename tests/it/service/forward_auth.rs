@@ -144,7 +144,7 @@ fn refusals_are_the_same_in_both_modes() {
         for (url, bearer, status, code) in cases {
             let plain = ask(&world, url).bearer(&bearer).send().await;
             assert_eq!((plain.status, plain.code().as_str()), (status, code));
-            assert_eq!(identity(&plain), [], "nobody is told who it would have been");
+            assert_eq!(identity(&plain), [], "a refusal has no identity headers");
             let nginx = ask(&world, &format!("{url}&mode=nginx")).bearer(&bearer).send().await;
             assert_eq!(nginx.status, if status == 401 { 401 } else { 403 }, "{code}");
             assert_eq!(nginx.header("x-tollkeeper-status"), status.to_string());

@@ -18,7 +18,7 @@ const GOLDEN: &str = "tests/it/service/restrictions.txt";
 const SETTINGS: &[(&str, &str)] =
     &[("TOLLKEEPER_TRUSTED_PROXIES", "10.0.0.0/8"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
 
-const HEADING: &str = "What an API key's restrictions do at each entrance: ok, or the code of the refusal; - where the case can't be.
+const HEADING: &str = "What an API key's restrictions do at each entrance: ok, or the code of the refusal; - where the case is impossible.
 
   list          GET /v1/models                    manage        GET of the key's own project
   model         GET /v1/models/svc-1              authorize     POST /service/v1/authorize, a chat with svc-1
@@ -27,7 +27,7 @@ const HEADING: &str = "What an API key's restrictions do at each entrance: ok, o
   from=A        the client is at A: the TCP peer, `client_address`, the proxy's `X-Forwarded-For`
   hops=A, B     a trusted proxy sends this `X-Forwarded-For`
   unasked=A     the client itself sends this `X-Forwarded-For`, from 198.51.100.7
-  nowhere       nobody says where the client is
+  nowhere       the client's address is unknown
   calls=N       so many calls have gone before; after=MS: so many milliseconds ago
   model=, operation=, tokens=  other than svc-1, chat and none
 ";

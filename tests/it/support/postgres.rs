@@ -5,7 +5,8 @@
 //! script stops the server that it started and removes the folder. Commits reach the operating system but not
 //! the disk: they outlive a stopped server, which the fault tests rely on.
 //!
-//! A cluster of its own may also listen on a loopback port, under TLS, and be cloned into a standby that follows it.
+//! A separate cluster may also listen on a loopback port, with TLS, and be cloned into a standby that follows
+//! it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -20,9 +21,9 @@ use tollkeeper::db::{Db, Settings};
 
 use super::faketime::FakeClock;
 
-/// `$1` is the folder of initdb and postgres, `$2` the temporary folder, `$3` the server's further options, `$4` the address
-/// of the primary that this one is to be a standby of, if any, `$5` a folder with `server.pem` and `server.key`, if any, `$6` the
-/// size of a disk of its own in MiB, if any, `$7` what the server is started through, if anything.
+/// `$1` is the folder of initdb and postgres, `$2` the temporary folder, `$3` further options of the server,
+/// `$4` the address of the primary if this is a standby, `$5` a folder with `server.pem` and `server.key`, if
+/// any, `$6` the size of a separate disk in MiB, if any, `$7` a command that starts the server, if any.
 const KEEPER: &str = r#"
 bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 disk=$6 through=$7 server=
 trap '' INT TERM HUP
@@ -117,7 +118,7 @@ rm -rf "$dir"
 const TEMPLATE: &str = "tollkeeper_template";
 
 /// The options of a primary with standbys and of a standby.
-const REPLICATED: &str = "-c wal_level=replica -c max_wal_senders=10";
+const REPLICATION_OPTIONS: &str = "-c wal_level=replica -c max_wal_senders=10";
 
 fn listening(port: u16) -> String {
     format!("-c listen_addresses=127.0.0.1 -c port={port}")
@@ -177,7 +178,7 @@ impl Cluster {
     /// Like [`Self::on_loopback`], with replication for standbys.
     pub fn primary() -> Option<Self> {
         let port = free_port();
-        Self::with(port, &format!("{} {REPLICATED}", listening(port)), "", "", None, "")
+        Self::with(port, &format!("{} {REPLICATION_OPTIONS}", listening(port)), "", "", None, "")
     }
 
     /// Like [`Self::on_loopback`], with TLS by `server.pem` and `server.key` of this folder.
@@ -199,7 +200,7 @@ impl Cluster {
     /// Starts a standby of this cluster, on its own port.
     pub fn standby(&self) -> Self {
         let port = free_port();
-        let options = format!("{} {REPLICATED}", listening(port));
+        let options = format!("{} {REPLICATION_OPTIONS}", listening(port));
         Self::with(port, &options, &self.address(), "", None, "").expect("there is a primary")
     }
 

@@ -108,7 +108,7 @@ impl Start {
     }
 
     /// Runs a command to its end.
-    pub fn command(&self, arguments: &[&str]) -> Ended {
+    pub fn command(&self, arguments: &[&str]) -> ProcessResult {
         run_to_end(self.prepared(arguments))
     }
 
@@ -152,7 +152,7 @@ impl Start {
     }
 
     /// Runs a start of the server that must fail.
-    pub fn refused(&self) -> Ended {
+    pub fn refused(&self) -> ProcessResult {
         self.launch().wait()
     }
 
@@ -169,22 +169,22 @@ impl Start {
 }
 
 /// Runs a program to its end, without input.
-pub fn run_to_end(mut command: Command) -> Ended {
+pub fn run_to_end(mut command: Command) -> ProcessResult {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let stdout = collect(child.stdout.take().unwrap());
     let stderr = collect(child.stderr.take().unwrap());
     let code = wait(&mut child);
-    Ended { code, stdout: stdout.join(), log: stderr.join() }
+    ProcessResult { code, stdout: stdout.join(), log: stderr.join() }
 }
 
-/// A process that has ended.
+/// The result of an ended process.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProcessResult {
     /// `None`: by a signal.
     pub code: Option<i32>,
     pub stdout: String,
-    /// What it wrote to stderr.
+    /// Its output to stderr.
     pub log: String,
 }
 
@@ -237,21 +237,21 @@ impl Server {
     }
 
     /// Sends SIGTERM and waits for the end.
-    pub fn stop(self) -> Ended {
+    pub fn stop(self) -> ProcessResult {
         self.terminate();
         self.wait()
     }
 
     /// Kills it, as a crash would.
-    pub fn kill(mut self) -> Ended {
+    pub fn kill(mut self) -> ProcessResult {
         self.child.kill().unwrap();
         self.wait()
     }
 
     /// Waits until it has ended.
-    pub fn wait(mut self) -> Ended {
+    pub fn wait(mut self) -> ProcessResult {
         let code = wait(&mut self.child);
-        Ended { code, stdout: String::new(), log: self.log.join() }
+        ProcessResult { code, stdout: String::new(), log: self.log.join() }
     }
 
     fn has_ended(&mut self) -> bool {
@@ -481,7 +481,7 @@ pub fn read_answer(stream: &mut BufReader<TcpStream>, with_body: bool) -> std::i
     Ok(Answer { status, headers, text: String::from_utf8(body).unwrap() })
 }
 
-/// Runs a test on SQLite, and on a fresh PostgreSQL database when there is one to be had: the URL, and a folder.
+/// Runs a test on SQLite, and on a fresh PostgreSQL database where available: passes the URL and a folder.
 pub fn on_each_database_url(test: impl Fn(Option<&str>, &Folder)) {
     test(None, &Folder::new());
     if let Some(cluster) = Cluster::shared() {
@@ -547,7 +547,7 @@ impl CollectedOutput {
 
     /// Returns all of it, once the process has ended.
     pub fn join(&self) -> String {
-        assert!(until(|| self.thread.is_finished()), "somebody else holds the pipe:\n{}", self.text());
+        assert!(until(|| self.thread.is_finished()), "another process holds the pipe:\n{}", self.text());
         self.text()
     }
 }

@@ -159,7 +159,7 @@ fn locked_row_does_not_delay_other_keys() {
         assert_eq!(
             world.app.keys.last_uses.flush(usize::MAX).await.unwrap(),
             1,
-            "a change of the key is in nobody's way"
+            "a locked key row delays no other key"
         );
         world.clock.advance_ms(1_000);
         world.get("/v1/models").bearer(&key).bare().await;
