@@ -1,4 +1,4 @@
-//! What the service is held against: axum with nothing around it, and the drivers of the databases behind it.
+//! The floors of the measurements: axum alone, and axum with the database drivers.
 
 mod postgres;
 mod sqlite;

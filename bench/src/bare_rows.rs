@@ -1,6 +1,6 @@
-//! The floor of durable usage: the drivers alone. Prepared inserts of events and upserts of their daily rows into tables
-//! like the service's, so many events in a transaction; on SQLite as the service sets it up, on PostgreSQL over one
-//! connection with the statements of a transaction pipelined.
+//! The floor of durable usage: the drivers alone. Prepared inserts of events and upserts of their daily rows
+//! into tables like the service's, with many events in a transaction; on SQLite configured as in the service,
+//! on PostgreSQL over one connection with the statements of a transaction pipelined.
 
 #![allow(clippy::disallowed_types, reason = "the bare drivers are what is measured here")]
 
@@ -18,7 +18,7 @@ use tollkeeper::db::Settings;
 use crate::money::KEYS;
 use crate::report;
 
-/// What the process that measures is told.
+/// The arguments of the measuring process.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// A file, or the URL of a PostgreSQL database
@@ -44,7 +44,7 @@ pub const UPSERT: &str = "INSERT INTO bare_days VALUES ($1, $2, $3, 'svc-1', 170
     SET requests = bare_days.requests + excluded.requests, prompt_tokens = bare_days.prompt_tokens + excluded.prompt_tokens,
         completion_tokens = bare_days.completion_tokens + excluded.completion_tokens,
         amount_pico = bare_days.amount_pico + excluded.amount_pico, posted_nano = bare_days.posted_nano + excluded.posted_nano";
-/// All of a row is bound, as it has to be where rows differ.
+/// All columns are bound, as is needed where rows differ.
 const INSERT_ALL: &str =
     "INSERT INTO bare_events VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 const UPSERT_ALL: &str = "INSERT INTO bare_days VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
@@ -64,8 +64,8 @@ const TOKENS: (i64, i64) = (120, 240);
 const PRICE_VERSION: i64 = 1_704_067_200_000;
 const AMOUNT: i64 = 1_680_000_000;
 
-/// Rows a second, measured by a process on the server's core.
-pub fn in_process_of_its_own(
+/// Measures rows a second by a process on the server's core.
+pub fn in_separate_process(
     program: &Path,
     settings: &Settings,
     (at_once, series): (u64, u16),
@@ -100,7 +100,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// What transactions write: rows with the ids that the service is sent, so that they lie in the same places.
+/// The rows of the transactions, with the ids that the service gets, so that they lie in the same places.
 struct Rows {
     next: u64,
     run: u128,
@@ -117,7 +117,7 @@ impl Rows {
         Self { next: 0, run, at_once, series: vec![0; series.max(1)], turn: 0 }
     }
 
-    /// Ids of events and the keys that they are of.
+    /// Returns ids of events and their keys.
     fn events(&mut self) -> Vec<(String, String)> {
         self.turn = (self.turn + 1) % self.series.len();
         let (run, turn, mut events) = (self.run, self.turn, Vec::new());
@@ -126,7 +126,7 @@ impl Rows {
             self.next += 1;
             *last += 1;
             let mut id = String::new();
-            // A string takes whatever is written to it.
+            // Writing to a string never fails.
             write!(id, "{run}-Batches-0-{turn}-{last}").ok();
             events.push((id, key(self.next)));
         }
@@ -144,7 +144,7 @@ fn key(number: u64) -> String {
     format!("key_01kfz3v9xee8tb2m6h0q5w7r{:02}", number % KEYS as u64)
 }
 
-/// Runs transactions for that long, the first fifth not counted; rows a second.
+/// Counts rows for a duration, without the first fifth.
 struct Watch {
     from: Instant,
     until: Instant,
@@ -250,7 +250,7 @@ fn event_row<'a>(id: &'a String, key: &'a String, hash: &'a Vec<u8>) -> Paramete
     ]
 }
 
-/// The key of a day's row, and what it grows by: calls, tokens in, tokens out.
+/// The key of a daily row, and its increments: calls, prompt tokens, completion tokens.
 fn day_row<'a>((key, each, prompt, completion): &'a (&'a String, i64, i64, i64)) -> Parameters<'a, 13> {
     [
         &ORGANIZATION,

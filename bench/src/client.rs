@@ -1,8 +1,8 @@
-//! The load: connections that stay open, each with one request under way, nothing pipelined. It reads of a response only
-//! the status and the length, so that one core of it is faster than one core of any server.
+//! The load: persistent connections, each with one request in flight, without pipelining. It reads only the
+//! status and the length of a response, so that one core of it is faster than one core of any server.
 //!
-//! Where it has a core of its own it never sleeps: waking a sleeping client is work for the server on the same machine, the
-//! more of it the slower the server answers, and none at all when clients are elsewhere.
+//! With a core of its own it never sleeps: waking a sleeping client is work for a server on the same machine,
+//! more of it the slower the server answers, and none at all when clients are on other machines.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -13,21 +13,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// The longest that anything but a measurement may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// The timeout of everything but a measurement.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A request and where it goes.
+/// A request and its server.
 #[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
     pub request: Vec<u8>,
-    /// Stands in the body of a right answer.
+    /// A text that the body of a right answer contains.
     expected: String,
-    /// Of which one takes the place of the first in each request.
+    /// Texts of which one replaces the first in each request.
     texts: Option<Texts>,
 }
 
-/// Texts of the same length, and where in the request they stand.
+/// Texts of the same length, and their place in the request.
 #[derive(Clone)]
 struct Texts {
     at: usize,
@@ -35,7 +35,7 @@ struct Texts {
 }
 
 impl Target {
-    /// The same with another of these texts in each request, at random, where the first stands now.
+    /// Uses another of these texts in each request, at random, in place of the first.
     pub fn with_texts(mut self, all: Arc<Vec<String>>) -> Result<Self, String> {
         let first = all.first().ok_or("no texts")?.as_bytes();
         let at = self.request.windows(first.len()).position(|window| window == first);
@@ -43,7 +43,7 @@ impl Target {
         Ok(self)
     }
 
-    /// Puts the text with this number in.
+    /// Inserts the text with this number.
     fn put(&mut self, number: u64) {
         let Some(Texts { at, all }) = &self.texts else { return };
         let count = u64::try_from(all.len()).unwrap_or(1).max(1);
@@ -59,7 +59,7 @@ impl Target {
         Self { address, request: request.into_bytes(), expected: expected.to_owned(), texts: None }
     }
 
-    /// The body is JSON, or its text.
+    /// Builds a POST; the body is JSON, or its text.
     pub fn post(
         address: SocketAddr,
         path: &str,
@@ -81,28 +81,29 @@ fn authorization(bearer: Option<&str>) -> String {
     bearer.map(|bearer| format!("authorization: Bearer {bearer}\r\n")).unwrap_or_default()
 }
 
-/// What one measurement found.
+/// The result of one measurement.
 pub struct Sample {
     pub requests_per_s: f64,
-    /// Sorted.
+    /// Sorted latencies.
     pub latencies_us: Vec<u32>,
-    /// The server's processor time for one request, where the system tells.
+    /// The server's processor time for one request, where the system reports it.
     pub server_us: Option<f64>,
-    /// How busy the server's one core was, from 0 to 1: well below 1, the client was too slow to measure it.
+    /// The load of the server's one core, from 0 to 1: well below 1, the client was too slow to measure it.
     pub server_busy: Option<f64>,
 }
 
-/// How a target is loaded.
+/// The parameters of a load.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub connections: u16,
     pub length: Duration,
-    /// Whether this thread may keep a core busy.
+    /// Whether this thread may busy-wait.
     pub never_sleep: bool,
 }
 
-/// Lets the other tasks go first, and whoever else waits for this core, such as a database beside the server; without sleeping.
-pub async fn give_way() {
+/// Yields to the other tasks, and to other processes on this core, such as a database on the same machine,
+/// without sleeping.
+pub async fn yield_core() {
     std::thread::yield_now();
     tokio::task::yield_now().await;
 }
@@ -121,7 +122,7 @@ pub async fn load(target: &Target, server: u32, load: Load) -> Result<Sample, St
     }
     let busy = tokio::spawn(async move {
         while load.never_sleep && Instant::now() < until {
-            give_way().await;
+            yield_core().await;
         }
     });
     tokio::time::sleep_until(from.into()).await;
@@ -144,8 +145,8 @@ pub async fn load(target: &Target, server: u32, load: Load) -> Result<Sample, St
     })
 }
 
-/// Sends the request at an even rate, one at a time; how long each answer took from when its request was due, in
-/// microseconds, sorted. Who is late by then has waited for the one before. The first fifth doesn't count.
+/// Sends the request at an even rate, one at a time; returns the time of each answer since its request was
+/// due, in microseconds, sorted. A late request has waited for the one before. The first fifth doesn't count.
 pub async fn paced(target: &Target, per_s: u32, length: Duration) -> Result<Vec<u32>, String> {
     let mut connection = Connection::open(target).await?;
     let begin = Instant::now();
@@ -167,7 +168,8 @@ pub async fn paced(target: &Target, per_s: u32, length: Duration) -> Result<Vec<
     Ok(latencies_us)
 }
 
-/// Sends each request once, one after the other over one connection; how long each took in microseconds, sorted.
+/// Sends each request once, one after the other over one connection; returns the latencies in microseconds,
+/// sorted.
 pub async fn in_turn(targets: &[Target]) -> Result<Vec<u32>, String> {
     let mut connection = Connection::connect(targets.first().ok_or("nothing to send")?).await?;
     let mut latencies_us = Vec::new();
@@ -181,7 +183,7 @@ pub async fn in_turn(targets: &[Target]) -> Result<Vec<u32>, String> {
     Ok(latencies_us)
 }
 
-/// Sends a target's request once with each of its texts, over so many connections.
+/// Sends a target's request once with each of its texts, over this many connections.
 pub async fn each_once(target: &Target, connections: u64) -> Result<(), String> {
     let count = target.texts.as_ref().map_or(0, |texts| texts.all.len());
     let count = u64::try_from(count).map_err(|error| error.to_string())?;
@@ -202,24 +204,24 @@ pub async fn each_once(target: &Target, connections: u64) -> Result<(), String> 
     Ok(())
 }
 
-/// One request; the body of its answer.
+/// Sends one request; returns the body of its answer.
 pub async fn once(target: &Target) -> Result<Vec<u8>, String> {
     let mut connection = Connection::connect(target).await?;
-    let answer = tokio::time::timeout(PATIENCE, connection.exchange()).await;
+    let answer = tokio::time::timeout(TIMEOUT, connection.exchange()).await;
     let length = answer.map_err(|_| "no answer".to_owned())??;
     connection.check()?;
     let body = connection.read.get(connection.head..length).unwrap_or_default().to_vec();
     Ok(body)
 }
 
-/// Waits until a server answers this with 200.
+/// Waits until a server answers this path with 200.
 pub async fn wait_for(address: SocketAddr, path: &str) -> Result<(), String> {
     let target = Target::get(address, path, None, "");
     let begin = Instant::now();
     loop {
         match once(&target).await {
             Ok(_) => return Ok(()),
-            Err(error) if begin.elapsed() > PATIENCE => {
+            Err(error) if begin.elapsed() > TIMEOUT => {
                 return Err(format!("{address} did not start: {error}"));
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -232,14 +234,14 @@ pub struct Connection {
     stream: TcpStream,
     target: Target,
     read: Vec<u8>,
-    /// Where the body of the last answer begins.
+    /// The start of the last answer's body.
     head: usize,
-    /// The last number that was drawn: each connection has its own sequence.
+    /// The last random number: each connection has its own sequence.
     drawn: u64,
 }
 
 impl Connection {
-    /// Opens it to where the target is.
+    /// Connects to the target's server.
     pub async fn connect(target: &Target) -> Result<Self, String> {
         let stream = TcpStream::connect(target.address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -247,7 +249,7 @@ impl Connection {
         Ok(Self { stream, target: target.clone(), read: vec![0; 256 * 1024], head: 0, drawn })
     }
 
-    /// With one answer checked whole; of the others only the status.
+    /// Connects and checks one whole answer; of later ones only the status is checked.
     async fn open(target: &Target) -> Result<Self, String> {
         let mut connection = Self::connect(target).await?;
         connection.exchange().await?;
@@ -263,7 +265,7 @@ impl Connection {
         Err(format!("unexpected answer: {}", answer.trim_end_matches('\0')))
     }
 
-    /// Sends this; the body of a good answer.
+    /// Sends this; returns the body of a good answer.
     pub async fn send(&mut self, target: Target) -> Result<String, String> {
         self.target = target;
         let length = self.exchange().await?;
@@ -276,7 +278,7 @@ impl Connection {
         let mut sent = Instant::now();
         while sent < until {
             if self.target.texts.is_some() {
-                // Knuth's linear congruential generator, of which the upper bits are good enough.
+                // Knuth's linear congruential generator, whose upper bits are good enough.
                 self.drawn = self
                     .drawn
                     .wrapping_mul(6_364_136_223_846_793_005)
@@ -294,7 +296,7 @@ impl Connection {
         Ok(latencies_us)
     }
 
-    /// Sends the request and reads the whole answer; its length, head and body.
+    /// Sends the request and reads the whole answer; returns its length, head and body.
     async fn exchange(&mut self) -> Result<usize, String> {
         self.stream.write_all(&self.target.request).await.map_err(|error| error.to_string())?;
         let mut filled = 0;
@@ -317,7 +319,7 @@ impl Connection {
     }
 }
 
-/// The length of the body of a 200.
+/// Returns the body length of a 200.
 fn content_length(head: &[u8]) -> Result<usize, String> {
     let name = b"\r\ncontent-length: ";
     let at = head.windows(name.len()).position(|window| window == name);
@@ -329,7 +331,7 @@ fn content_length(head: &[u8]) -> Result<usize, String> {
     }
 }
 
-/// Seconds of processor time that a process has used (Linux: proc(5)).
+/// Returns the processor time that a process has used, in seconds (Linux: proc(5)).
 pub fn processor_time(process: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name, in parentheses, may hold anything; utime and stime are the 12th and 13th words after it.

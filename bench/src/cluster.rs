@@ -51,7 +51,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one; `None` where PostgreSQL isn't installed.
+    /// Starts a cluster; returns `None` where PostgreSQL isn't installed.
     pub fn start() -> Result<Option<Self>, String> {
         let Some(binaries) = binaries() else { return Ok(None) };
         // Short, because a socket's path may only have about a hundred bytes.
@@ -59,7 +59,7 @@ impl Cluster {
         let mut keeper = Command::new("sh");
         keeper.args(["-c", KEEPER, "keeper"]).args([&binaries, &folder]);
         keeper.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A Ctrl-C for this program isn't one for the keeper, who has to clean up.
+        // A Ctrl-C for this program must not reach the keeper, which has to clean up.
         let mut keeper = keeper.process_group(0).spawn().map_err(|error| error.to_string())?;
         let commands = keeper.stdin.take();
         let answers = keeper.stdout.take().ok_or("the keeper of PostgreSQL says nothing")?;
@@ -73,7 +73,7 @@ impl Cluster {
         Err(format!("PostgreSQL did not start: {log}"))
     }
 
-    /// The URL of a new, empty database.
+    /// Creates a new, empty database and returns its URL.
     pub async fn database(&self, name: &str) -> Result<String, String> {
         let url = self.url("postgres");
         let (client, connection) =

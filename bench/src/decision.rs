@@ -1,5 +1,5 @@
-//! What a decision costs by itself: the code behind authorize, in process, one thread, no HTTP, for a known key with every
-//! restriction that a call can meet without money; and the steps that it consists of.
+//! The cost of a decision alone: the code behind authorize, in process, one thread, no HTTP, for a cached key
+//! with every restriction that needs no money; and its single steps.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ use crate::report;
 use crate::servers::{Cores, Folder, MASTER_KEY, Tollkeeper, quick_catalog};
 use crate::tenant;
 
-/// In one go; the key's rate and the model's allow a million at once.
+/// Decisions in a row; the key's rate and the model's allow a million at once.
 const AT_ONCE: u32 = 100_000;
 const PREFIX: &str = "tk_";
 const MODEL: &str = "svc-1";
@@ -80,7 +80,7 @@ const STEPS: [(&str, Step); 7] = [
     ("  one rate", Step::Rate),
 ];
 
-/// A step so many times. Each is written out, so that what is measured is nothing but the step.
+/// Runs a step this many times. Each step is written out, so that nothing else is measured.
 async fn time(step: Step, app: &App, secret: &str) -> Result<(), String> {
     let parsed = || ApiKeySecret::parse(PREFIX, black_box(secret)).ok_or("a malformed key");
     let refused = |error: tollkeeper::error::Error| error.to_string();
@@ -133,7 +133,7 @@ async fn time(step: Step, app: &App, secret: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Of a meter that no call counts against.
+/// Returns the id of a meter that no call counts against.
 fn meter(organization_id: OrganizationId) -> u128 {
     key_for("bench", Subject::Within(organization_id.as_u128(), MODEL))
 }

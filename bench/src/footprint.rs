@@ -1,5 +1,5 @@
-//! How much the service asks for: the size of its program, the time until it answers, memory and descriptors, idle and while
-//! a million requests go by.
+//! The resources of the service: program size, start time, memory and descriptors, idle and during a million
+//! requests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,11 +36,11 @@ pub struct Arguments {
     postgres: Option<String>,
 }
 
-/// How long it is left alone before it counts as idle.
-const QUIET: Duration = Duration::from_secs(3);
-/// Between two attempts to be answered.
-const SOON: Duration = Duration::from_micros(500);
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause before it counts as idle.
+const IDLE_TIME: Duration = Duration::from_secs(3);
+/// The pause between two attempts to connect.
+const RETRY_INTERVAL: Duration = Duration::from_micros(500);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Measures and prints.
 pub async fn run(arguments: &Arguments) -> Result<(), String> {
@@ -60,7 +60,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// As it was built, and without what only debuggers read.
+/// Measures the size as built, and without debug information.
 fn size(program: &Path) -> Result<(), String> {
     let mib = |path: &Path| {
         let size = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.len();
@@ -85,7 +85,7 @@ async fn in_use(arguments: &Arguments, database: &str, name: &str) -> Result<(),
         .map_err(|error| error.to_string())?;
     let start =
         async || Tollkeeper::on_all_cores(&arguments.program, &place, database, "/dev/null".as_ref()).await;
-    // The first one makes the database and what is in it.
+    // The first start creates the database.
     let service = start().await?;
     let tenant = tenant::prepare(service.public).await?;
     drop(service);
@@ -98,7 +98,7 @@ async fn in_use(arguments: &Arguments, database: &str, name: &str) -> Result<(),
     report::line(&["first answer, median".to_owned(), format!("{middle:.0} ms")]);
     report::line(&["first answer, slowest".to_owned(), format!("{slowest:.0} ms")]);
     let service = start().await?;
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(IDLE_TIME).await;
     report::line(&["requests".to_owned(), "memory MiB".to_owned(), "descriptors".to_owned()]);
     show("0, idle", &service)?;
     let quarter = arguments.requests / 4;
@@ -108,7 +108,7 @@ async fn in_use(arguments: &Arguments, database: &str, name: &str) -> Result<(),
             show(&(quarter * part).to_string(), &service)?;
         }
     }
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(IDLE_TIME).await;
     show("idle again", &service)
 }
 
@@ -122,7 +122,7 @@ fn show(label: &str, service: &Tollkeeper) -> Result<(), String> {
     Ok(())
 }
 
-/// Milliseconds from the start of the program to its first answer to a call with an API key.
+/// Returns the milliseconds from the start of the program to its first answer to a call with an API key.
 async fn first_answer(
     arguments: &Arguments,
     place: &Path,
@@ -134,7 +134,7 @@ async fn first_answer(
     let request = request("GET", "/v1/models", public, Some(tenant.key()), None);
     let begin = Instant::now();
     let server = Server::spawn(&mut command)?;
-    while begin.elapsed() < PATIENCE {
+    while begin.elapsed() < TIMEOUT {
         if let Ok(mut wire) = Wire::open(public).await
             && let Ok(answer) = wire.ask(&request).await
             && answer.status == 200
@@ -143,12 +143,13 @@ async fn first_answer(
             drop(server);
             return Ok(took_ms);
         }
-        tokio::time::sleep(SOON).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
     Err("no answer".to_owned())
 }
 
-/// So many requests, half of them for the list of models and half of them for a decision, over connections of their own.
+/// Sends this many requests, half of them for the list of models and half of them for a decision, over
+/// separate connections.
 async fn drive(service: &Tollkeeper, tenant: &Tenant, requests: u32, connections: u16) -> Result<(), String> {
     let body: Value = tenant.question();
     let asked = [

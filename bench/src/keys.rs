@@ -1,5 +1,5 @@
-//! Many live keys: what each takes in memory, how soon a cold server decides about one of them, and whether decisions about
-//! random ones of them all are slower than about a few.
+//! Many live keys: the memory of each, the latency of a cold server's first decision about a key, and whether
+//! decisions about random keys among all are slower than about a few.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::report;
 use crate::servers::{Cores, Folder, Tollkeeper};
 use crate::tenant;
 
-/// Keys that are asked about in the comparison.
-const FEW: usize = 100;
-/// Keys that one transaction inserts.
+/// The keys used in the comparison.
+const FEW_KEYS: usize = 100;
+/// Keys inserted by one transaction.
 const AT_ONCE: usize = 10_000;
 /// Without limits on management, and without a line in the log for each of a million calls.
 const SETTINGS: &str = "[limits]\nenabled = false\n";
 
-/// What is measured, and how.
+/// The arguments of the measurement.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Live keys
@@ -49,7 +49,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
         insert(&place.join("tollkeeper.db"), &template, arguments.keys).await?
     };
     let secrets = Arc::new(secrets);
-    let few = Arc::new(secrets.iter().take(FEW).cloned().collect::<Vec<_>>());
+    let few = Arc::new(secrets.iter().take(FEW_KEYS).cloned().collect::<Vec<_>>());
 
     let began = Instant::now();
     let service = start().await?;
@@ -71,7 +71,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     Ok(())
 }
 
-/// What the keys take, once each has been asked about.
+/// Measures the memory of the keys, after each was used once.
 async fn memory(service: &Tollkeeper, all: &Target, keys: u32) -> Result<(), String> {
     let empty = resident_bytes(service.server.id())?;
     let began = Instant::now();
@@ -87,7 +87,7 @@ async fn memory(service: &Tollkeeper, all: &Target, keys: u32) -> Result<(), Str
     Ok(())
 }
 
-/// Decisions about the keys of each target, in turn.
+/// Measures decisions about the keys of each target, in turn.
 async fn measure(
     service: &Tollkeeper,
     targets: &[&Target],
@@ -104,11 +104,11 @@ async fn measure(
     Ok(samples)
 }
 
-/// A row for the few keys alone, for the same ones among all, and for all.
+/// Prints a row for the few keys alone, for the same ones among all, and for all.
 fn print(keys: u32, rows: &[Vec<client::Sample>]) {
     let labels = [
-        format!("{FEW} keys, alone in memory"),
-        format!("{FEW} keys among {keys}"),
+        format!("{FEW_KEYS} keys, alone in memory"),
+        format!("{FEW_KEYS} keys among {keys}"),
         format!("any of {keys} keys"),
     ];
     report::line(
@@ -133,7 +133,7 @@ fn print(keys: u32, rows: &[Vec<client::Sample>]) {
     }
 }
 
-/// Decisions about these keys. What is asked costs nothing and has no rate, so that no limit gets in the way.
+/// Builds decisions about these keys. The call costs nothing and has no rate, so that no limit applies.
 fn target(service: &Tollkeeper, secrets: &Arc<Vec<String>>) -> Result<Target, String> {
     let secret = secrets.first().ok_or("no keys")?;
     let body = json!({"credential": secret, "client_address": "203.0.113.7", "operation": "files"});
@@ -142,7 +142,7 @@ fn target(service: &Tollkeeper, secrets: &Arc<Vec<String>>) -> Result<Target, St
     target.with_texts(Arc::clone(secrets))
 }
 
-/// Live keys past the interface, like one that was made through it.
+/// Inserts live keys directly into the database, like one that was made through the API.
 async fn insert(path: &Path, template: &str, count: u32) -> Result<Vec<String>, String> {
     let db = Db::open(&Settings::Sqlite { path: path.to_owned() }).map_err(|error| error.to_string())?;
     let random = Random::system();
@@ -169,7 +169,7 @@ async fn insert(path: &Path, template: &str, count: u32) -> Result<Vec<String>, 
     Ok(secrets.iter().map(|secret| secret.expose().to_owned()).collect())
 }
 
-/// Waits until the server has written behind what was used, two minutes at most.
+/// Waits until the server has written the last uses of keys, two minutes at most.
 async fn until_quiet(server: u32) {
     for _ in 0..120 {
         let before = client::processor_time(server);
@@ -181,7 +181,7 @@ async fn until_quiet(server: u32) {
     }
 }
 
-/// What the process has in memory (Linux: proc(5)).
+/// Returns the resident memory of the process (Linux: proc(5)).
 fn resident_bytes(process: u32) -> Result<f64, String> {
     let status =
         std::fs::read_to_string(format!("/proc/{process}/status")).map_err(|error| error.to_string())?;

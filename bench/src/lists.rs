@@ -1,8 +1,9 @@
-//! Does the time of a page depend on how long the list is? Organizations of several sizes in one database, filled past the
-//! interface; the first page, the last one and a search of their lists, through HTTP against the running service.
+//! Measures whether the latency of a page depends on the length of the list. Organizations of several sizes
+//! in one database, inserted directly; the first page, the last one and a search of their lists, over HTTP
+//! against the running service.
 //!
-//! One request is under way at a time. Each kind of request is asked of every size in turn, so that a slow moment of the
-//! machine doesn't hit one size alone.
+//! One request is in flight at a time. Each kind of request is sent for every size in turn, so that a slow
+//! moment of the machine doesn't affect one size alone.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -27,9 +28,9 @@ const LIMITS: &str = "[limits]\nenabled = false\n";
 /// One kind of request.
 struct Case {
     label: &'static str,
-    /// Its path below the organization's, for so many members and projects.
+    /// Its path below the organization's, for this many members and projects.
     path: fn(i64, i64) -> String,
-    /// Whether a plain member asks, not the owner.
+    /// Whether a plain member calls, not the owner.
     by_member: bool,
 }
 
@@ -78,7 +79,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
         tenants.push(Tenant::fill(service.public, &db, members, projects).await?);
     }
     if db.is_postgres() {
-        // What autovacuum does within a minute.
+        // The work that autovacuum does within a minute.
         write(&db, "ANALYZE").await?;
     }
     report::line(&[format!("filled in {:.0} s; p50 in µs", begin.elapsed().as_secs_f64())]);
@@ -108,7 +109,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     Ok(())
 }
 
-/// An organization of some size, its owner's token and that of a plain member.
+/// An organization of one size, with the tokens of its owner and of a plain member.
 struct Tenant {
     path: String,
     members: i64,
@@ -118,8 +119,8 @@ struct Tenant {
 }
 
 impl Tenant {
-    /// The owner is one of the members; the plain member is another, in five projects. The last of the others and the last
-    /// project are what is searched for.
+    /// The owner is one of the members; the plain member is another one, in five projects. Searches find the
+    /// last other member and the last project.
     async fn fill(address: SocketAddr, db: &Db, members: i64, projects: i64) -> Result<Self, String> {
         let (owner_name, member_name) = (format!("owner{members}"), format!("member{members}"));
         let owner = tenant::person(address, &owner_name).await?;
@@ -133,7 +134,7 @@ impl Tenant {
         );
         write(db, &plain).await?;
         let (user, project) = (id("user_", members), id("proj_", members));
-        for (first, last) in stretches(members - 2) {
+        for (first, last) in ranges(members - 2) {
             let series = series(first, last);
             let name = format!("'m' || CAST(i + 2 AS TEXT) || 'x' || '{members}'");
             let users = format!(
@@ -145,7 +146,7 @@ impl Tenant {
             let join = format!("{series} {join} SELECT '{organization}', {user}, 'member', i, i FROM n");
             write(db, &join).await?;
         }
-        for (first, last) in stretches(projects) {
+        for (first, last) in ranges(projects) {
             let series = series(first, last);
             let add = format!(
                 "{series} INSERT INTO projects
@@ -173,8 +174,8 @@ impl Tenant {
     }
 }
 
-/// 1 to `last`, in parts for one transaction each.
-fn stretches(last: i64) -> impl Iterator<Item = (i64, i64)> {
+/// Splits 1 to `last` into one range for each transaction.
+fn ranges(last: i64) -> impl Iterator<Item = (i64, i64)> {
     (0..(last + AT_ONCE - 1) / AT_ONCE).map(move |part| (part * AT_ONCE + 1, last.min((part + 1) * AT_ONCE)))
 }
 

@@ -1,6 +1,6 @@
-//! What a login costs beside its hash, what logins do to everybody else, and what a remembered token saves.
+//! The cost of a login besides its hash, its effect on other calls, and the saving of a cached token.
 //!
-//! Here servers and load share all cores: how the service divides them is what is measured.
+//! Here servers and load share all cores, because the service's sharing of them is measured.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ use crate::tenant::{self, Account, Tenant};
 /// The parameters of the service (docs/architecture.md): KiB, passes, lanes.
 const ARGON2: (u32, u32, u32) = (19_456, 2, 1);
 
-/// How many people log in at the same time, again and again.
+/// The number of users who log in repeatedly at the same time.
 const PEOPLE: u16 = 8;
 
-/// Calls a second of somebody who doesn't log in: so few that they wait for nothing of their own making.
+/// Calls a second of a user who doesn't log in: few enough to cause no queue by themselves.
 const CALLS_PER_S: u32 = 250;
 
-/// Tokens that are each used for the first time, a round.
+/// Tokens that are used for the first time in each round.
 const TOKENS: usize = 500;
 
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ pub struct Arguments {
     program: Option<PathBuf>,
 }
 
-/// What one round found.
+/// The results of one round.
 struct Round {
     raw_per_s: f64,
     logins_per_s: f64,
@@ -68,7 +68,7 @@ async fn measure(arguments: &Arguments) -> Result<(), String> {
     let program = arguments.program.as_ref().unwrap_or(&this);
     let folder = Folder::new()?;
     let place = folder.place(0)?;
-    // Everybody logs in from one address here, more often than people do.
+    // All users log in from one address here, more often than people do.
     let settings = place.join("tollkeeper.toml");
     std::fs::write(&settings, "[limits]\nenabled = false\n").map_err(|error| error.to_string())?;
     let service = Tollkeeper::on_all_cores(program, &place, &arguments.database, &arguments.log).await?;
@@ -102,7 +102,7 @@ async fn round(
     let (busy, saturated) =
         tokio::join!(client::paced(&models, CALLS_PER_S, length), log_in(service, people, length));
     saturated?;
-    let person = people.first().ok_or("nobody")?;
+    let person = people.first().ok_or("no account")?;
     let mut tokens = Vec::new();
     for _ in 0..TOKENS {
         tokens.push(person.fresh_token(service.public).await?);
@@ -115,7 +115,7 @@ async fn round(
     Ok(Round { raw_per_s, logins_per_s, idle, busy: busy?, first, remembered })
 }
 
-/// Hashes a second of the bare library, each thread with memory of its own that it uses again.
+/// Measures hashes a second of the bare library; each thread reuses its own memory.
 pub fn raw(threads: usize, length: Duration) -> Result<f64, String> {
     let (memory, passes, lanes) = ARGON2;
     let params = Params::new(memory, passes, lanes, None).map_err(|error| error.to_string())?;
@@ -145,7 +145,7 @@ pub fn raw(threads: usize, length: Duration) -> Result<f64, String> {
     Ok(f64::from(total) / (until - from).as_secs_f64())
 }
 
-/// Logins a second, each person one after the other.
+/// Measures logins a second; each user logs in repeatedly.
 async fn log_in(service: &Tollkeeper, people: &[Account], length: Duration) -> Result<f64, String> {
     let load = Load { connections: 1, length, never_sleep: false };
     let mut tasks = JoinSet::new();
@@ -189,7 +189,7 @@ fn table(rounds: &[Round]) {
         let ratio = |round: &Round, at| Some(percentile(of(round)[1], at)? / percentile(of(round)[0], at)?);
         line(names[2], both(&ratio, 2, " x"));
     };
-    let models = ["GET /v1/models, nobody logs in", "GET /v1/models, logins saturate", "busy to idle"];
+    let models = ["GET /v1/models, no logins", "GET /v1/models, logins saturate", "busy to idle"];
     compare(models, &|round| [&round.idle, &round.busy]);
     print("");
     let me = ["GET /v1/auth/me, remembered token", "GET /v1/auth/me, new token", "new to remembered"];

@@ -1,8 +1,8 @@
 //! Measures tollkeeper beside bare axum servers: `cargo run --release --manifest-path bench/Cargo.toml`.
 //!
-//! One process serves, another loads it over loopback: `servers` starts the first, `client` is the second, `tenant`
-//! prepares what the calls need through the service's own interface, `report` prints. docs/benchmarks.md says how to read
-//! the table.
+//! One process serves, another loads it over loopback: `servers` starts the first, `client` is the second,
+//! `tenant` prepares objects through the service's own API, `report` prints. docs/benchmarks.md explains the
+//! table.
 
 #![allow(
     clippy::disallowed_methods,
@@ -40,7 +40,7 @@ use client::{Load, Target};
 use report::Row;
 use servers::{Cores, Folder, Server, Tollkeeper};
 
-/// The service's own, for the bare servers too.
+/// The service's allocator, for the bare servers too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -190,7 +190,7 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
         client::load(target, *id, Load { length: length.min(Duration::from_secs(1)), ..load }).await?;
     }
     for round in 0..arguments.rounds {
-        // Back and forth, so that nobody always comes first.
+        // Alternating order, so that no target is always first.
         let order: Vec<usize> = match round % 2 {
             0 => (0..targets.len()).collect(),
             _ => (0..targets.len()).rev().collect(),

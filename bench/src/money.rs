@@ -1,11 +1,12 @@
-//! How fast usage and reservations become durable, beside what the database's own driver does with the same rows.
+//! The throughput of durable usage and reservations, compared with the database driver alone on the same
+//! rows.
 //!
 //! - Batches of 1,000 events against bare prepared inserts of the same rows and upserts of the same daily rows, in
 //!   transactions of 1,000.
 //! - Requests with a single event from many connections against a bare row a commit.
 //! - Pairs of a reservation and its capture, all of one organization.
 //!
-//! What is bare runs in a process of its own on the server's core, like the service.
+//! Bare measurements run in a separate process on the server's core, like the service.
 
 mod load;
 
@@ -47,12 +48,12 @@ pub struct Arguments {
 
 /// Events a batch, and rows a transaction.
 pub const BATCH: u64 = 1_000;
-/// Keys that events are spread over: so many daily rows a batch.
+/// Keys that events are spread over: this many daily rows for each batch.
 pub const KEYS: usize = 10;
 
 const SETTINGS: &str = "[limits]\nenabled = false\n[billing]\ncredit_limit = \"1000000000\"\n";
 
-/// What the calls need.
+/// The objects that the calls need.
 #[derive(Clone)]
 pub struct Tenant {
     pub service: SocketAddr,
@@ -115,7 +116,7 @@ struct Bare<'a> {
 }
 
 impl Bare<'_> {
-    /// Rows a second by the driver alone, so many in a transaction.
+    /// Measures rows a second by the driver alone, this many in a transaction.
     fn rate(&self, at_once: u64, series: u16, round: u32) -> Result<f64, String> {
         let settings = match self.database {
             "sqlite" => {
@@ -127,7 +128,7 @@ impl Bare<'_> {
             url => Settings::Postgres { url: url.to_owned() },
         };
         let (rows, pinned) = ((at_once, series), self.cores.pinned);
-        bare_rows::in_process_of_its_own(self.program, &settings, rows, self.length, pinned)
+        bare_rows::in_separate_process(self.program, &settings, rows, self.length, pinned)
     }
 }
 
@@ -153,13 +154,13 @@ fn print(arguments: &Arguments, rounds: &[[f64; 5]]) {
     row("reserve + capture pairs", column(4), ratio(4, 2).map(|r| format!("{r:.2} x")));
 }
 
-/// One event of this key.
+/// Builds one event of this key.
 pub fn event(key: &str, id: &str, time: &str) -> Value {
     json!({"id": id, "source": "bench", "time": time, "api_key_id": key, "model": "svc-1", "kind": "chat",
            "prompt_tokens": 120, "completion_tokens": 240})
 }
 
-/// The time as events tell it.
+/// Returns the current time in the format of events.
 pub fn now() -> Result<String, String> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
     let ms = i64::try_from(since.as_millis()).map_err(|error| error.to_string())?;

@@ -1,11 +1,11 @@
-//! What a process uses, as Linux tells it (proc(5)).
+//! The resources of a process, from Linux's proc(5).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Resident memory in MiB.
+/// Returns the resident memory in MiB.
 pub fn resident_mib(process: u32) -> Result<f64, String> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -14,7 +14,7 @@ pub fn resident_mib(process: u32) -> Result<f64, String> {
     kib.map(|kib| f64::from(kib) / 1024.0).ok_or_else(|| format!("{path} names no VmRSS"))
 }
 
-/// Open file descriptors.
+/// Returns the number of open file descriptors.
 pub fn descriptors(process: u32) -> Result<f64, String> {
     let path = PathBuf::from(format!("/proc/{process}/fd"));
     let open = std::fs::read_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -22,22 +22,23 @@ pub fn descriptors(process: u32) -> Result<f64, String> {
 }
 
 /// The processor time of each thread of a process, in nanoseconds.
-pub struct Spent(BTreeMap<OsString, u64>);
+pub struct CpuTimes(BTreeMap<OsString, u64>);
 
-/// What its threads have used so far; `None` where the system doesn't tell.
-pub fn spent(process: u32) -> Option<Spent> {
+/// Returns the time that its threads have used so far; `None` where the system doesn't report it.
+pub fn spent(process: u32) -> Option<CpuTimes> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let mut spent = BTreeMap::new();
     for thread in threads.flatten() {
-        // A thread may end while we look.
+        // A thread may end meanwhile.
         let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
         spent.insert(thread.file_name(), text.split_whitespace().next()?.parse().ok()?);
     }
-    Some(Spent(spent))
+    Some(CpuTimes(spent))
 }
 
-impl Spent {
-    /// Seconds since then, of the threads that are there now: one that has ended meanwhile had been idle for long.
+impl CpuTimes {
+    /// Returns the seconds since then, of the existing threads: a thread that has ended meanwhile had been
+    /// idle for long.
     pub fn since(&self, before: &Self) -> f64 {
         let more = self.0.iter().map(|(thread, ns)| ns - before.0.get(thread).unwrap_or(&0).min(ns));
         Duration::from_nanos(more.sum()).as_secs_f64()

@@ -26,19 +26,19 @@ impl Row {
         median(self.samples.iter().filter_map(value).collect())
     }
 
-    /// The base's processor time for a request as a part of our own: other load on the machine disturbs it least.
+    /// The floor's processor time for a request relative to ours: other load on the machine affects it least.
     fn frugality_to(&self, base: &Self) -> Option<f64> {
         Some(base.median(|sample| sample.server_us)? / self.median(|sample| sample.server_us)?)
     }
 
-    /// The median of each round's own ratio: what slows a whole round down leaves it alone.
+    /// The median of each round's own ratio, which a slow round doesn't change.
     fn ratio_to(&self, base: &Self) -> Option<f64> {
         let pairs = self.samples.iter().zip(&base.samples);
         median(pairs.map(|(own, base)| own.requests_per_s / base.requests_per_s).collect())
     }
 }
 
-/// What is measured, before it is.
+/// Prints the parameters of the measurement.
 pub fn head(load: Load, rounds: u32, database: &str, log: &Path, cores: Cores) {
     let pinned =
         if cores.pinned { "the servers on core 0, the client on the others" } else { "not pinned to cores" };
@@ -59,7 +59,7 @@ pub fn head(load: Load, rounds: u32, database: &str, log: &Path, cores: Cores) {
     ));
 }
 
-/// Medians over the rounds. The first row is hello, the second the echo.
+/// Prints medians over the rounds. The first row is hello, the second the echo.
 pub fn table(rows: &[Row]) {
     let widest = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
     let line = |label: &str, cells: [String; 8]| {
@@ -88,14 +88,14 @@ pub fn table(rows: &[Row]) {
     }
 }
 
-/// A row of a small table: a label and its values.
+/// Prints a row of a small table: a label and its values.
 pub fn line(cells: &[String]) {
     let (label, values) = cells.split_first().map_or(("", cells), |(label, values)| (label.as_str(), values));
     let values: Vec<_> = values.iter().map(|value| format!("{value:>13}")).collect();
     print(format_args!("{label:28}{}", values.join("")));
 }
 
-/// Complains about what went wrong.
+/// Prints the error and returns the exit code.
 #[allow(clippy::print_stderr, reason = "a program for the terminal")]
 pub fn exit_code(result: Result<(), String>) -> ExitCode {
     match result {
@@ -116,12 +116,12 @@ pub fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}{unit}"))
 }
 
-/// The value that so many of a hundred stay below.
+/// Returns the percentile of sorted values.
 pub fn percentile(sorted: &[u32], at: usize) -> Option<f64> {
     sorted.get(sorted.len() * at / 100).copied().map(f64::from)
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// Returns the middle value, or the mean of the two in the middle.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;

@@ -1,7 +1,7 @@
-//! Does the time of a report depend on how many events there were? A year of usage of ten keys, day by day, through HTTP from
-//! the running service, while the events behind the same daily rows become more and more.
+//! Measures whether the latency of a report depends on the number of events. A year of usage of ten keys, day
+//! by day, over HTTP from the running service, while the number of events behind the same daily rows grows.
 //!
-//! Events are filled in past the interface, by SQL; each has its place in a daily row.
+//! Events are inserted directly by SQL; each belongs to a daily row.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -97,7 +97,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     Ok(())
 }
 
-/// The daily rows: a thousand requests of each key a day, say.
+/// Inserts the daily rows: a thousand requests of each key a day.
 async fn days(db: &Db, organization: &str) -> Result<(), String> {
     let last = i64::from(KEYS) * DAYS - 1;
     let text = format!(

@@ -1,6 +1,6 @@
-//! How long does a deleted key go on working? Two replicas on one database, both under load. One deletes a key, while
-//! somebody keeps asking with it on each: on the replica that deletes, nothing that is asked after the answer may be let
-//! through; on the other, the last question that was is what we measure.
+//! Measures how long a deleted key goes on working. Two replicas on one database, both under load. One
+//! deletes a key while a client keeps using it on each. On the deleting replica, no call sent after the
+//! answer may be allowed; on the other, the last allowed call is measured.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 
 use crate::report;
 use crate::servers::{Folder, Tollkeeper};
-use crate::tenant::{self, Keeper};
+use crate::tenant::{self, KeyManager};
 
-/// Management has a limit of its own, and tokens must be good on both.
+/// Management has its own limit, and tokens must be valid on both.
 const SETTINGS: &str = "public_url = \"http://bench.test\"\n[limits]\nenabled = false\n";
-/// After so long a key that still works would never stop.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time after which a working deleted key is an error.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is measured, and how.
+/// The arguments of the measurement.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Keys to delete
@@ -41,11 +41,12 @@ pub struct Arguments {
     log: PathBuf,
 }
 
-/// What one deletion showed.
+/// The result of one deletion.
 struct Trial {
-    /// Questions on the deleting replica that were sent after the answer and let through all the same.
+    /// Calls on the deleting replica that were sent after the answer and allowed all the same.
     late_here: u32,
-    /// From the answer to the sending of the last question that the other replica let through; zero when that was before.
+    /// The time from the answer to the sending of the last call that the other replica allowed; zero when
+    /// that was before.
     elsewhere: Duration,
 }
 
@@ -98,10 +99,10 @@ async fn measure(arguments: &Arguments) -> Result<(), String> {
     if late == 0 { Ok(()) } else { Err(format!("{late} calls were let through after the answer")) }
 }
 
-/// Connections that ask with a key that stays.
+/// Keeps connections busy with a key that stays.
 async fn load(
     connections: u16,
-    keeper: &Keeper,
+    keeper: &KeyManager,
     replicas: [SocketAddr; 2],
 ) -> Result<Vec<impl Future<Output = Result<(), String>> + Send + 'static>, String> {
     let (_, key) = keeper.key("stays").await?;
@@ -120,7 +121,7 @@ async fn load(
 async fn work(
     number: u16,
     left: Arc<AtomicU32>,
-    keeper: Arc<Keeper>,
+    keeper: Arc<KeyManager>,
     [here, elsewhere]: [SocketAddr; 2],
 ) -> Result<Vec<Trial>, String> {
     let mut trials = Vec::new();
@@ -130,7 +131,7 @@ async fn work(
             let request = request("GET", "/v1/models", address, &key);
             tokio::spawn(ask_until_refused(address, request))
         });
-        // Long enough for both to hold the key.
+        // Long enough for both to cache the key.
         tokio::time::sleep(Duration::from_millis(5)).await;
         let delete = request("DELETE", &keeper.path_of(&id), here, keeper.token());
         let status = Wire::open(here).await?.ask(&delete).await?;
@@ -147,18 +148,18 @@ async fn work(
     Ok(trials)
 }
 
-/// Of the questions that were let through, those sent after the answer: how many, and how long after it the last.
+/// Returns the number of allowed calls sent after the answer, and the delay of the last one.
 fn late(accepted: &[Instant], answered_at: Instant) -> (u32, Duration) {
     let late = accepted.iter().filter(|sent| **sent > answered_at);
     let count = u32::try_from(late.clone().count()).unwrap_or(u32::MAX);
     (count, late.max().map_or(Duration::ZERO, |last| *last - answered_at))
 }
 
-/// When each question was sent that was let through.
+/// Returns the sending time of each allowed call.
 async fn ask_until_refused(address: SocketAddr, request: Vec<u8>) -> Result<Vec<Instant>, String> {
     let mut wire = Wire::open(address).await?;
     let (began, mut accepted) = (Instant::now(), Vec::new());
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TIMEOUT {
         let sent = Instant::now();
         match wire.ask(&request).await? {
             200 => accepted.push(sent),
@@ -169,13 +170,13 @@ async fn ask_until_refused(address: SocketAddr, request: Vec<u8>) -> Result<Vec<
     Err("a deleted key goes on working".to_owned())
 }
 
-/// A request without a body.
+/// Builds a request without a body.
 fn request(method: &str, path: &str, address: SocketAddr, bearer: &str) -> Vec<u8> {
     format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {bearer}\r\n\r\n")
         .into_bytes()
 }
 
-/// A connection that tells statuses.
+/// A connection that returns statuses.
 struct Wire {
     stream: TcpStream,
     read: Vec<u8>,
@@ -189,7 +190,7 @@ impl Wire {
         Ok(Self { stream, read: Vec::new() })
     }
 
-    /// Sends a request and reads the whole answer; its status.
+    /// Sends a request and reads the whole answer; returns its status.
     async fn ask(&mut self, request: &[u8]) -> Result<u16, String> {
         self.stream.write_all(request).await.map_err(|error| error.to_string())?;
         self.read.clear();

@@ -1,5 +1,5 @@
-//! The processes that serve: on the first core, or the first few, with as many tokio workers, where `taskset` is to be had;
-//! the client takes the other cores. Whatever is started here ends with this program, however that ends.
+//! The server processes: on the first core, or the first few, with as many tokio workers, where `taskset` is
+//! available; the client uses the other cores. All of them end with this program, however that ends.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,12 +10,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::client;
 
-/// Names the port of the bare servers.
+/// The variable with the port of the bare servers.
 pub const PORT_VARIABLE: &str = "BENCH_PORT";
-/// Names the database of the bare servers, if they are to have one.
+/// The variable with the database of the bare servers, if they have one.
 pub const DATABASE_VARIABLE: &str = "BENCH_DATABASE";
 
-/// How many threads a tokio runtime has; without it, one a core.
+/// The variable with the number of threads of a tokio runtime; by default, one for each core.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
 /// The built-in models, measured with a rate that no run uses up.
@@ -27,7 +27,7 @@ pub const MASTER_KEY: &str = "YmVuY2htYXJrcyBzZWFsIG5vdGhpbmcgb2YgdmFsdWU=";
 pub struct Server(Child);
 
 impl Server {
-    /// The bare axum servers, and where they listen.
+    /// Starts the bare axum servers; returns their address.
     pub fn bare(cores: Cores, database: Option<&str>) -> Result<(Self, SocketAddr), String> {
         let address = free_address()?;
         let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
@@ -58,7 +58,8 @@ impl Drop for Server {
     }
 }
 
-/// Bounds that one person at one address would meet at once. An earlier build may not know them, so they are set for this one only.
+/// Bounds that one user at one address would meet at once. An earlier build may not know them, so they are
+/// set for this one only.
 const BOUNDS: [(&str, &str); 10] = [
     ("TOLLKEEPER_BILLING__FURTHER_CREDIT_LIMIT", "100"),
     ("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "1000000"),
@@ -72,10 +73,10 @@ const BOUNDS: [(&str, &str); 10] = [
     ("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "10000"),
 ];
 
-/// The folders of all servers so far, in any of which a mail may be written.
+/// The folders of all servers so far; a mail may be in any of them.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The token in the mail to this address, if it has been written.
+/// Returns the token in the mail to this address, if it has been written.
 pub fn mailed_token(address: &str) -> Option<String> {
     let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
     let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder.join("mail")).ok()).flatten();
@@ -96,8 +97,8 @@ pub struct Tollkeeper {
 }
 
 impl Tollkeeper {
-    /// Starts it in its default configuration, but for addresses, folder, database and the models' rates and
-    /// concurrency.
+    /// Starts it in its default configuration, except for addresses, folder, database and the models' rates
+    /// and concurrency.
     pub async fn start(
         program: &Path,
         folder: &Path,
@@ -108,7 +109,7 @@ impl Tollkeeper {
         Self::launch(cores.of_servers(program), folder, database, log).await
     }
 
-    /// The same on every core, and with as many threads as it starts by itself.
+    /// Starts it on every core, with its default number of threads.
     pub async fn on_all_cores(
         program: &Path,
         folder: &Path,
@@ -131,7 +132,7 @@ impl Tollkeeper {
         Ok(Self { server, public, service, token: token.trim().to_owned() })
     }
 
-    /// The command that starts it on every core, and where it will listen.
+    /// Returns the command that starts it on every core, and its address.
     pub fn command(
         program: &Path,
         folder: &Path,
@@ -145,7 +146,7 @@ impl Tollkeeper {
     }
 }
 
-/// Everything by the environment; where it will listen.
+/// Sets everything by the environment; returns its address.
 fn configure(
     command: &mut Command,
     folder: &Path,
@@ -179,13 +180,13 @@ fn configure(
     Ok((public, service))
 }
 
-/// Whether the command, or what it starts on some cores, is this very program.
+/// Returns whether the command, or the program that it pins to cores, is this program.
 fn is_this_build(command: &Command) -> bool {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     std::env::current_exe().is_ok_and(|this| words.into_iter().any(|word| word == this.as_os_str()))
 }
 
-/// Puts the built-in models into a file, with a rate that no run uses up.
+/// Writes the built-in models to a file, with a rate that no run uses up.
 pub fn quick_catalog(folder: &Path) -> Result<PathBuf, String> {
     let catalog = folder.join("catalog.toml");
     std::fs::write(
@@ -206,25 +207,26 @@ pub fn end_with_parent() {
     });
 }
 
-/// How the machine is shared out.
+/// The assignment of cores.
 #[derive(Clone, Copy)]
 pub struct Cores {
     pub count: usize,
-    /// How many the servers have.
+    /// The number of cores of the servers.
     pub servers: usize,
-    /// The servers have the first cores, this program the others. False where that can't be had: then all share all.
+    /// Whether the servers have the first cores, and this program the others. False where that isn't
+    /// possible: then all share all.
     pub pinned: bool,
 }
 
 impl Cores {
-    /// Leaves the first core to the servers.
+    /// Assigns the first core to the servers.
     pub fn share() -> Self {
         Self::split(1)
     }
 
-    /// Leaves the first cores to the servers; where there are no others, this program shares them.
+    /// Assigns the first cores to the servers; where there are no others, this program shares them.
     pub fn split(servers: usize) -> Self {
-        // Asked once: afterwards this program has fewer.
+        // Read once: afterwards this program has fewer cores.
         static COUNT: OnceLock<usize> = OnceLock::new();
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = *COUNT.get_or_init(cores);
@@ -236,12 +238,12 @@ impl Cores {
         Self { count, servers, pinned: moved && count > servers }
     }
 
-    /// All of them for everybody, with one worker a server.
+    /// All cores for all processes, with one worker for each server.
     pub const fn unpinned() -> Self {
         Self { count: 1, servers: 1, pinned: false }
     }
 
-    /// The program on the servers' cores, with a worker for each.
+    /// Runs the program on the servers' cores, with a worker for each.
     fn of_servers(self, program: &Path) -> Command {
         let mut command = if self.pinned { Command::new("taskset") } else { Command::new(program) };
         if self.pinned {
@@ -257,7 +259,7 @@ fn free_address() -> Result<SocketAddr, String> {
     listener.and_then(|listener| listener.local_addr()).map_err(|error| format!("no free port: {error}"))
 }
 
-/// A folder that goes when the program does.
+/// A folder that is removed at the end of the program.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -267,7 +269,7 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// A folder in it for one service.
+    /// Creates a folder in it for one service.
     pub fn place(&self, number: usize) -> Result<PathBuf, String> {
         let path = self.0.join(number.to_string());
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;

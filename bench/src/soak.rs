@@ -1,6 +1,6 @@
-//! Does the service stay as it is? A mixed load at an even rate for as long as you like; every minute the resident memory,
-//! the file descriptors, the times of answers and what went wrong. It fails when an answer has another status than it
-//! should, or when memory or descriptors grow ([`watch::grown`] says what counts as growing).
+//! Tests whether the service stays stable. A mixed load at an even rate for any time; every minute it prints
+//! the resident memory, the file descriptors, the latencies and the errors. It fails when an answer has an
+//! unexpected status, or when memory or descriptors grow ([`watch::grown`] defines growth).
 
 mod steps;
 mod watch;
@@ -17,10 +17,10 @@ use crate::process;
 use crate::report::{self, percentile, shown};
 use crate::servers::{Folder, Tollkeeper};
 
-use watch::{Found, Look};
+use watch::{Findings, MinuteSample};
 use worker::{Place, Worker};
 
-/// How to soak.
+/// The arguments of the soak.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// How long
@@ -43,7 +43,7 @@ pub struct Arguments {
     log: PathBuf,
 }
 
-/// As many as can be set: everybody calls from one address here. The limits themselves stay on.
+/// The highest possible limits, because all calls come from one address here. The limits themselves stay on.
 const SETTINGS: &str = "[limits]
 reads_per_minute = 1000000
 writes_per_minute = 1000000
@@ -58,7 +58,7 @@ credit_limit = \"1000000000\"
 const PLACES: u16 = 4;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Soaks and prints a line a minute.
+/// Soaks and prints a line each minute.
 pub async fn run(arguments: &Arguments) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
@@ -71,7 +71,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
         places.push(Arc::new(Place::prepare(&service, number).await?));
     }
     head(arguments);
-    let (found, between) = (Arc::new(Found::default()), rhythm(arguments));
+    let (found, between) = (Arc::new(Findings::default()), rhythm(arguments));
     let mut workers = JoinSet::new();
     for number in 0..arguments.connections {
         let place = places.get(usize::from(number % PLACES)).ok_or("nowhere to go")?;
@@ -86,7 +86,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
             () = tokio::time::sleep_until((begin + MINUTE * minute).into()) => {}
             Some(ended) = workers.join_next() => return Err(format!("a connection ended: {ended:?}")),
         }
-        let look = Look {
+        let look = MinuteSample {
             resident_mib: process::resident_mib(service.server.id())?,
             descriptors: process::descriptors(service.server.id())?,
         };
@@ -114,7 +114,7 @@ fn head(arguments: &Arguments) {
     report::line(&names);
 }
 
-fn line(minute: u32, found: &Found, look: &Look) -> Result<(), String> {
+fn line(minute: u32, found: &Findings, look: &MinuteSample) -> Result<(), String> {
     let (times, logins) = found.take_times()?;
     report::line(&[
         minute.to_string(),
@@ -129,8 +129,8 @@ fn line(minute: u32, found: &Found, look: &Look) -> Result<(), String> {
     Ok(())
 }
 
-/// What was done, what went wrong, and whether anything grew.
-fn conclude(looks: &[Look], found: &Found) -> Result<(), String> {
+/// Prints the steps and errors, and fails if anything grew.
+fn conclude(looks: &[MinuteSample], found: &Findings) -> Result<(), String> {
     report::print("");
     for (step, count) in found.steps()? {
         report::line(&[step.to_owned(), count.to_string()]);

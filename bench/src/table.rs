@@ -1,7 +1,8 @@
-//! Every operation beside its floor, in one run: on SQLite and PostgreSQL, with one core for the server and with two.
+//! Measures every operation next to its floor, in one run: on SQLite and PostgreSQL, with one core for the
+//! server and with two.
 //!
-//! In each round all floors and all operations are measured in turn. What uses things up (a deletion, a token) has what the
-//! round before it or another operation of the same round has made.
+//! In each round all floors and all operations are measured in turn. An operation that uses things up (a
+//! deletion, a token) uses objects of the previous round or of another operation of the same round.
 
 mod call;
 mod operations;
@@ -65,9 +66,10 @@ enum Database {
     Postgres,
 }
 
-/// Nothing is limited, and no money runs out.
+/// No limits, and enough money.
 const SETTINGS: &str = "[limits]\nenabled = false\n[billing]\ncredit_limit = \"1000000000\"\n";
-/// What one round may use up, by the second of a measurement: more than any database writes here.
+/// The objects that one round may use up, for each second of a measurement: more than any database writes
+/// here.
 const USED_PER_S: f64 = 4_000.0;
 
 /// Measures and prints.
@@ -113,7 +115,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
 struct Setup<'a> {
     arguments: &'a Arguments,
     cores: Cores,
-    /// Of PostgreSQL.
+    /// The URL of PostgreSQL.
     url: Option<&'a str>,
 }
 
@@ -213,13 +215,13 @@ impl Setup<'_> {
     }
 }
 
-/// Writes of one organization wait for its lock, so more at a time would measure the queue. What is committed in groups is held
-/// against another floor.
+/// Writes of one organization wait for its lock, so concurrent ones would measure the queue. Grouped commits
+/// are compared with another floor.
 fn one_at_a_time(floor: Floor, call: call::Call) -> call::Call {
     if floor == Floor::Write { call.over(1) } else { call }
 }
 
-/// What the library alone does, as if it were a server.
+/// The library alone, as if it were a server.
 fn hashes(per_s: f64) -> Sample {
     Sample {
         requests_per_s: per_s,

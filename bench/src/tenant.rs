@@ -1,4 +1,4 @@
-//! Somebody with an organization, a project and a key, made through the service's own interface; and the calls with it.
+//! A user with an organization, a project and a key, made through the service's API; and their calls.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,10 +9,10 @@ use crate::bare::Authorize;
 use crate::client::{self, Target};
 use crate::servers::mailed_token;
 
-/// Everybody's.
+/// The password of every user.
 pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 
-/// The key to call with.
+/// The key that makes the calls.
 pub struct Tenant {
     key: String,
 }
@@ -23,7 +23,7 @@ impl Tenant {
         &self.key
     }
 
-    /// The body of `POST /service/v1/authorize` about the key.
+    /// Returns the body of `POST /service/v1/authorize` about the key.
     pub fn question(&self) -> Value {
         question(self.key.clone())
     }
@@ -39,7 +39,7 @@ impl Tenant {
     }
 }
 
-/// Somebody with an account, who has logged in once.
+/// A user who has logged in once.
 pub struct Account {
     email: String,
     refresh_token: String,
@@ -52,14 +52,14 @@ impl Account {
         Target::post(address, "/v1/auth/login", None, &body, "\"access_token\"")
     }
 
-    /// An access token that nobody has used yet.
+    /// Returns an unused access token.
     pub async fn fresh_token(&self, address: SocketAddr) -> Result<String, String> {
         let token = Some(self.refresh_token.as_str());
         text(&post(address, "/v1/auth/refresh-token", token, &json!({})).await?, "access_token")
     }
 }
 
-/// Registers somebody and logs them in.
+/// Registers a user and logs them in.
 pub async fn register(address: SocketAddr, number: u16) -> Result<Account, String> {
     let name = format!("{}-{number}", new_name()?);
     let email = format!("{name}@example.com");
@@ -70,7 +70,7 @@ pub async fn register(address: SocketAddr, number: u16) -> Result<Account, Strin
     Ok(Account { email, refresh_token: text(&session, "refresh_token")? })
 }
 
-/// The same body, sent to the bare echo.
+/// Sends the body of authorize to the bare echo.
 pub fn echo(address: SocketAddr) -> Target {
     let body = question(format!("tk_{}", "0".repeat(49)));
     Target::post(address, "/echo", None, &body, "\"credential\":\"tk_")
@@ -82,7 +82,7 @@ pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
     Ok(Tenant { key })
 }
 
-/// The secret of a key with every restriction, each of which the calls of this program keep to.
+/// Creates a key with every restriction, all of which the calls of this program satisfy; returns its secret.
 pub async fn restricted_key(address: SocketAddr) -> Result<String, String> {
     let keeper = keeper(address).await?;
     let restrictions = json!({"allowed_ips": ["198.51.100.0/24", "203.0.113.0/24"], "rate_limit": 1_000_000,
@@ -91,21 +91,21 @@ pub async fn restricted_key(address: SocketAddr) -> Result<String, String> {
     text(&post(address, &keeper.keys, Some(&keeper.token), &body).await?, "key")
 }
 
-/// Somebody who keeps the keys of a project.
-pub struct Keeper {
+/// A user who manages the keys of a project.
+pub struct KeyManager {
     address: SocketAddr,
     token: String,
     keys: String,
 }
 
-impl Keeper {
-    /// A new key without restrictions: its id and its secret.
+impl KeyManager {
+    /// Creates a key without restrictions; returns its id and its secret.
     pub async fn key(&self, name: &str) -> Result<(String, String), String> {
         let key = post(self.address, &self.keys, Some(&self.token), &json!({"name": name})).await?;
         Ok((text(&key, "id")?, text(&key, "key")?))
     }
 
-    /// Where a key is changed and deleted.
+    /// Returns the path of a key.
     pub fn path_of(&self, id: &str) -> String {
         format!("{}/{id}", self.keys)
     }
@@ -117,23 +117,23 @@ impl Keeper {
 }
 
 /// Registers, logs in, and makes an organization and a project.
-pub async fn keeper(address: SocketAddr) -> Result<Keeper, String> {
+pub async fn keeper(address: SocketAddr) -> Result<KeyManager, String> {
     let name = new_name()?;
     let token = person(address, &name).await?;
     let organization = post(address, "/v1/organizations", Some(&token), &json!({"name": name})).await?;
     let projects = format!("/v1/organizations/{}/projects", text(&organization, "id")?);
     let project = post(address, &projects, Some(&token), &json!({"name": name})).await?;
     let keys = format!("{projects}/{}/api-keys", text(&project, "id")?);
-    Ok(Keeper { address, token, keys })
+    Ok(KeyManager { address, token, keys })
 }
 
-/// A name that an earlier run on the same database hasn't taken.
+/// Returns a name that an earlier run on the same database hasn't taken.
 pub fn new_name() -> Result<String, String> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
     Ok(format!("bench{}", since.as_millis()))
 }
 
-/// Registers, confirms the address and logs in; the access token.
+/// Registers, confirms the address and logs in; returns the access token.
 pub async fn person(address: SocketAddr, name: &str) -> Result<String, String> {
     let email = format!("{name}@example.com");
     let account = json!({"email": email, "password": PASSWORD, "username": name});
@@ -144,7 +144,7 @@ pub async fn person(address: SocketAddr, name: &str) -> Result<String, String> {
     text(&session, "access_token")
 }
 
-/// Confirms a new account's address, without which its organizations have no credit and it invites nobody.
+/// Confirms a new account's address, without which its organizations have no credit and it can't invite.
 pub async fn verify(address: SocketAddr, email: &str) -> Result<(), String> {
     for _ in 0..1_000 {
         if let Some(token) = mailed_token(email) {
@@ -168,7 +168,7 @@ fn question(credential: String) -> Value {
     })
 }
 
-/// Sends it; the `data` of a good answer.
+/// Sends it; returns the `data` of a good answer.
 pub async fn post(
     address: SocketAddr,
     path: &str,
@@ -180,7 +180,7 @@ pub async fn post(
     Ok(reply.get_mut("data").map(Value::take).unwrap_or_default())
 }
 
-/// A text in `data`.
+/// Returns a text in `data`.
 pub fn text(data: &Value, name: &str) -> Result<String, String> {
     data.get(name).and_then(Value::as_str).map(str::to_owned).ok_or_else(|| format!("no `{name}` in {data}"))
 }

@@ -1,8 +1,8 @@
-//! Does the time of an answer tell who has an account? Logins and forgotten passwords, of addresses with an account and
-//! without one, in pairs whose order is drawn each time; the medians beside each other.
+//! Measures whether the latency of an answer reveals an account. Logins and forgotten passwords, of addresses
+//! with and without an account, in pairs in random order; the medians are compared.
 //!
-//! The limits stay on and are set high, so that the same statements run as always. One request is under way at a time:
-//! whoever measures us from outside can't have it quieter than this.
+//! The limits stay on and are set high, so that the usual statements run. One request is in flight at a time:
+//! an outside attacker can't measure with less noise.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,30 +17,32 @@ use crate::client::{self, Target};
 use crate::report;
 use crate::servers::{Cores, Folder, Tollkeeper};
 
-/// Accounts, and as many addresses without one: no address comes near the thousand attempts that the limit can be set to.
+/// Accounts, and as many addresses without one: no address reaches the thousand attempts that the limit
+/// allows.
 const ADDRESSES: usize = 10;
 /// Pairs that don't count, at least one of every address.
 const WARM_UP: usize = 50;
-/// Never has an account. The answer to a forgotten password is out before its mail is, and a server that has just written
-/// a mail is warmer than one that had none to write: the next answer comes some percent sooner. In a pair each kind mostly
-/// follows the other one, so this address is asked about before every sample, and all samples follow the same.
-const NOBODY: &str = "other@example.com";
-/// Long enough for a mail to have left.
-const QUIET: Duration = Duration::from_millis(30);
+/// An address without an account. The answer to a forgotten password is sent before its mail, and a server
+/// that has just written a mail is warmer than one that had none to write: the next answer is some percent
+/// faster. In a pair each kind mostly follows the other one, so this address is used before every sample, and
+/// all samples follow the same request.
+const UNKNOWN_EMAIL: &str = "other@example.com";
+/// Long enough to send a mail.
+const MAIL_PAUSE: Duration = Duration::from_millis(30);
 const LIMITS: &str = "[limits]
 logins_per_minute = 1000000
 password_resets_per_hour = 1000000
 login_failures = 1000
 ";
 
-/// What is compared.
+/// A comparison.
 struct Case {
     label: &'static str,
     path: &'static str,
     status: &'static str,
     pause: Duration,
-    /// Whether the answer to the next request is timed instead, which asks about an address that never has an account: the
-    /// mail leaves meanwhile.
+    /// Whether the next request is timed instead, for an address that never has an account: the mail is sent
+    /// meanwhile.
     next: bool,
 }
 
@@ -56,14 +58,14 @@ const CASES: [Case; 3] = [
         label: "forgot-password",
         path: "/v1/auth/forgot-password",
         status: "200",
-        pause: QUIET,
+        pause: MAIL_PAUSE,
         next: false,
     },
     Case {
         label: "what follows it at once",
         path: "/v1/auth/forgot-password",
         status: "200",
-        pause: QUIET,
+        pause: MAIL_PAUSE,
         next: true,
     },
 ];
@@ -91,7 +93,7 @@ pub async fn run(database: &str, log: &Path, samples: u32, cores: Cores) -> Resu
     for case in &CASES {
         let [known, unknown] = measure(service.public, case, samples).await?;
         let (with, without) = (median(&known), median(&unknown));
-        // The same case against itself tells how much of a difference the machine makes up.
+        // A case compared with itself shows the noise of the machine.
         let noise = |times: &[f64]| {
             let half = |odd| times.iter().copied().skip(odd).step_by(2).collect::<Vec<_>>();
             percent(median(&half(0)), median(&half(1))).abs()
@@ -107,7 +109,7 @@ pub async fn run(database: &str, log: &Path, samples: u32, cores: Cores) -> Resu
     Ok(())
 }
 
-/// Microseconds with an account, and without one.
+/// Returns the microseconds with an account, and without one.
 async fn measure(server: SocketAddr, case: &Case, samples: u32) -> Result<[Vec<f64>; 2], String> {
     let (mut stream, random) = (connect(server).await?, Random::system());
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
@@ -122,12 +124,12 @@ async fn measure(server: SocketAddr, case: &Case, samples: u32) -> Result<[Vec<f
                 _ => json!({ "email": email }),
             };
             if !case.pause.is_zero() {
-                timed(&mut stream, server, case, &json!({ "email": NOBODY })).await?;
+                timed(&mut stream, server, case, &json!({ "email": UNKNOWN_EMAIL })).await?;
                 tokio::time::sleep(case.pause).await;
             }
             let mut microseconds = timed(&mut stream, server, case, &body).await?;
             if case.next {
-                microseconds = timed(&mut stream, server, case, &json!({ "email": NOBODY })).await?;
+                microseconds = timed(&mut stream, server, case, &json!({ "email": UNKNOWN_EMAIL })).await?;
             }
             if pair >= WARM_UP {
                 times.push(microseconds);
@@ -137,7 +139,7 @@ async fn measure(server: SocketAddr, case: &Case, samples: u32) -> Result<[Vec<f
     Ok([known, unknown])
 }
 
-/// Of one length, with an account or not.
+/// Returns an address; all have the same length.
 fn address(word: &str, number: usize) -> String {
     format!("{word}{number}@example.com")
 }
@@ -148,7 +150,7 @@ async fn connect(server: SocketAddr) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// One request on an open connection, from its first byte to the answer's last.
+/// Times one request on an open connection, from its first byte to the last byte of the answer.
 async fn timed(stream: &mut TcpStream, server: SocketAddr, case: &Case, body: &Value) -> Result<f64, String> {
     let request = Target::post(server, case.path, None, body, "").request;
     let (mut answer, mut buffer) = (Vec::new(), [0; 8192]);

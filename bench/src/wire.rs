@@ -1,4 +1,4 @@
-//! A connection that tells statuses and bodies, for everything that isn't the same request again and again.
+//! A connection that returns statuses and bodies, for requests that vary.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A request as it goes over the wire.
+/// Builds the bytes of a request.
 pub fn request(
     method: &str,
     path: &str,
@@ -29,25 +29,25 @@ pub fn request(
     text.into_bytes()
 }
 
-/// What came back.
+/// An answer.
 pub struct Answer<'a> {
     pub status: u16,
     pub body: &'a [u8],
 }
 
 impl Answer<'_> {
-    /// The body, which is JSON.
+    /// Parses the body as JSON.
     pub fn json(&self) -> Result<Value, String> {
         serde_json::from_slice(self.body).map_err(|error| format!("{error}: {}", self.text()))
     }
 
-    /// The body as it may be shown.
+    /// Returns the body for messages.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.body).into_owned()
     }
 }
 
-/// A connection that stays open, with one request under way.
+/// A persistent connection with one request in flight.
 pub struct Wire {
     stream: TcpStream,
     read: Vec<u8>,
@@ -81,7 +81,7 @@ impl Wire {
     }
 }
 
-/// The status and the length of the body.
+/// Parses the status and the length of the body.
 fn read_head(head: &[u8]) -> Result<(u16, usize), String> {
     let wrong = || format!("unexpected answer: {}", String::from_utf8_lossy(head));
     let status = head.strip_prefix(b"HTTP/1.1 ").and_then(|rest| number(rest.get(..3)?));

@@ -1,5 +1,5 @@
-//! A text is a key exactly when prefix, alphabet, length and checksum say so; a key reads back as it was written, and no
-//! slip of one character makes another key of it.
+//! A text is a key exactly when prefix, alphabet, length and checksum are right; a key parses to itself, and
+//! no change of one character gives another key.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ const CHECKSUM_CHARS: usize = 6;
 enum Input<'a> {
     /// Any two texts.
     Any { prefix: &'a str, text: &'a str },
-    /// A key that is one, and a slip: a place, and what is typed there.
+    /// A valid key, and a typing mistake: a position and the typed text.
     Key { digits: [u8; SECRET_CHARS], place: u8, typed: char, swap: bool },
 }
 
@@ -30,7 +30,7 @@ fuzz_target!(|input: Input| match input {
         assert!(ApiKeySecret::parse("tk_", &key).is_some(), "{key}");
         let mut slip: Vec<char> = key.chars().collect();
         let place = usize::from(place) % slip.len();
-        // A CRC finds every burst of up to 32 bits in what it covers: one character, or two neighbours.
+        // A CRC detects every burst of up to 32 bits: one character, or two neighbours.
         if swap && place + 1 < slip.len() && place + 1 != body.len() {
             slip.swap(place, place + 1);
         } else {

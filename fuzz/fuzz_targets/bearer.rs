@@ -1,22 +1,22 @@
-//! The gate lets somebody in exactly for one `Authorization` header that is a bearer of a credential that is theirs; a
-//! header that is none of that says so, and every refusal is a 401.
+//! The gate accepts exactly one `Authorization` header with a valid bearer credential; other headers get the
+//! matching error, and every refusal is a 401.
 
 #![no_main]
 
 use std::sync::LazyLock;
 
-use fuzz::{Somebody, WORLD};
+use fuzz::{TestUser, WORLD};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use tollkeeper::tenants::access::KeyKind;
 use tollkeeper::api::gate::{Access, Bearer, Models, Session};
 use tollkeeper::error::{Code, Error};
+use tollkeeper::tenants::access::KeyKind;
 
-static ADA: LazyLock<Somebody> = LazyLock::new(|| WORLD.somebody());
+static ADA: LazyLock<TestUser> = LazyLock::new(|| WORLD.user());
 
-/// A key with a right checksum that nobody has.
-const NOBODY_S_KEY: &str = "tk_00000000000000000000000000000000000000000001LBmmQ";
+/// A key with a right checksum that doesn't exist.
+const UNKNOWN_KEY: &str = "tk_00000000000000000000000000000000000000000001LBmmQ";
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -24,7 +24,7 @@ struct Input<'a> {
     door: Door,
 }
 
-/// What headers are put together from.
+/// The parts of generated headers.
 #[derive(Arbitrary, Debug)]
 enum Piece<'a> {
     Bytes(&'a [u8]),
@@ -53,7 +53,7 @@ fuzz_target!(|input: Input| {
         for piece in pieces {
             bytes.extend_from_slice(text_of(piece));
         }
-        // What isn't a header value is refused before it gets here.
+        // Invalid header values are refused earlier.
         if let Ok(value) = HeaderValue::from_bytes(&bytes) {
             headers.append(header::AUTHORIZATION, value);
             values.push(bytes);
@@ -104,7 +104,7 @@ fn check(error: &Error, credential: Option<&str>, door: Door) {
         (Some(_), _) => Code::InvalidAccessToken,
     };
     assert_eq!(error.code, expected, "{credential:?}");
-    // Nothing of what was sent comes back.
+    // Nothing of the input is repeated in the answer.
     if credential.is_some() {
         assert_eq!(error.public_message(), Error::new(expected).public_message());
     }
@@ -117,13 +117,13 @@ fn text_of<'a>(piece: &Piece<'a>) -> &'a [u8] {
         Piece::Access => ADA.access_token.as_bytes(),
         Piece::Refresh => ADA.refresh_token.as_bytes(),
         Piece::Key => ADA.key.as_bytes(),
-        Piece::NobodysKey => NOBODY_S_KEY.as_bytes(),
+        Piece::NobodysKey => UNKNOWN_KEY.as_bytes(),
         Piece::PartOfKey(length) => &ADA.key.as_bytes()[..usize::from(length).min(ADA.key.len())],
     }
 }
 
-/// RFC 6750, section 2.1, written another way: one header, `bearer` in any case, a space, and what is left of it
-/// without white space around it.
+/// RFC 6750, section 2.1, implemented independently: one header, `bearer` in any case, a space, and the rest
+/// without surrounding white space.
 fn credential(values: &[Vec<u8>]) -> Option<&str> {
     let [value] = values else {
         return None;

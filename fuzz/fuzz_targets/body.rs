@@ -1,5 +1,5 @@
-//! The body reader accepts what serde_json accepts, but for a key that stands twice in one object. A record accepts only
-//! what its own published schema allows, and says of everything else what is wrong.
+//! The body reader accepts what serde_json accepts, except repeated keys in one object. A record accepts only
+//! what its published schema allows, and reports every other error.
 
 #![no_main]
 
@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
     let ours = json::parse(bytes);
     match (&tree, &ours) {
         (Some(tree), Ok(json)) => assert!(tree.is(json), "{tree:?} is read as {json:?}"),
-        // Told at the first object that is too large, whatever follows.
+        // Refused at the first object that is too large, whatever follows.
         (_, Err(error)) if error.code == Code::InvalidRequest => {
             assert_eq!(error.details.len(), 1);
             assert!(error.details[0].code == "too_many" && bytes.len() > json::MAX_MEMBERS * 5);
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
     record::<CreateApiKey>(bytes, value.as_ref());
 });
 
-/// `value` is the body as JSON, when it is some.
+/// Checks a record; `value` is the body as JSON, if it is valid JSON.
 fn record<T: Record<Api>>(bytes: &[u8], value: Option<&Value>) {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -65,9 +65,9 @@ fn refusal(error: &Error, bytes: &[u8], value: Option<&Value>) {
     let is_object = bytes.is_empty() || value.is_some_and(Value::is_object);
     assert_eq!(error.code == Code::InvalidRequest, is_object, "{error}");
     assert_eq!(error.details.is_empty(), !is_object, "{error}");
-    // A sign that no message of ours has, so that a part of one isn't taken for the password.
+    // A character that none of our messages has, so that a part of one isn't taken for the password.
     let password = value.and_then(|value| value.get("password")?.as_str()).filter(|text| text.contains('#'));
-    // Only a field without a name is told without one.
+    // Only a field without a name is reported without one.
     let nameless = value.is_some_and(|value| value.get("").is_some());
     for detail in &error.details {
         assert!(nameless || !detail.param.is_empty());
@@ -79,7 +79,7 @@ fn refusal(error: &Error, bytes: &[u8], value: Option<&Value>) {
     }
 }
 
-/// What of the value its schema doesn't allow; of the words of JSON Schema those that our documents use.
+/// Returns the first violation of the schema; knows the keywords of JSON Schema that our documents use.
 fn breaks(value: &Value, schema: &Value) -> Option<String> {
     let no = |what: &str| Some(format!("{what}: {value} by {schema}"));
     let types = match &schema["type"] {

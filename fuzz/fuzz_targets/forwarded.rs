@@ -1,5 +1,5 @@
-//! Only a trusted proxy moves the client's address: it is the peer's where that isn't one, else the first hop from the
-//! right that isn't one, unknown where a hop on the way there can't be read, and nothing left of that has a say.
+//! The client's address is the peer's unless the peer is a trusted proxy; then it is the first untrusted hop
+//! from the right, or unknown if a hop before that is unreadable. Hops further left have no effect.
 
 #![no_main]
 
@@ -14,9 +14,9 @@ use tollkeeper::kernel::proxies::{client_address, forwarded_address, parse_range
 struct Input<'a> {
     peer: IpAddr,
     headers: Vec<Vec<Hop<'a>>>,
-    /// An address and how many bits of it count.
+    /// An address and its prefix length.
     trusted: Vec<(IpAddr, u8)>,
-    /// Left of all, from whoever comes first.
+    /// The leftmost part, sent by the first client.
     invention: &'a str,
 }
 
@@ -48,7 +48,7 @@ fuzz_target!(|input: Input| {
     }
     let chain: Vec<&str> = headers.iter().flat_map(|header| header.split(',')).collect();
     assert_eq!(client, right_most(&chain, &is_trusted), "{headers:?}");
-    // What somebody sends along stands to the left, and changes nothing once a hop is nobody's we trust.
+    // The client's own values stand on the left, and have no effect after an untrusted hop.
     let stopped = chain.iter().any(|hop| read(hop).is_none_or(|address| !is_trusted(address)));
     if stopped && !chain.is_empty() {
         let more = std::iter::once(input.invention.as_bytes()).chain(hops());
@@ -73,7 +73,7 @@ fn text(hop: &Hop, trusted: &[(IpAddr, u8)]) -> String {
     }
 }
 
-/// The rule of `client_address`, told from the right with its end first.
+/// The rule of `client_address`, implemented from the right.
 fn right_most(chain: &[&str], is_trusted: &impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let (last, before) = chain.split_last()?;
     let address = read(last)?;

@@ -1,5 +1,5 @@
-//! Whatever is accepted is, byte for byte, a token that we would sign for the claims it is read as: signatures of
-//! Ed25519 are the same each time. And what we sign is accepted exactly for its kind, issuer, audience and time.
+//! Every accepted token is, byte for byte, one that we would sign for its claims: Ed25519 signatures are
+//! deterministic. And our tokens are accepted exactly for their kind, issuer, audience and time.
 
 #![no_main]
 
@@ -10,9 +10,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use ring::signature::{Ed25519KeyPair, KeyPair};
+use tollkeeper::accounts::jwt::{
+    Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind, VerifyingKey,
+};
 use tollkeeper::clock::Time;
 use tollkeeper::ids::{SessionId, UserId};
-use tollkeeper::accounts::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind, VerifyingKey};
 
 const ISSUER: &str = "https://keys.example.org";
 const AUDIENCE: &str = "platform";
@@ -21,11 +23,11 @@ const SKEW_S: i64 = 60;
 
 /// The keys of a deployment after a rotation.
 struct Keys {
-    /// Signs; the older one still checks.
+    /// The signing key; the older one still verifies.
     today: Keyset,
-    /// The older one, when it signed.
+    /// The older key, from the time when it signed.
     before: Keyset,
-    /// Nobody's key any more.
+    /// A removed key.
     foreign: Keyset,
     /// The signing key again, for texts that we would never sign.
     raw: Ed25519KeyPair,
@@ -54,10 +56,10 @@ enum Input<'a> {
     Any(&'a str),
     /// One of our headers, a payload of any bytes, and our own signature over both.
     Signed { refresh: bool, payload: &'a [u8] },
-    /// The same with claims written as somebody else might.
-    Rewritten { said: Said<'a>, from: &'a str, to: &'a str },
+    /// The same with claims in another JSON notation.
+    Rewritten { said: TokenFields<'a>, from: &'a str, to: &'a str },
     /// A token of ours, read at any time, changed or not.
-    Ours { said: Said<'a>, signer: Signer, now_ms: i64, edits: Vec<Edit> },
+    Ours { said: TokenFields<'a>, signer: Signer, now_ms: i64, edits: Vec<Edit> },
 }
 
 #[derive(Arbitrary, Debug, Clone, Copy)]
@@ -68,7 +70,7 @@ enum Signer {
 }
 
 #[derive(Arbitrary, Debug)]
-struct Said<'a> {
+struct TokenFields<'a> {
     refresh: bool,
     iss: Option<&'a str>,
     aud: Option<&'a str>,
@@ -108,7 +110,7 @@ fuzz_target!(|input: Input| match input {
     Input::Ours { said, signer, now_ms, edits } => ours(&said, signer, Time::from_unix_ms(now_ms), &edits),
 });
 
-fn ours(said: &Said, signer: Signer, now: Time, edits: &[Edit]) {
+fn ours(said: &TokenFields, signer: Signer, now: Time, edits: &[Edit]) {
     let (kind, other) = match said.refresh {
         true => (TokenKind::Refresh, TokenKind::Access),
         false => (TokenKind::Access, TokenKind::Refresh),
@@ -146,7 +148,7 @@ fn ours(said: &Said, signer: Signer, now: Time, edits: &[Edit]) {
     judge(&edited, other, now).expect_err("the other kind");
 }
 
-/// Verifies, and holds what is accepted against what we would sign.
+/// Verifies, and compares an accepted token with the one that we would sign.
 fn judge(token: &str, kind: TokenKind, now: Time) -> Result<Claims, JwtError> {
     let verdict = KEYS.today.verify(token, kind, ISSUER, AUDIENCE, now);
     if let Ok(claims) = &verdict {
@@ -161,7 +163,7 @@ fn kind(refresh: bool) -> TokenKind {
     if refresh { TokenKind::Refresh } else { TokenKind::Access }
 }
 
-fn claims(said: &Said) -> Claims {
+fn claims(said: &TokenFields) -> Claims {
     let id = |bytes: [u8; 16]| {
         let number = u128::from_be_bytes(bytes);
         // The high part is a time in milliseconds of 48 bits.
@@ -179,7 +181,7 @@ fn claims(said: &Said) -> Claims {
     }
 }
 
-/// A good signature over one of our headers and this payload.
+/// A valid signature over one of our headers and this payload.
 fn sign_raw(kind: TokenKind, payload: &[u8]) -> String {
     let header = format!(r#"{{"alg":"EdDSA","typ":"{}","kid":"{}"}}"#, kind.typ(), KEYS.today.active_kid());
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(payload));

@@ -1,5 +1,5 @@
-//! A mail with any name, link or text in it has the headers that we write and no others, two parts with the texts that we
-//! gave, and in its HTML no tag but ours. It can be read back by somebody else's parser.
+//! A mail with any name, link or text has exactly our headers, two parts with our texts, and only our tags in
+//! its HTML. An independent parser can read it.
 
 #![no_main]
 
@@ -11,9 +11,9 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use mail_parser::{MessageParser, MimeHeaders};
 use tokio::runtime::Runtime;
+use tollkeeper::mail::store::outbox::About;
 use tollkeeper::mail::{Mailer, Message, templates};
 use tollkeeper::random::Random;
-use tollkeeper::mail::store::outbox::About;
 
 const HEADERS: [&str; 8] =
     ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"];
@@ -55,7 +55,7 @@ enum Input<'a> {
         username: &'a str,
         organization: &'a str,
     },
-    /// Whatever a template of tomorrow may hand over.
+    /// Values that a future template may pass.
     Any {
         to: &'a str,
         subject: &'a str,
@@ -90,17 +90,18 @@ fuzz_target!(|input: Input| {
         },
     };
     deliver(&message);
-    // Most texts are no address; what else is in the mail matters then too.
+    // Most texts aren't an address; the rest of the mail is checked all the same.
     deliver(&Message { to: "ada@example.com".to_owned(), ..message });
 });
 
-/// The tags of a mail don't depend on what is filled in.
+/// Checks that the tags of a mail don't depend on the inserted values.
 fn checked(message: Message, plain: Message) -> Message {
     assert_eq!(tags(&message.html), tags(&plain.html), "{}", message.html);
     message
 }
 
-/// The tags of our templates, the address of a link left out; anything else that looks like one is a finding.
+/// Returns the tags of our templates, without the address of a link; anything else that looks like a tag is a
+/// finding.
 fn tags(html: &str) -> Vec<String> {
     let mut tags = Vec::new();
     let mut rest = html;
@@ -154,7 +155,7 @@ fn check(message: &Message) {
     }
 }
 
-/// How the mail is written, without a parser.
+/// Checks the lines of the mail, without a parser.
 fn lines(raw: &str) {
     assert!(!raw.contains('\0') && !raw.contains('\r'), "{raw:?}");
     assert!(raw.lines().all(|line| line.len() <= 998), "{raw}");
@@ -168,7 +169,7 @@ fn lines(raw: &str) {
     assert!(due.is_empty(), "{due:?} are not in {head}");
 }
 
-/// The lines of a text, whatever ends them, without empty ones at its end.
+/// Normalizes line ends, without empty lines at the end.
 fn normal(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n").trim_end_matches('\n').to_owned()
 }

@@ -1,5 +1,5 @@
-//! The service listener reads nearly every body in one pass. What that reader takes, the general one reads alike, and what it
-//! leaves is read by the general one; a CloudEvent says the same as the event that is in it.
+//! The service listener reads nearly every body in one pass. The fast reader's results equal the general
+//! reader's, and the general reader reads the rest; a CloudEvent equals its event.
 
 #![no_main]
 
@@ -8,11 +8,11 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
-use tollkeeper::error::Error;
 use tollkeeper::api::Api;
-use tollkeeper::web::input::{self as inputs, Input};
 use tollkeeper::api::service::authorize::Authorize;
 use tollkeeper::api::service::usage::Batch;
+use tollkeeper::error::Error;
+use tollkeeper::web::input::{self as inputs, Input};
 
 #[derive(Arbitrary, Debug)]
 enum Body<'a> {
@@ -21,18 +21,18 @@ enum Body<'a> {
     Events(Vec<Vec<Member<'a>>>),
 }
 
-/// A field by its number in the list of those that mean something, and what stands there.
+/// A field by its number in the list of known fields, and its value.
 #[derive(Arbitrary, Debug)]
 struct Member<'a> {
     field: u8,
     value: Word<'a>,
 }
 
-/// What values are put together from.
+/// The parts of generated values.
 #[derive(Arbitrary, Debug)]
 enum Word<'a> {
     Text(&'a str),
-    /// As JSON, whatever it is.
+    /// Any text, as JSON.
     Raw(&'a str),
     Number(i64),
     Good,
@@ -41,7 +41,7 @@ enum Word<'a> {
     Null,
 }
 
-/// Names, and what is good there.
+/// Field names and valid values.
 const EVENT: &[(&str, &str)] = &[
     ("id", "\"e\""),
     ("source", "\"s\""),
@@ -87,7 +87,8 @@ fuzz_target!(|body: Body| {
     }
 });
 
-/// Every field that must be there is, unless a member says otherwise; so most of them come far.
+/// Builds an object with every required field, unless a member replaces it, so that most objects pass the
+/// first checks.
 fn object(members: &[Member], fields: &[(&str, &str)]) -> String {
     let due = if fields == QUESTION { 3 } else { 7 };
     let name = |member: &Member| usize::from(member.field) % fields.len();
@@ -123,21 +124,20 @@ fn read<T: Input<Api>>(bytes: &[u8], kind: &'static str) -> Result<T, Error> {
     WORLD.runtime.block_on(T::read(&WORLD.app.api, &mut call))
 }
 
-/// Two errors say the same.
-fn told(error: &Error) -> String {
+/// Formats an error for comparison.
+fn error_text(error: &Error) -> String {
     format!("{error} {:?} {:?}", error.code, error.details)
 }
 
 fn question(bytes: &[u8]) {
     let quick: Result<Authorize, _> = read(bytes, "application/json");
     let general: Result<Authorize, _> = inputs::parse_record(&WORLD.app.api, bytes);
-    assert_eq!(quick.map_err(|error| told(&error)), general.map_err(|error| told(&error)));
+    assert_eq!(quick.map_err(|error| error_text(&error)), general.map_err(|error| error_text(&error)));
 }
 
 fn events(bytes: &[u8]) {
-    let words = |batch: Result<Batch, Error>| {
-        batch.map(|batch| batch.in_words()).map_err(|error| told(&error))
-    };
+    let words =
+        |batch: Result<Batch, Error>| batch.map(|batch| batch.in_words()).map_err(|error| error_text(&error));
     let quick = words(read(bytes, "application/json"));
     let general = words(Batch::parse(&WORLD.app.api, bytes));
     assert_eq!(quick, general);
@@ -148,14 +148,14 @@ fn events(bytes: &[u8]) {
         words(read(Value::from(clouds).to_string().as_bytes(), "application/cloudevents-batch+json"));
     let clouds = clouds.expect("as many events as before");
     for (plain, cloud) in general.iter().zip(clouds) {
-        // A refusal names another field: `data.model` for `model`.
+        // An error names another field: `data.model` for `model`.
         let is_good = plain.starts_with("read");
         assert_eq!(is_good, cloud.starts_with("read"), "{plain}\n{cloud}");
         assert!(!is_good || *plain == cloud, "{plain}\n{cloud}");
     }
 }
 
-/// The same event as a CloudEvent; what isn't an object stays what it is.
+/// Returns the same event as a CloudEvent; non-objects stay unchanged.
 fn cloud(event: &Value) -> Value {
     let Some(members) = event.as_object() else { return event.clone() };
     let mut cloud = json!({"specversion": "1.0", "type": "tollkeeper.usage.v1", "data": {}});

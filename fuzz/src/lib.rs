@@ -1,6 +1,7 @@
-//! What several targets need: a whole application on a fresh database, its clock standing still, and calls to it.
+//! Shared helpers of the fuzz targets: an application with a fresh database and a standing clock, and calls
+//! to it.
 //!
-//! A target says what must hold of every input, and panics when it doesn't. docs/architecture.md says how to run them.
+//! A target asserts what must hold for every input. docs/architecture.md says how to run them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use tollkeeper::ids::RequestId;
 use tollkeeper::web::input::RequestBody;
 use tollkeeper::web::route::Listener;
 
-/// When every input is read.
+/// The time of every input.
 pub const NOW: &str = "2026-03-10T12:00:00.000Z";
 
 /// An application, and the runtime that it runs on.
@@ -58,7 +59,7 @@ pub fn folder() -> PathBuf {
 }
 
 impl World {
-    /// A request that has reached the gate.
+    /// Builds a request as the gate sees it.
     pub fn call(&self, method: Method, headers: HeaderMap, body: impl Into<Vec<u8>>) -> Call {
         Call {
             method,
@@ -73,7 +74,7 @@ impl World {
         }
     }
 
-    /// The `data` of a POST that succeeds.
+    /// Sends a POST that must succeed; returns its `data`.
     pub async fn post(&self, path: &str, token: Option<&str>, body: &Value) -> Value {
         let mut request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
         if let Some(token) = token {
@@ -89,8 +90,8 @@ impl World {
         answer["data"].take()
     }
 
-    /// Somebody with an account, logged in, and an API key of theirs.
-    pub fn somebody(&self) -> Somebody {
+    /// Creates a logged-in user with an API key.
+    pub fn user(&self) -> TestUser {
         let password = "Correct-Horse-7-Staple";
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         self.runtime.block_on(async {
@@ -105,7 +106,7 @@ impl World {
             let project = self.post(&projects, Some(&access_token), &name).await;
             let keys = format!("{projects}/{}/api-keys", text(&project["id"]));
             let key = self.post(&keys, Some(&access_token), &name).await;
-            Somebody {
+            TestUser {
                 access_token,
                 refresh_token: text(&session["refresh_token"]),
                 key_id: text(&key["id"]),
@@ -116,8 +117,8 @@ impl World {
     }
 }
 
-/// Somebody's credentials.
-pub struct Somebody {
+/// The credentials of a user.
+pub struct TestUser {
     pub user_id: String,
     pub access_token: String,
     pub refresh_token: String,

@@ -24,7 +24,7 @@ URL, MAILS, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.ar
 PICTURES = os.environ.get("TOLLKEEPER_TEST_SCREENSHOTS")
 EMAIL, PASSWORD, NEW_PASSWORD = "ada@example.com", "Correct-Horse-7-Staple", "Violet-Kettle-Orbit-9"
 
-# Every element with text of its own, against the nearest background that isn't see-through: WCAG 2.2, 1.4.3 and 4.1.2.
+# Every element with its own text, against the nearest opaque background: WCAG 2.2, 1.4.3 and 4.1.2.
 CHECK = """
 const parse = (color) => color.match(/[\\d.]+/g).map(Number);
 const light = (color) => {
@@ -127,7 +127,7 @@ def device(driver, width, height, scheme="light"):
 
 
 def look(driver, name, heading):
-    """The page has this heading, and is readable at every size, light and dark."""
+    """Checks that the page has this heading, and is readable at every size, light and dark."""
     found = until(heading, lambda: [e.text for e in driver.find_elements(By.TAG_NAME, "h1")])
     assert found == [heading], (name, found, driver.page_source)
     for scheme in ("light", "dark"):
@@ -146,7 +146,7 @@ def element(driver, css):
 
 
 def press(driver):
-    """The button, and the page behind it."""
+    """Presses the button, and waits for the next page."""
     driver.execute_script("window.isOld = true")
     element(driver, "button").click()
     loaded = "return document.readyState === 'complete' && !window.isOld"
@@ -213,7 +213,7 @@ def reset(driver):
 
 
 def press_without_filling(driver):
-    """The browser itself asks for what is required."""
+    """Checks that the browser itself asks for required fields."""
     element(driver, "button").click()
     assert driver.switch_to.active_element.get_attribute("id") == "password"
     assert driver.current_url.startswith(f"{URL}/reset-password?token=")

@@ -1,7 +1,8 @@
-//! Every route × every kind of caller × every kind of place, held against a table that a person can read in one sitting.
+//! Checks every route with every kind of caller in every kind of place against a readable golden table.
 //!
-//! `TOLLKEEPER_TEST_BLESS=1 cargo test --test it access_matrix` writes the table anew; the diff is then to be read like any
-//! other change of who may do what. A route that isn't in the table fails, because the table is made from the routes.
+//! `TOLLKEEPER_TEST_BLESS=1 cargo test --test it access_matrix` rewrites the table. Review its diff like any
+//! other change of permissions. The rows come from the table of routes, so a new route fails until it is in
+//! the golden file.
 
 mod scene;
 mod table;
@@ -26,7 +27,7 @@ const GOLDEN: &str = "tests/it/access_matrix.txt";
 fn access_matrix() {
     let golden = std::fs::read_to_string(GOLDEN).unwrap_or_default();
     let bless = std::env::var_os("TOLLKEEPER_TEST_BLESS").is_some();
-    // Limits count a person's keys together, and many callers here are keys of one owner.
+    // Rate limits count all keys of a user together, and many callers here are keys of one owner.
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
         let scene = Scene::new(&world).await;
         let mut table = Table::new(&scene.callers);
@@ -50,7 +51,7 @@ fn access_matrix() {
     });
 }
 
-/// What each caller gets. What a call takes away is there again for the next one.
+/// Returns the status that each caller gets. Restores the database after calls that change it.
 async fn statuses(world: &World, scene: &Scene, route: &Route, target: &Target) -> Vec<u16> {
     if route.method != Method::DELETE {
         let calls = scene.callers.iter().enumerate();
@@ -69,11 +70,11 @@ async fn statuses(world: &World, scene: &Scene, route: &Route, target: &Target) 
 
 async fn status(world: &World, route: &Route, caller: &Caller, number: usize, target: &Target) -> u16 {
     let member = match &target.member {
-        Member::Oneself => &caller.user_id,
+        Member::Caller => &caller.user_id,
         Member::Other(id) => id,
     };
     let key = match &target.key {
-        NamedKey::Itself => &caller.key_id,
+        NamedKey::Caller => &caller.key_id,
         NamedKey::Other(id) => id,
     };
     let path = route
@@ -93,12 +94,12 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         path
     };
     let router = if route.listener == Listener::Service { &world.service } else { &world.public };
-    // A session that logs out is gone: such calls get one of their own.
+    // A logout ends its session, so each such call gets a new session.
     let bearer = match (route.path, caller.bearer.matches('.').count()) {
         ("/v1/auth/logout", 2) => fresh_session(world, &caller.bearer).await,
         _ => caller.bearer.clone(),
     };
-    // Each from an address of its own, because some limits go by it.
+    // Each call has its own address, because some limits count by address.
     let call =
         Call::new(router, route.method.clone(), &path).bearer(&bearer).from(&format!("10.0.0.{number}"));
     let call = if route.path == scene::FORWARD_AUTH && target.title != scene::NO_SERVICE_TOKEN {
@@ -110,7 +111,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         (&Method::GET | &Method::DELETE, _) => call,
         // A patch that changes nothing still needs the role.
         (&Method::PUT, _) => call.json(&json!({})),
-        // Refused for its token, which tells as well that the gate let it through.
+        // Refused because of its token, which also shows that the gate let the call through.
         (_, "text/html") => call.form(&[("token", "x"), ("password", "x"), ("password_confirmation", "x")]),
         _ => call.json(&body(route.path, &format!("{number} in {}", target.title))),
     };
@@ -134,15 +135,15 @@ async fn fresh_session(world: &World, bearer: &str) -> String {
     world.token(kind, claims.sub, session, 60).await
 }
 
-/// A body for each route that takes one: a good one where what it makes is in nobody's way, else one that is refused for
-/// itself (400), which tells as well that the gate let it through.
+/// Returns the request body for a route that takes one: a valid body where it can do no harm, otherwise one
+/// that is refused with 400, which also shows that the gate let the call through.
 fn body(path: &str, unique: &str) -> Value {
     match path {
         "/service/v1/authorize" => json!({"credential": "tk_x", "operation": "files"}),
         "/service/v1/usage" => {
-            let nobody = ApiKeyId::parse("key_01h2xcejqtf2nbrexx3vqjhp41").unwrap().to_string();
+            let unknown_key = ApiKeyId::parse("key_01h2xcejqtf2nbrexx3vqjhp41").unwrap().to_string();
             json!({"events": [{"id": "e", "source": "s", "time": "2026-03-10T00:00:00Z", "model": "svc-1",
-                "api_key_id": nobody, "kind": "chat", "prompt_tokens": 1}]})
+                "api_key_id": unknown_key, "kind": "chat", "prompt_tokens": 1}]})
         }
         "/v1/auth/forgot-password" => json!({"email": format!("{}@example.com", unique.replace(' ', ""))}),
         path if path.starts_with("/v1/auth/") || path.ends_with("/members") => json!({}),
@@ -156,7 +157,7 @@ fn body(path: &str, unique: &str) -> Value {
         {
             json!({ "name": unique })
         }
-        // It takes no body.
+        // The route takes no body.
         path if path.ends_with("/rotate") || path.ends_with("/extend") => json!({}),
         other => panic!("{other}: say here what a good body for this route is"),
     }

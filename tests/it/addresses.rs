@@ -1,4 +1,4 @@
-//! What happens to a call whose client's address the trusted proxies don't tell readably.
+//! Calls whose client address is unknown, because the trusted proxies don't report it readably.
 
 use serde_json::json;
 use tollkeeper::trail;
@@ -7,7 +7,7 @@ use tollkeeper::trail::Filter;
 use crate::support::process::Start;
 use crate::support::world::{Folder, PASSWORD, on_each_database_with};
 
-/// Values of `X-Forwarded-For` behind which no client is to be found; `None` sends no header.
+/// Values of `X-Forwarded-For` that contain no readable client address; `None` sends no header.
 const UNREADABLE: [Option<&[u8]>; 9] = [
     None,
     Some(b""),
@@ -21,11 +21,11 @@ const UNREADABLE: [Option<&[u8]>; 9] = [
 ];
 
 #[test]
-fn a_list_of_addresses_refuses_a_client_whose_address_is_unknown() {
+fn unknown_client_address_fails_an_address_restriction() {
     on_each_database_with(&[("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.0/8")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        // Both the proxy's address and the one that the header would like to be.
+        // Allows both the proxy's address and the address in the header.
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["127.0.0.0/8", "192.0.2.1"]}});
         let (_, key) = world.key(&ada, &place, &body).await;
         for value in UNREADABLE {
@@ -41,10 +41,10 @@ fn a_list_of_addresses_refuses_a_client_whose_address_is_unknown() {
         }
         let far = world.get("/v1/models").bearer(&key).bytes("x-forwarded-for", b"\xff, 192.0.2.2");
         assert_eq!(far.refused().await, (403, "ip_not_allowed".into()));
-        // Who isn't a proxy is who they are, whatever they send.
+        // A client that isn't a trusted proxy can't change its address with the header.
         let peer = world.get("/v1/models").bearer(&key).from("192.0.2.1");
         peer.bytes("x-forwarded-for", b"\xff").bare().await;
-        // Nothing else is closed to a proxy that tells nothing, a health check for instance.
+        // Everything else still works for such a proxy, for instance a health check.
         for path in ["/healthz", "/readyz"] {
             assert_eq!(world.get(path).send().await.status, 200);
         }
@@ -53,11 +53,11 @@ fn a_list_of_addresses_refuses_a_client_whose_address_is_unknown() {
 }
 
 #[test]
-fn clients_of_unknown_address_share_one_limit_and_leave_no_address() {
+fn unknown_addresses_share_one_limit_and_are_recorded_as_null() {
     let settings =
         [("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.0/8"), ("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "9")];
     on_each_database_with(&settings, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         let body = json!({"email": "ada@example.com", "password": PASSWORD});
         for (index, value) in UNREADABLE.into_iter().enumerate() {
             let call = world.post("/v1/auth/login", &body).from(&format!("127.0.0.{}", index + 1));
@@ -81,7 +81,7 @@ fn clients_of_unknown_address_share_one_limit_and_leave_no_address() {
 }
 
 #[test]
-fn the_log_has_a_dash_for_an_unknown_address() {
+fn log_shows_a_dash_for_an_unknown_address() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.1").run();
     server.get("/v1/models").send();

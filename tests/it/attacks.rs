@@ -1,4 +1,4 @@
-//! Every route that wants a token × every token that is none: 401, before anything else is looked at.
+//! Sends every kind of invalid token to every route that requires a token: each is refused with 401 first.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use tollkeeper::ids::SessionId;
 use tollkeeper::web::route::Listener;
 
 use crate::support::http::Call;
-use crate::support::world::{Somebody, World, on_each_database};
+use crate::support::world::{TestUser, World, on_each_database};
 
-/// A credential that must not pass: what it is, and the whole header.
+/// A credential that must be refused: its description and the whole header.
 struct Attack {
     what: &'static str,
     authorization: String,
@@ -28,8 +28,8 @@ fn encode(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }
 
-/// Attacks on routes that take this kind of token.
-async fn attacks(world: &World, victim: &Somebody, kind: TokenKind) -> Vec<Attack> {
+/// Returns the attacks on routes that take this kind of token.
+async fn attacks(world: &World, victim: &TestUser, kind: TokenKind) -> Vec<Attack> {
     let keyset = world.app.accounts.keyset().await.unwrap();
     let (good, other_kind) = match kind {
         TokenKind::Access => (&victim.access_token, &victim.refresh_token),
@@ -102,19 +102,19 @@ async fn attacks(world: &World, victim: &Somebody, kind: TokenKind) -> Vec<Attac
             claims.sid = SessionId::new(world.clock.now(), &world.app.random);
             keyset.sign(kind, &claims)
         }),
-        ("somebody else's session", {
-            let other = world.somebody(&format!("other-{kind:?}").to_lowercase()).await;
+        ("another user's session", {
+            let other = world.user(&format!("other-{kind:?}").to_lowercase()).await;
             let mut claims = claims();
             claims.sid = other.session_id;
             keyset.sign(kind, &claims)
         }),
         ("a logged-out session", {
-            let gone = world.somebody(&format!("gone-{kind:?}").to_lowercase()).await;
+            let gone = world.user(&format!("gone-{kind:?}").to_lowercase()).await;
             world.post("/v1/auth/logout", &json!({})).bearer(&gone.access_token).data().await;
             world.token(kind, gone.id, gone.session_id, 60).await
         }),
         ("a deleted user", {
-            let gone = world.somebody(&format!("deleted-{kind:?}").to_lowercase()).await;
+            let gone = world.user(&format!("deleted-{kind:?}").to_lowercase()).await;
             let mut tx = world.app.db.write().await.unwrap();
             sql("DELETE FROM users WHERE id = $1").bind(gone.id).execute(&mut tx).await.unwrap();
             tx.commit().await.unwrap();
@@ -145,9 +145,9 @@ fn call(world: &World, route: &Route) -> Call {
 }
 
 #[test]
-fn no_route_takes_a_token_that_is_none() {
+fn every_route_refuses_invalid_tokens() {
     on_each_database(async |world| {
-        let victim = world.somebody("victim").await;
+        let victim = world.user("victim").await;
         let access = attacks(&world, &victim, TokenKind::Access).await;
         let refresh = attacks(&world, &victim, TokenKind::Refresh).await;
         let mut cases = 0;
@@ -166,7 +166,7 @@ fn no_route_takes_a_token_that_is_none() {
             }
         }
         assert!(cases > 700, "only {cases} cases");
-        // The victim's own token passed all the while.
+        // The victim's own token still works.
         world.get("/v1/auth/me").bearer(&victim.access_token).data().await;
         world.clock.advance_ms(HOUR_MS);
         assert_eq!(world.get("/v1/auth/me").bearer(&victim.access_token).refused().await.0, 401);

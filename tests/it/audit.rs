@@ -1,4 +1,4 @@
-//! The audit: clean books are clean, and each broken rule is named.
+//! The audit of the books: correct books pass, and each broken rule is reported by its name.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::audit;
@@ -10,10 +10,10 @@ use tollkeeper::ids::OrganizationId;
 use crate::support::process::{Start, on_each_database_url};
 use crate::support::world::{Folder, World, on_each_database};
 
-/// January 2026 since 1970-01.
+/// January 2026, in months since 1970-01.
 const JANUARY: i64 = 672;
 
-/// A name of a trigger.
+/// The name of a trigger.
 struct Name(String);
 
 impl FromRow for Name {
@@ -22,8 +22,8 @@ impl FromRow for Name {
     }
 }
 
-/// Lets rows be changed that nobody may change.
-pub async fn unguard(db: &Db) {
+/// Drops the triggers that protect rows from changes.
+pub async fn drop_triggers(db: &Db) {
     let tables = [
         "ledger_transactions",
         "ledger_entries",
@@ -41,9 +41,9 @@ pub async fn unguard(db: &Db) {
             sql(format!("ALTER TABLE {table} DISABLE TRIGGER USER")).execute(&mut tx).await.unwrap();
             continue;
         }
-        let named =
+        let broken_rules =
             sql("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = $1").bind(table);
-        let triggers: Vec<Name> = named.all(&mut tx).await.unwrap();
+        let triggers: Vec<Name> = broken_rules.all(&mut tx).await.unwrap();
         for Name(trigger) in triggers {
             sql(format!("DROP TRIGGER {trigger}")).execute(&mut tx).await.unwrap();
         }
@@ -87,8 +87,8 @@ async fn event(
     .unwrap();
 }
 
-/// Books in which every rule has something to hold for: a closed month with a discount and an invoice, an open one with usage and a
-/// correction of the closed one's, a credit and a reservation.
+/// Fills the books so that every rule has rows to check: a closed month with a discount and an invoice, an
+/// open month with usage and a correction of the closed one, a credit and a reservation.
 async fn fill(world: &World, organization: &str) {
     let mut tx = world.app.db.write().await.unwrap();
     event(&mut tx, organization, "e1", None, "2026-02-10", 10, 2_500_500).await;
@@ -113,9 +113,9 @@ async fn fill(world: &World, organization: &str) {
     let mut statements = vec![
         daily(feb, JANUARY + 1, 2, 20, 5_000_100, 5_000),
         daily(mar, JANUARY + 2, 1, 7, 7_000_999, 7_000),
-        // Rounded down: half a nano more is given back.
+        // Rounded down: half a nano more is refunded.
         daily(feb, JANUARY + 2, 0, -10, -2_500_500, -2_501),
-        // Older than the records of what credits paid.
+        // Older than the records of what credits paid for.
         "UPDATE wallets SET posted_nano = 990601, reserved_nano = 50, created_at = 0 WHERE organization_id = $1".to_owned(),
         "INSERT INTO reservations VALUES ('res_1', $1, 'p', 'k', 'm', 50, 0, 1, NULL)".to_owned(),
         "INSERT INTO credits VALUES ('credit_1', $1, 'purchase', 'r', 1000000, 990601, 0, NULL, NULL)"
@@ -138,8 +138,8 @@ async fn fill(world: &World, organization: &str) {
     run(&world.app.db, organization, &statements).await;
 }
 
-/// Each broken rule and its subject.
-fn named(report: &Report) -> Vec<String> {
+/// Returns each broken rule with its subject.
+fn broken_rules(report: &Report) -> Vec<String> {
     report.drifts.iter().map(|drift| format!("{} {}", drift.what, drift.subject)).collect()
 }
 
@@ -150,10 +150,10 @@ async fn assert_clean(world: &World) -> Report {
 }
 
 #[test]
-fn a_new_installation_is_clean() {
+fn new_installation_passes() {
     on_each_database(async |world| {
         assert_eq!(assert_clean(&world).await.checked.organizations, 0);
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.place(&ada, "Acme").await;
         world.place(&ada, "Other").await;
         assert_eq!(assert_clean(&world).await.checked.organizations, 2);
@@ -161,9 +161,9 @@ fn a_new_installation_is_clean() {
 }
 
 #[test]
-fn books_are_clean_after_usage_reservations_and_corrections() {
+fn books_pass_after_usage_reservations_and_corrections() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, secret) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let event = |id: &str, time: &str, tokens: i64| {
@@ -189,13 +189,13 @@ fn books_are_clean_after_usage_reservations_and_corrections() {
 }
 
 #[test]
-fn each_broken_rule_is_named() {
+fn each_broken_rule_is_reported() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.place(&ada, "Acme").await.organization;
         let other = world.place(&ada, "Other").await.organization;
         fill(&world, &organization).await;
-        unguard(&world.app.db).await;
+        drop_triggers(&world.app.db).await;
         let checked = assert_clean(&world).await.checked;
         let counts = [
             checked.organizations,
@@ -208,7 +208,7 @@ fn each_broken_rule_is_named() {
         ];
         assert_eq!(counts, [2, 4, 2, 1, 3, 4, 1]);
 
-        // What breaks it, what mends it, and what is named.
+        // Statements that break the rule, statements that repair it, and the report.
         let feb = "2026-02-10 p k m chat price 0";
         let daily = |words: &str| format!("daily_usage {words}");
         let of_feb = daily(feb);
@@ -270,7 +270,7 @@ fn each_broken_rule_is_named() {
                 "UPDATE usage_events SET completion_tokens = 0 WHERE event_id = 'e2'",
                 &[&of_feb],
             ),
-            // No correction any more, but a request of its own.
+            // No longer a correction, but a request of its own.
             (
                 "UPDATE usage_events SET corrects = NULL WHERE event_id = 'e4'",
                 "UPDATE usage_events SET corrects = 'e1' WHERE event_id = 'e4'",
@@ -321,7 +321,7 @@ fn each_broken_rule_is_named() {
                 "UPDATE invoices SET status = 'paid', paid_at = 0, voided_at = NULL",
                 &["invoice_void invoice_1"],
             ),
-            // Its key says that the money came back of an invoice that there is not.
+            // Its key refers to a refund of an invoice that doesn't exist.
             (
                 "UPDATE ledger_transactions SET kind = 'void', idempotency_key = 'void:invoice_2' WHERE id = 'ltx_1'",
                 "UPDATE ledger_transactions SET kind = 'credit', idempotency_key = 'credit:r' WHERE id = 'ltx_1'",
@@ -361,9 +361,9 @@ fn each_broken_rule_is_named() {
         for (broken, mended, expected) in cases {
             run(&world.app.db, &organization, &[broken]).await;
             let report = audit::check(&world.app.billing, None).await.unwrap();
-            assert_eq!(named(&report), *expected, "on {}: {broken}", world.backend);
-            let whose = report.drifts.iter().filter_map(|drift| drift.organization_id.as_deref());
-            assert!(whose.into_iter().all(|id| id == organization), "{broken}");
+            assert_eq!(broken_rules(&report), *expected, "on {}: {broken}", world.backend);
+            let organizations = report.drifts.iter().filter_map(|drift| drift.organization_id.as_deref());
+            assert!(organizations.into_iter().all(|id| id == organization), "{broken}");
             let alone = OrganizationId::parse(&other).unwrap();
             assert!(
                 audit::check(&world.app.billing, Some(alone)).await.unwrap().is_clean(),
@@ -374,15 +374,15 @@ fn each_broken_rule_is_named() {
         assert_clean(&world).await;
         run(&world.app.db, &other, &["DELETE FROM wallets WHERE organization_id = $1"]).await;
         let report = audit::check(&world.app.billing, None).await.unwrap();
-        assert_eq!(named(&report), ["wallet_missing wallet"]);
+        assert_eq!(broken_rules(&report), ["wallet_missing wallet"]);
         assert_eq!(report.drifts[0].organization_id, Some(other));
     });
 }
 
 #[test]
-fn events_that_may_be_gone_are_not_missed() {
+fn deleted_old_events_are_not_reported_as_missing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.place(&ada, "Acme").await.organization;
         fill(&world, &organization).await;
         let start = Day::parse("2026-02-10").unwrap().start();
@@ -396,7 +396,7 @@ fn events_that_may_be_gone_are_not_missed() {
         )
         .await;
         assert_eq!(
-            named(&audit::check(&world.app.billing, None).await.unwrap()),
+            broken_rules(&audit::check(&world.app.billing, None).await.unwrap()),
             ["daily_usage 2026-02-10 p k m chat price 0"]
         );
     });
@@ -404,9 +404,9 @@ fn events_that_may_be_gone_are_not_missed() {
 
 /// More rows than one statement reads.
 #[test]
-fn large_books_are_read_to_their_end() {
+fn large_books_are_read_in_slices_to_the_end() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.place(&ada, "Acme").await.organization;
         let series = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4001)";
         let hash = if world.app.db.is_postgres() { "'\\x00'::bytea" } else { "x'00'" };
@@ -439,9 +439,9 @@ fn large_books_are_read_to_their_end() {
 }
 
 #[test]
-fn a_snapshot_sees_one_moment_and_writes_nothing() {
+fn snapshot_is_consistent_and_read_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.place(&ada, "Acme").await.organization;
         let db = &world.app.db;
         let read = async |tx: &mut Tx| {
@@ -460,7 +460,7 @@ fn a_snapshot_sees_one_moment_and_writes_nothing() {
 }
 
 #[test]
-fn the_command_tells_by_its_exit_code() {
+fn exit_code_of_the_command_shows_the_result() {
     on_each_database_url(|url, folder: &Folder| {
         let start = Start::new(&folder.0).database(url);
         let server = start.run();
@@ -500,8 +500,8 @@ fn the_command_tells_by_its_exit_code() {
         let drift = json!({"organization_id": organization, "what": "wallet_reserved", "subject": "wallet", "expected": "0", "found": "1.5"});
         assert_eq!((&report["drifts"], &report["checked"]["organizations"]), (&json!([drift]), &json!(1)));
 
-        let nobody = "org_01h2xcejqtf2nbrexx3vqjhp41";
-        for wrong in [nobody, "acme"] {
+        let unknown = "org_01h2xcejqtf2nbrexx3vqjhp41";
+        for wrong in [unknown, "acme"] {
             let ended = start.command(&["audit", "--organization", wrong]);
             assert!(
                 ended.code != Some(0) && ended.log.contains("organization") && ended.stdout.is_empty(),

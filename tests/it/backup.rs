@@ -1,4 +1,4 @@
-//! `tollkeeper backup` beside a running server, and the way back from it: docs/operations.md, "Backup and restore".
+//! `tollkeeper backup` while a server runs, and restoring it: docs/operations.md, "Backup and restore".
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::support::process::{
 };
 use crate::support::world::{Folder, runtime};
 
-/// Filling of the SQLite database, so that a copy takes longer than a write.
-const FILLING_KIB: u64 = 64 * 1024;
+/// Padding of the SQLite database, so that a copy takes longer than a write.
+const PADDING_KIB: u64 = 64 * 1024;
 
-/// What came of one event of the load, and how long its answer took.
-type Reported = Mutex<Vec<(String, Duration)>>;
+/// The events of the load: each result, and how long its answer took.
+type ReportedEvents = Mutex<Vec<(String, Duration)>>;
 
-/// Reports events one after another until it is told to stop; each must be answered well.
-fn load(server: &Server, place: &Place, reported: &Reported, stop: &AtomicBool) {
+/// Reports events one after another until stopped; each must be accepted.
+fn load(server: &Server, place: &Place, reported: &ReportedEvents, stop: &AtomicBool) {
     for number in 0.. {
         if stop.load(Ordering::Relaxed) {
             return;
@@ -33,26 +33,26 @@ fn load(server: &Server, place: &Place, reported: &Reported, stop: &AtomicBool) 
     }
 }
 
-/// Makes the backup by the documented command.
+/// Runs the documented backup command.
 fn back_up(start: &Start, on_postgres: bool, file: &Path) {
     let text = file.to_str().unwrap();
     if !on_postgres {
         let ended = start.command(&["backup", "--to", text, "--json"]);
         assert_eq!(ended.code, Some(0), "{}", ended.log);
-        let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-        assert_eq!((&told["checked"], &told["file"]), (&json!(true), &json!(text)));
-        assert_eq!(told["size_bytes"], std::fs::metadata(file).unwrap().len());
+        let output: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!((&output["checked"], &output["file"]), (&json!(true), &json!(text)));
+        assert_eq!(output["size_bytes"], std::fs::metadata(file).unwrap().len());
         return;
     }
     let ended = start.command(&["backup", "--to", text, "--json"]);
     assert_eq!(ended.code, Some(2));
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let command = told["command"].as_str().unwrap();
+    let output: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let command = output["command"].as_str().unwrap();
     assert!(ended.log.contains(command), "{}", ended.log);
     shell(command);
 }
 
-/// Runs a line with PostgreSQL's own programs.
+/// Runs a shell line with PostgreSQL's own programs.
 fn shell(line: &str) {
     let mut command = Command::new("sh");
     let path = format!("{}:{}", binaries().unwrap().display(), std::env::var("PATH").unwrap());
@@ -61,7 +61,7 @@ fn shell(line: &str) {
     assert_eq!(ended.code, Some(0), "{line}\n{}", ended.log);
 }
 
-/// Loses the database and puts the backup in its place; how to start on it.
+/// Replaces the database by the backup and returns how to start on it.
 fn restore(start: Start, on_postgres: bool, file: &Path) -> Start {
     if on_postgres {
         let url = runtime().block_on(Cluster::shared().unwrap().empty_database());
@@ -78,7 +78,7 @@ fn restore(start: Start, on_postgres: bool, file: &Path) -> Start {
 }
 
 #[test]
-fn everything_answered_before_a_backup_is_there_after_a_restore() {
+fn restore_has_every_event_answered_before_the_backup() {
     on_each_database_url(|url, folder| {
         let on_postgres = url.is_some();
         if on_postgres && !binaries().unwrap().join("pg_dump").exists() {
@@ -91,10 +91,10 @@ fn everything_answered_before_a_backup_is_there_after_a_restore() {
         let place = server.settle(&ada);
         let other_key = make_key(&server, &ada, &place);
         if !on_postgres {
-            fill(&start);
+            add_foreign_table(&start);
         }
         let file = folder.0.join("backup of today.bin");
-        let (reported, stop) = (Reported::default(), AtomicBool::new(false));
+        let (reported, stop) = (ReportedEvents::default(), AtomicBool::new(false));
         let (before, after) = std::thread::scope(|scope| {
             scope.spawn(|| load(&server, &place, &reported, &stop));
             let count = || reported.lock().unwrap().len();
@@ -113,7 +113,7 @@ fn everything_answered_before_a_backup_is_there_after_a_restore() {
         assert!(slowest < Duration::from_secs(3), "a report took {slowest:?}");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
-        // What happens after the backup is lost with the database, deletions as well: the audit trail tells of them.
+        // Changes after the backup are lost with the database, deletions as well: the audit trail shows them.
         let path = format!("{}/api-keys/{}", place.project_path, other_key.0);
         delete(&server, &path, &ada);
         let trail = start.command(&["audit-log", "--action", "api_key.deleted", "--json"]).stdout;
@@ -129,7 +129,8 @@ fn everything_answered_before_a_backup_is_there_after_a_restore() {
             let asked = json!({"credential": key, "operation": "chat", "model": "svc-1"});
             assert_eq!(server.ask("/service/v1/authorize", &asked).bare()["allowed"], true);
         }
-        // What was answered before is there once; what came later is there when it is reported again, and once as well.
+        // Events from before the backup are there once; later ones are there once after they are reported
+        // again.
         let restored = server.requests(&place, &ada);
         assert!(restored >= i64::try_from(before).unwrap(), "{restored} of {before}");
         for (index, (event, _)) in reported.iter().enumerate() {
@@ -155,20 +156,20 @@ fn delete(server: &Server, path: &str, owner: &Account) {
     assert_eq!(call.send().status, 200);
 }
 
-/// A table that isn't ours, beside ours.
-fn fill(start: &Start) {
+/// Creates a table that isn't ours next to our tables.
+fn add_foreign_table(start: &Start) {
     let driver = rusqlite::Connection::open(start.data_dir().join("tollkeeper.db")).unwrap();
     driver.busy_timeout(Duration::from_secs(30)).unwrap();
     let rows = format!(
         "CREATE TABLE filling (content BLOB) STRICT;
-         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {FILLING_KIB})
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {PADDING_KIB})
          INSERT INTO filling SELECT randomblob(1000) FROM n;"
     );
     driver.execute_batch(&rows).unwrap();
 }
 
 #[test]
-fn a_backup_says_what_is_not_in_it_and_overwrites_nothing() {
+fn backup_lists_what_it_leaves_out_and_overwrites_nothing() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     let file = folder.0.join("a.db");
@@ -215,7 +216,7 @@ fn a_backup_says_what_is_not_in_it_and_overwrites_nothing() {
 }
 
 #[test]
-fn what_is_no_good_database_is_no_good_backup() {
+fn damaged_database_gives_no_backup() {
     let folder = Folder::new();
     let source = folder.0.join("t.db");
     let start = Start::new(&folder.0).database(Some(&format!("sqlite://{}", source.display())));
@@ -234,7 +235,7 @@ fn what_is_no_good_database_is_no_good_backup() {
 }
 
 #[test]
-fn a_password_of_the_database_is_not_printed() {
+fn database_password_is_not_printed() {
     let folder = Folder::new();
     let start = Start::new(&folder.0).database(Some("postgres://me:hunter2@db.example/keeper"));
     for json in [&[][..], &["--json"]] {
@@ -248,23 +249,23 @@ fn a_password_of_the_database_is_not_printed() {
 }
 
 #[test]
-fn health_tells_supervisors_whether_the_server_is_ready() {
+fn health_command_reports_readiness() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     let server = start.run();
     let addressed = start.clone().set("TOLLKEEPER_LISTEN", &server.public.to_string());
     let ended = addressed.command(&["health"]);
     assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
-    // A server everywhere is asked at home.
+    // A server that listens on all addresses is asked over loopback.
     let everywhere = start.clone().set("TOLLKEEPER_LISTEN", &format!("0.0.0.0:{}", server.public.port()));
     let ended = everywhere.command(&["health", "--json"]);
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!((ended.code, &told["ready"], &told["status"]), (Some(0), &json!(true), &json!(200)));
-    assert_eq!(told["address"], server.public.to_string());
+    let output: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((ended.code, &output["ready"], &output["status"]), (Some(0), &json!(true), &json!(200)));
+    assert_eq!(output["address"], server.public.to_string());
     server.stop();
     let ended = addressed.command(&["health", "--json"]);
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!((ended.code, &told["ready"]), (Some(1), &json!(false)));
+    let output: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((ended.code, &output["ready"]), (Some(1), &json!(false)));
     assert!(ended.log.contains("no server answers"), "{}", ended.log);
 
     // It runs, but its database can't be reached.
@@ -273,7 +274,7 @@ fn health_tells_supervisors_whether_the_server_is_ready() {
     let ended = away.set("TOLLKEEPER_LISTEN", &server.public.to_string()).command(&["health"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.log.contains("isn't ready: 503: "), "{}", ended.log);
-    // Somebody else has the port.
+    // Another program has the port.
     let strange = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = strange.local_addr().unwrap().to_string();
     let thread = std::thread::spawn(move || drop(strange.accept().unwrap()));

@@ -1,4 +1,4 @@
-//! What can be wrong with a request, and the error shape that comes back.
+//! Invalid requests and the errors that they get.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::http::{Answer, Call};
 use crate::support::world::{World, on_each_database};
 
-/// Status, code, and the whole shape of an error (docs/contract/README.md#errors).
+/// Checks status, code and the whole shape of an error (docs/contract/README.md#errors).
 fn check(answer: &Answer, status: u16, code: &str) {
     assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text);
     let body = answer.json();
@@ -26,9 +26,9 @@ fn create(world: &World, token: &str) -> Call {
 }
 
 #[test]
-fn bodies_that_are_not_json() {
+fn non_json_bodies_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let deep = format!("{{\"name\":{}1{}}}", "[".repeat(50_000), "]".repeat(50_000));
         let bodies: Vec<Vec<u8>> = vec![
             b"{".to_vec(),
@@ -61,9 +61,9 @@ fn bodies_that_are_not_json() {
 }
 
 #[test]
-fn content_types() {
+fn other_content_types_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "json", ""] {
             let answer = create(&world, &ada.access_token)
                 .header("content-type", kind)
@@ -87,9 +87,9 @@ fn content_types() {
 }
 
 #[test]
-fn wrong_types_and_texts() {
+fn wrong_types_and_invalid_texts_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let cases: Vec<(Value, &str)> = vec![
             (json!({"name": 1}), "name wrong_type"),
             (json!({"name": ["x"]}), "name wrong_type"),
@@ -123,9 +123,9 @@ fn wrong_types_and_texts() {
 }
 
 #[test]
-fn nul_characters_outside_of_names() {
+fn nul_characters_are_refused_outside_of_names_too() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let search = world.get("/v1/organizations?search=%00").bearer(&ada.access_token).send().await;
         check(&search, 400, "invalid_request");
         assert_eq!(search.details(), ["search invalid_characters"]);
@@ -137,9 +137,9 @@ fn nul_characters_outside_of_names() {
 }
 
 #[test]
-fn bodies_that_are_too_large() {
+fn too_large_bodies_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let just = format!("{{\"name\":\"{}\"}}", "x".repeat(256 * 1024 - 11));
         assert_eq!(just.len(), 256 * 1024);
         let answer = create(&world, &ada.access_token)
@@ -160,14 +160,14 @@ fn bodies_that_are_too_large() {
             .send()
             .await;
         check(&declared, 413, "payload_too_large");
-        // The gate comes first: a stranger's body isn't even read.
+        // The gate comes first: an unauthenticated caller's body isn't read.
         let stranger = create(&world, "").raw(format!("{just} ")).send().await;
         check(&stranger, 401, "missing_credentials");
     });
 }
 
 #[test]
-fn unknown_paths_and_methods() {
+fn unknown_paths_and_methods_are_refused() {
     on_each_database(async |world| {
         for path in ["/v1/nothing", "/v1/organizations/", "/v1", "/v2/models", "/v1/auth/register/x"] {
             let answer = world.get(path).send().await;
@@ -192,9 +192,9 @@ fn unknown_paths_and_methods() {
 }
 
 #[test]
-fn unknown_and_malformed_ids() {
+fn unknown_and_malformed_ids_are_not_found() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let (own, foreign) = (world.place(&ada, "Own").await, world.place(&bob, "Foreign").await);
         let (key, _) = world.key(&bob, &foreign, &json!({"name": "k"})).await;
         let unknown = "01h2xcejqtf2nbrexx3vqjhp41";
@@ -223,9 +223,9 @@ fn unknown_and_malformed_ids() {
 }
 
 #[test]
-fn the_order_is_401_404_403_400() {
+fn checks_run_in_the_order_401_404_403_400() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let foreign = world.place(&bob, "Foreign").await;
         let broken = |path: &str, token: &str| world.call(Method::POST, path).bearer(token).raw("{");
         let keys = format!("{}/api-keys", foreign.project_path());
@@ -242,9 +242,9 @@ fn the_order_is_401_404_403_400() {
 }
 
 #[test]
-fn credentials_in_all_the_wrong_shapes() {
+fn malformed_credentials_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let token = &ada.access_token;
         let me = |value: &str| world.get("/v1/auth/me").header("authorization", value);
         let cases = [
@@ -275,7 +275,7 @@ fn credentials_in_all_the_wrong_shapes() {
 #[test]
 fn sdk_headers_are_never_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let call = world.get("/v1/models").bearer(&ada.access_token);
         let call = call
             .header("x-stainless-lang", "python")

@@ -1,4 +1,4 @@
-//! Months, invoices, credits: from what was used to what is on paper.
+//! Months, invoices and credits: from usage to invoices.
 
 mod books;
 mod by_hand;

@@ -1,5 +1,5 @@
-//! The table "Bounds" of docs/operations.md: what is over a bound is refused with the code that stands there, and many who
-//! are at their bounds at once don't fill the memory.
+//! The bounds in docs/operations.md: input beyond a bound is refused with the documented code, and many
+//! clients at their bounds don't fill the memory.
 
 mod flood;
 mod table;
@@ -16,14 +16,14 @@ use crate::support::world::{Folder, PASSWORD};
 
 const KIB: usize = 1024;
 
-/// An object with this many members that mean nothing, in text.
+/// Returns a JSON object with this many unknown members.
 fn object(members: usize) -> String {
     let members: Map<_, _> = (0..members).map(|index| (format!("f{index:03}"), json!(1))).collect();
     Value::Object(members).to_string()
 }
 
-/// A JSON object of exactly this many bytes.
-fn sized(bytes: usize) -> Vec<u8> {
+/// Returns a JSON object of exactly this many bytes.
+fn json_of_size(bytes: usize) -> Vec<u8> {
     let mut body = b"{}".to_vec();
     body.resize(bytes, b' ');
     body
@@ -36,7 +36,7 @@ fn post(address: SocketAddr, path: &str, bearer: &str, body: &[u8]) -> Answer {
 }
 
 #[test]
-fn unknown_fields_are_named_up_to_a_bound() {
+fn number_of_reported_unknown_fields_is_bounded() {
     on_each_database_url(|url, folder| {
         let server = Start::new(&folder.0).database(url).run();
         for (fields, due) in [(20, 20 + 2), (21, 21 + 2), (250, 21 + 2)] {
@@ -54,7 +54,7 @@ fn unknown_fields_are_named_up_to_a_bound() {
 }
 
 #[test]
-fn an_object_has_a_bounded_number_of_members() {
+fn number_of_object_members_is_bounded() {
     on_each_database_url(|url, folder| {
         let server = Start::new(&folder.0).database(url).run();
         let ada = server.sign_up("ada");
@@ -68,7 +68,7 @@ fn an_object_has_a_bounded_number_of_members() {
         let (public, token) = (server.public, ada.access_token.as_str());
         refused("/v1/auth/login", public, "", object(257));
         refused("/v1/organizations", public, token, object(257));
-        // Inside of others too, and before the rest is looked at.
+        // In nested objects too, and before anything else is checked.
         refused("/v1/organizations", public, token, format!("{{\"settings\":{{\"x\":[{}}}}}", object(257)));
         let service_token = server.service_token();
         let event = format!("{{\"events\":[{}]}}", object(300));
@@ -80,7 +80,7 @@ fn an_object_has_a_bounded_number_of_members() {
 }
 
 #[test]
-fn an_error_has_a_bounded_number_of_details() {
+fn number_of_error_details_is_bounded() {
     on_each_database_url(|url, folder| {
         let server = Start::new(&folder.0).database(url).run();
         let ada = server.sign_up("ada");
@@ -92,7 +92,7 @@ fn an_error_has_a_bounded_number_of_details() {
             assert_eq!((answer.status, details.len()), (400, due));
             assert_eq!(details.last().unwrap() == "body too_many", wrong > 100, "{:?}", details.last());
         }
-        // A batch has a bound of its own, over all of its events.
+        // A batch has its own bound for all of its events.
         let events: Vec<Value> = (0..1_000).map(|_| json!({"x": 1, "y": 2, "z": 3})).collect();
         let answer = server.ask("/service/v1/usage", &json!({ "events": events })).send();
         let results = answer.json()["results"].as_array().cloned().unwrap();
@@ -130,7 +130,7 @@ fn arrays_and_nesting_are_bounded() {
 }
 
 #[test]
-fn query_strings_and_forms_have_a_bounded_number_of_parts() {
+fn number_of_query_and_form_parts_is_bounded() {
     on_each_database_url(|url, folder| {
         let server = Start::new(&folder.0).database(url).run();
         let ada = server.sign_up("ada");
@@ -158,7 +158,7 @@ fn query_strings_and_forms_have_a_bounded_number_of_parts() {
 }
 
 #[test]
-fn a_body_is_bounded_by_its_route() {
+fn body_size_is_bounded_by_its_route() {
     on_each_database_url(|url, folder| {
         let server = Start::new(&folder.0).database(url).run();
         let ada = server.sign_up("ada");
@@ -184,9 +184,9 @@ fn a_body_is_bounded_by_its_route() {
                 let call = Wire::new(address, method, path).header("content-type", kind);
                 if bearer.is_empty() { call } else { call.bearer(bearer) }
             };
-            let most = call().raw(&sized(kib * KIB)).send();
+            let most = call().raw(&json_of_size(kib * KIB)).send();
             assert_eq!(most.status, 400, "{path}: {}", most.text);
-            // By its length alone, and while it comes.
+            // By its declared length, and while it is received.
             let announced = call().header("content-length", &(kib * KIB + 1).to_string()).send();
             let mut chunked = BufReader::new(TcpStream::connect(address).unwrap());
             let mut head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\n");
@@ -196,7 +196,7 @@ fn a_body_is_bounded_by_its_route() {
             let stream = chunked.get_mut();
             stream.write_all(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).unwrap();
             let chunk = [b"400\r\n".as_slice(), &[b' '; KIB], b"\r\n"].concat();
-            // It may be refused before the last of them.
+            // It may be refused before the last bytes.
             let sent = (0..=kib).take_while(|_| stream.write_all(&chunk).is_ok()).count();
             assert!(sent >= kib / 2, "{path}: {sent}");
             for answer in [announced, read_answer(&mut chunked, true).unwrap()] {
@@ -215,15 +215,15 @@ fn a_body_is_bounded_by_its_route() {
     });
 }
 
-/// How many bytes unfinished bodies take now, by the server's own word.
+/// Returns the bytes of unfinished bodies, as the server reports them.
 fn body_bytes(server: &Server) -> usize {
     let metrics = Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send().text;
     let line = "tollkeeper_queue_length{queue=\"request_body_bytes\"} ";
     metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap().parse().unwrap()
 }
 
-/// A request whose body has begun to come.
-fn unfinished(address: SocketAddr, path: &str, bearer: &str, framing: &str, begun: &str) -> TcpStream {
+/// Sends a request with the beginning of its body.
+fn send_partial_body(address: SocketAddr, path: &str, bearer: &str, framing: &str, begun: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let bearer =
@@ -242,7 +242,7 @@ fn all_unfinished_bodies_have_one_budget() {
         let server = start.set("TOLLKEEPER_SERVER__BODY_BUDGET_BYTES", "16777216").run();
         let token = server.service_token();
         let usage = |framing: &str, begun: &str| {
-            unfinished(server.service, "/service/v1/usage", &token, framing, begun)
+            send_partial_body(server.service, "/service/v1/usage", &token, framing, begun)
         };
         assert_eq!(body_bytes(&server), 0);
         let mut held: Vec<_> = (0..16).map(|_| usage("content-length: 1048576", "{")).collect();
@@ -252,22 +252,23 @@ fn all_unfinished_bodies_have_one_budget() {
         for refused in [
             usage("content-length: 100", "{"),
             usage("transfer-encoding: chunked", &chunk),
-            unfinished(server.public, login, "", "content-length: 100", "{"),
+            send_partial_body(server.public, login, "", "content-length: 100", "{"),
         ] {
             let answer = read_answer(&mut BufReader::new(refused), true).unwrap();
             assert_eq!((answer.status, answer.code().as_str()), (503, "server_busy"), "{}", answer.text);
             assert_eq!((answer.header("retry-after"), answer.header("connection")), ("1", "close"));
             assert_eq!(answer.json()["error"]["type"], "api_error");
         }
-        // What comes along with its head needs none of it.
+        // A body that arrives with its head needs no budget.
         let body = json!({"email": "a@example.com", "password": PASSWORD}).to_string();
-        let whole = unfinished(server.public, login, "", &format!("content-length: {}", body.len()), &body);
+        let whole =
+            send_partial_body(server.public, login, "", &format!("content-length: {}", body.len()), &body);
         let answer = read_answer(&mut BufReader::new(whole), true).unwrap();
         assert_eq!(answer.status, 401, "{}", answer.text);
         assert_eq!(server.get("/healthz").send().status, 200);
-        // A body that ends, in whatever way, gives its part back.
+        // A body that ends in any way returns its part of the budget.
         let mut ended = BufReader::new(held.pop().unwrap());
-        ended.get_mut().write_all(&sized(KIB * KIB)[1..]).unwrap();
+        ended.get_mut().write_all(&json_of_size(KIB * KIB)[1..]).unwrap();
         assert_eq!(read_answer(&mut ended, true).unwrap().status, 400);
         assert!(until(|| body_bytes(&server) == 15 * KIB * KIB), "{}", body_bytes(&server));
         let chunked = usage("transfer-encoding: chunked", &chunk);
@@ -281,15 +282,21 @@ fn all_unfinished_bodies_have_one_budget() {
 }
 
 #[test]
-fn large_bodies_leave_room_to_logins_and_those_to_inference_servers() {
+fn body_budget_leaves_room_for_logins_and_inference_servers() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         let server = start.set("TOLLKEEPER_SERVER__BODY_BUDGET_BYTES", "16777216").run();
         let ada = server.sign_up("ada");
         let large = || {
-            unfinished(server.public, "/v1/organizations", &ada.access_token, "content-length: 262144", "{")
+            send_partial_body(
+                server.public,
+                "/v1/organizations",
+                &ada.access_token,
+                "content-length: 262144",
+                "{",
+            )
         };
-        let login = || unfinished(server.public, "/v1/auth/login", "", "content-length: 16384", "{");
+        let login = || send_partial_body(server.public, "/v1/auth/login", "", "content-length: 16384", "{");
         let mut held: Vec<_> = (0..32).map(|_| large()).collect();
         assert!(until(|| body_bytes(&server) == 8 * KIB * KIB), "{}", body_bytes(&server));
         let refused = |stream: TcpStream| {
@@ -308,16 +315,16 @@ fn large_bodies_leave_room_to_logins_and_those_to_inference_servers() {
 }
 
 #[test]
-fn a_body_outside_of_the_service_listener_has_ten_seconds() {
+fn public_body_has_ten_seconds() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).run();
     let ada = server.sign_up("ada");
-    let unfinished = [
-        unfinished(server.public, "/v1/auth/login", "", "content-length: 100", "{"),
-        unfinished(server.public, "/v1/organizations", &ada.access_token, "content-length: 100", "{"),
+    let send_partial_body = [
+        send_partial_body(server.public, "/v1/auth/login", "", "content-length: 100", "{"),
+        send_partial_body(server.public, "/v1/organizations", &ada.access_token, "content-length: 100", "{"),
     ];
-    for mut stream in unfinished {
-        // By default the configuration allows thirty.
+    for mut stream in send_partial_body {
+        // The default configuration allows thirty.
         stream.set_read_timeout(Some(Duration::from_secs(25))).unwrap();
         let mut text = Vec::new();
         stream.read_to_end(&mut text).expect("an answer before the thirty seconds are over");

@@ -1,4 +1,4 @@
-//! How many organizations, projects, open invitations and API keys there may be; and who may invite at all.
+//! Limits on the number of organizations, projects, open invitations and API keys, and the right to invite.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -9,7 +9,7 @@ use tollkeeper::tenants::roles::OrganizationRole;
 
 use crate::support::http::Answer;
 use crate::support::twin::Twin;
-use crate::support::world::{Place, Somebody, World, id, on_each_database, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, id, on_each_database, on_each_database_with};
 
 const TWO_OF_EACH: [(&str, &str); 4] = [
     ("TOLLKEEPER_LIMITS__ORGANIZATIONS_PER_PERSON", "2"),
@@ -18,7 +18,7 @@ const TWO_OF_EACH: [(&str, &str); 4] = [
     ("TOLLKEEPER_LIMITS__API_KEYS_PER_PROJECT", "2"),
 ];
 
-fn refused(answer: &Answer, key: &str) {
+fn assert_refused(answer: &Answer, key: &str) {
     assert_eq!((answer.status, answer.code().as_str()), (409, "limit_reached"), "{}", answer.text);
     assert_eq!(answer.header("x-should-retry"), "false");
     let error: Value = answer.json()["error"].clone();
@@ -27,61 +27,61 @@ fn refused(answer: &Answer, key: &str) {
     assert!(message.contains(&format!("`limits.{key}`, which is 2.")), "{message}");
 }
 
-/// Makes two and is refused the third: the ids of the two.
-async fn two(make: impl AsyncFn(usize) -> Answer, key: &str) -> Vec<String> {
+/// Creates two and is refused the third; returns the ids of the two.
+async fn make_two(make: impl AsyncFn(usize) -> Answer, key: &str) -> Vec<String> {
     let mut ids = Vec::new();
     for number in 0..2 {
         let answer = make(number).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         ids.push(answer.json()["data"]["id"].as_str().unwrap_or_default().to_owned());
     }
-    refused(&make(2).await, key);
+    assert_refused(&make(2).await, key);
     ids
 }
 
 #[test]
-fn a_person_makes_so_many_organizations() {
+fn organizations_are_limited_by_creator() {
     on_each_database_with(&TWO_OF_EACH, async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
-        // Those of others that she belongs to aren't hers.
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
+        // Organizations of others that she belongs to don't count.
         let theirs = Place { organization: world.organization(&bob, "B").await, project: String::new() };
         world.join_organization(&theirs, &ada, OrganizationRole::Owner).await;
         let make = async |number: usize| {
             let body = json!({"name": format!("O{number}")});
             world.post("/v1/organizations", &body).bearer(&ada.access_token).send().await
         };
-        let ids = two(make, "organizations_per_person").await;
+        let ids = make_two(make, "organizations_per_person").await;
         let path = format!("/v1/organizations/{}", ids[0]);
         world.call(Method::DELETE, &path).bearer(&ada.access_token).data().await;
         assert_eq!(make(3).await.status, 200);
-        refused(&make(4).await, "organizations_per_person");
+        assert_refused(&make(4).await, "organizations_per_person");
     });
 }
 
 #[test]
-fn an_organization_has_so_many_projects_and_a_project_so_many_keys() {
+fn projects_and_keys_are_limited() {
     on_each_database_with(&TWO_OF_EACH, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         let path = format!("/v1/organizations/{organization}/projects");
         let project = async |number: usize| {
             let body = json!({"name": format!("P{number}")});
             world.post(&path, &body).bearer(&ada.access_token).send().await
         };
-        let projects = two(project, "projects_per_organization").await;
+        let projects = make_two(project, "projects_per_organization").await;
         let keys = format!("{path}/{}/api-keys", projects[0]);
         let key = async |number: usize| {
             let body = json!({"name": format!("K{number}")});
             world.post(&keys, &body).bearer(&ada.access_token).send().await
         };
-        let made = two(key, "api_keys_per_project").await;
+        let made = make_two(key, "api_keys_per_project").await;
         world.call(Method::DELETE, &format!("{keys}/{}", made[0])).bearer(&ada.access_token).data().await;
         let last = key(3).await;
         assert_eq!(last.status, 200, "{}", last.text);
-        // A key is bounded as its maker is.
+        // A key has the same limit as its creator.
         let secret = last.json()["data"]["key"].as_str().unwrap().to_owned();
         let again = world.post(&path, &json!({"name": "By key"})).bearer(&secret).send().await;
-        refused(&again, "projects_per_organization");
+        assert_refused(&again, "projects_per_organization");
         let other = format!("{path}/{}", projects[1]);
         world.call(Method::DELETE, &other).bearer(&ada.access_token).data().await;
         assert_eq!(project(4).await.status, 200);
@@ -89,9 +89,9 @@ fn an_organization_has_so_many_projects_and_a_project_so_many_keys() {
 }
 
 #[test]
-fn an_organization_has_so_many_open_invitations() {
+fn open_invitations_are_limited() {
     on_each_database_with(&TWO_OF_EACH, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         let path = format!("/v1/organizations/{organization}/invitations");
         let invite = async |number: usize| {
@@ -99,21 +99,21 @@ fn an_organization_has_so_many_open_invitations() {
             let token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
             world.post(&path, &body).bearer(&token).send().await
         };
-        two(invite, "open_invitations_per_organization").await;
-        // What has expired is open no more, though nobody has ended it.
+        make_two(invite, "open_invitations_per_organization").await;
+        // Expired invitations don't count, even before they are marked as ended.
         world.clock.advance_ms(7 * DAY_MS);
         assert_eq!(invite(2).await.status, 200);
         assert_eq!(invite(3).await.status, 200);
-        refused(&invite(4).await, "open_invitations_per_organization");
+        assert_refused(&invite(4).await, "open_invitations_per_organization");
     });
 }
 
 #[test]
-fn there_are_no_limits_while_they_are_off() {
+fn no_limits_apply_while_they_are_off() {
     let mut settings = TWO_OF_EACH.to_vec();
     settings.push(("TOLLKEEPER_LIMITS__ENABLED", "false"));
     on_each_database_with(&settings, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let mut place = world.place(&ada, "Acme").await;
         for number in 0..3 {
             world.organization(&ada, &format!("O{number}")).await;
@@ -129,7 +129,7 @@ fn there_are_no_limits_while_they_are_off() {
 }
 
 #[test]
-fn two_replicas_never_pass_a_limit_by_one() {
+fn two_replicas_never_exceed_a_limit() {
     let settings = [
         ("TOLLKEEPER_LIMITS__ORGANIZATIONS_PER_PERSON", "5"),
         ("TOLLKEEPER_LIMITS__PROJECTS_PER_ORGANIZATION", "6"),
@@ -138,7 +138,7 @@ fn two_replicas_never_pass_a_limit_by_one() {
     ];
     on_each_database_with(&settings, async |world| {
         let twins = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let made = async |path: &str, body: &dyn Fn(usize) -> Value| {
             let calls = (0..32)
@@ -151,7 +151,7 @@ fn two_replicas_never_pass_a_limit_by_one() {
         };
         let named = |number: usize| json!({"name": format!("N{number}")});
         let guest = |number: usize| json!({"email": format!("guest{number}@example.com")});
-        // One organization and one project are there.
+        // One organization and one project exist already.
         assert_eq!(made("/v1/organizations", &named).await, 4);
         assert_eq!(made(&format!("{}/projects", place.organization_path()), &named).await, 5);
         assert_eq!(made(&format!("{}/invitations", place.organization_path()), &guest).await, 7);
@@ -160,33 +160,33 @@ fn two_replicas_never_pass_a_limit_by_one() {
 }
 
 /// Marks the address as verified.
-async fn verify(world: &World, who: &Somebody) {
+async fn verify(world: &World, user: &TestUser) {
     let mut tx = world.app.db.write().await.unwrap();
     let _verified =
-        tollkeeper::accounts::store::users::set_email_verified(&mut tx, who.id, world.clock.now())
+        tollkeeper::accounts::store::users::set_email_verified(&mut tx, user.id, world.clock.now())
             .await
             .unwrap();
     tx.commit().await.unwrap();
 }
 
 #[test]
-fn only_verified_people_invite_by_token_or_key() {
+fn only_verified_users_invite_by_token_or_key() {
     on_each_database(async |world| {
-        let ada = world.unverified("ada").await;
+        let ada = world.unverified_user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let path = format!("{}/invitations", place.organization_path());
         for (number, caller) in [&ada.access_token, &key].into_iter().enumerate() {
             let body = json!({"email": format!("guest{number}@example.com")});
-            let refused = world.post(&path, &body).bearer(caller).refused().await;
-            assert_eq!(refused, (403, "email_not_verified".into()));
+            let assert_refused = world.post(&path, &body).bearer(caller).refused().await;
+            assert_eq!(assert_refused, (403, "email_not_verified".into()));
         }
-        // The role is asked first.
-        let bob = world.unverified("bob").await;
+        // The role is checked first.
+        let bob = world.unverified_user("bob").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         let body = json!({"email": "guest@example.com"});
-        let refused = world.post(&path, &body).bearer(&bob.access_token).refused().await;
-        assert_eq!(refused, (403, "insufficient_role".into()));
+        let assert_refused = world.post(&path, &body).bearer(&bob.access_token).refused().await;
+        assert_eq!(assert_refused, (403, "insufficient_role".into()));
         assert_eq!(
             tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap(),
             0
@@ -196,9 +196,9 @@ fn only_verified_people_invite_by_token_or_key() {
             let body = json!({"email": format!("guest{number}@example.com")});
             world.post(&path, &body).bearer(caller).data().await;
         }
-        // Somebody registered is added to a project by anybody who may.
+        // Registered users can be added to a project by any member with the role.
         let project = format!("{}/members", place.project_path());
-        let carol = world.unverified("carol").await;
+        let carol = world.unverified_user("carol").await;
         let added = world.post(&project, &json!({"user_id": carol.id, "role": "viewer"}));
         assert_eq!(id(&added.bearer(&ada.access_token).data().await), carol.id.to_string());
     });

@@ -1,4 +1,5 @@
-//! The pages in a real browser: `tests/browser/pages.py` drives it against the server as it is started by an operator.
+//! The pages in a real browser: `tests/browser/pages.py` drives it against a server started as by an
+//! operator.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use crate::support::python;
 use crate::support::world::Folder;
 
-/// The server, ended with the test.
+/// The server process; it is killed at the end of the test.
 struct Server(Child);
 
 impl Drop for Server {
@@ -18,8 +19,8 @@ impl Drop for Server {
 }
 
 #[test]
-fn people_get_through_the_pages() {
-    let skip = |why| python::skip_for_want_of("browser", "the pages in a browser", why);
+fn pages_work_in_a_browser() {
+    let skip = |why| python::skip_without("browser", "the pages in a browser", why);
     let Some(python) = python::with("selenium") else {
         return skip("`python3` can't import `selenium`");
     };

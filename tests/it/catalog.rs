@@ -1,4 +1,4 @@
-//! The catalog file: read again while the service runs, or refused; and checked by the command.
+//! The catalog file: reloads while the service runs, refused files, and the check command.
 
 mod check;
 mod processes;
@@ -23,7 +23,7 @@ impl File {
         file
     }
 
-    /// Nobody ever sees half of it.
+    /// Replaces the file atomically.
     fn write(&self, text: &str) {
         write(&self.path, text);
     }
@@ -39,7 +39,7 @@ fn write(path: &Path, text: &str) {
     std::fs::rename(new, path).unwrap();
 }
 
-/// Each is an id, and lines that differ from the usual ones.
+/// Builds a catalog; each model is an id followed by lines that differ from the defaults.
 fn catalog(models: &[&str]) -> String {
     let mut text = String::new();
     for model in models {

@@ -1,4 +1,4 @@
-//! The commands as somebody at a terminal meets them.
+//! The commands as a user at a terminal runs them.
 
 use std::ffi::OsStr;
 use std::net::TcpListener;
@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use serde_json::{Value, json};
 
 use crate::support::postgres::Cluster;
-use crate::support::process::{Ended, PUBLIC_URL, Start, on_each_database_url};
+use crate::support::process::{PUBLIC_URL, ProcessResult, Start, on_each_database_url};
 use crate::support::world::{Folder, runtime};
 
 const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 #[test]
-fn every_command_helps() {
+fn every_command_has_help() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     let cases: [(&[&str], &[&str]); 9] = [
@@ -73,7 +73,7 @@ fn config_shows_everything_but_secrets() {
 }
 
 #[test]
-fn mistakes_in_the_configuration_are_told_with_their_place() {
+fn configuration_mistakes_are_reported_with_their_place() {
     let folder = Folder::new();
     let file = folder.0.join("keeper.toml");
     std::fs::write(&file, "# first line\n\n[limits]\nenabeld = true\n").unwrap();
@@ -102,7 +102,7 @@ fn mistakes_in_the_configuration_are_told_with_their_place() {
 }
 
 #[test]
-fn variables_that_are_no_text_are_told_by_name() {
+fn non_utf8_variables_are_reported_by_name() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     for (name, value, complaint) in [
@@ -113,7 +113,7 @@ fn variables_that_are_no_text_are_told_by_name() {
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
         assert_eq!(ended.log.trim_end(), format!("tollkeeper: environment variable {complaint} valid UTF-8"));
     }
-    // Whoever's they are, others are none of our business; and a file may have any name.
+    // Variables of other programs are ignored; and a file may have any name.
     std::fs::write(folder.0.join(OsStr::from_bytes(b"\xff.toml")), "listen = \"127.0.0.1:7\"\n").unwrap();
     let others = start.set_bytes(b"LESS\xff", b"1").set_bytes(b"LESS", b"\xff");
     let ended = others.set_bytes(b"TOLLKEEPER_CONFIG", b"\xff.toml").command(&["config"]);
@@ -122,12 +122,12 @@ fn variables_that_are_no_text_are_told_by_name() {
 }
 
 #[test]
-fn an_occupied_port_names_its_setting() {
+fn occupied_port_is_reported_with_its_setting() {
     let folder = Folder::new();
     let (taken, other) =
         (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     let address = taken.local_addr().unwrap().to_string();
-    // Never bound: the first listener that can't be had ends the start.
+    // Never bound: the first listener that fails stops the start.
     let free = other.local_addr().unwrap().to_string();
     for (variable, key) in [("TOLLKEEPER_LISTEN", "listen"), ("TOLLKEEPER_SERVICE_LISTEN", "service_listen")]
     {
@@ -145,7 +145,7 @@ fn an_occupied_port_names_its_setting() {
 }
 
 #[test]
-fn migrate_says_what_it_did() {
+fn migrate_reports_its_steps() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         let first = start.command(&["migrate", "--json"]);
@@ -162,7 +162,7 @@ fn migrate_says_what_it_did() {
         let again = start.command(&["migrate"]);
         assert_eq!(again.code, Some(0));
         assert_eq!(again.stdout.trim_end(), format!("The database has schema {to} already."));
-        // What it made is what the server starts on.
+        // The server starts on the migrated database.
         assert!(start.run().stop().log.contains("database is ready"));
     });
     let folder = Folder::new();
@@ -172,12 +172,12 @@ fn migrate_says_what_it_did() {
 }
 
 #[test]
-fn a_newer_schema_is_refused() {
+fn newer_schema_is_refused() {
     const FUTURE: &str = "INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
                           VALUES (9999, 'future', '2099-01-01T00:00:00Z', '0')";
     let assert_refused = |start: &Start| {
         for ended in [start.refused(), start.command(&["migrate"]), start.command(&["migrate", "--json"])] {
-            let Ended { code, stdout, log } = ended;
+            let ProcessResult { code, stdout, log } = ended;
             assert_eq!((code, stdout.as_str()), (Some(1), ""));
             let complaint = log.lines().find(|line| line.starts_with("tollkeeper: ")).unwrap();
             let words = ["schema 9999", "newer tollkeeper", "nothing was changed"];
@@ -206,7 +206,7 @@ fn a_newer_schema_is_refused() {
 }
 
 #[test]
-fn openapi_prints_what_the_server_serves() {
+fn openapi_command_prints_the_served_document() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     let printed = start.clone().set("TOLLKEEPER_PUBLIC_URL", "https://other.example").command(&["openapi"]);
@@ -221,7 +221,7 @@ fn openapi_prints_what_the_server_serves() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     let folder = Folder::new();
     let start =
         Start::new(&folder.0).through(&["sh", "-c", "\"$0\" openapi | head -c 1; exec \"$0\" config"]);

@@ -1,6 +1,7 @@
-//! The server is killed again and again while clients report, correct, reserve, capture and release, credit is added beside it, some of
-//! which ends, and months are closed. Clients ask again, with the same ids, until they are answered. In the end everything that was
-//! answered is there exactly once. The same with three replicas, one of which is dead now and then: clients go to the others.
+//! Kills the server repeatedly while clients report, correct, reserve, capture and release, credit is added
+//! and expires, and months are closed. Clients retry with the same ids until they are answered. At the end
+//! everything that was answered is recorded exactly once. A second test runs three replicas, of which one is
+//! dead from time to time; clients fail over to the others.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,18 +25,18 @@ use crate::support::process::{Place, Start, Wire, on_each_database_url, usage_ev
 use crate::support::replicas::{Fleet, Replicas};
 use crate::support::world::{Folder, runtime};
 
-/// What one token of a prompt and one of an answer are in the test: every event has as many.
+/// The tokens of each event: prompt and completion.
 const TOKENS: (i64, i64) = (1_000, 500);
-/// What a correction takes back of them.
-const CORRECTED: (i64, i64) = (100, 50);
+/// The tokens that a correction subtracts.
+const CORRECTED_TOKENS: (i64, i64) = (100, 50);
 
-/// Only a server that doesn't come back lets a client wait this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time that a client waits for a server to come back.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What clients know of the server.
+/// The servers under test, as clients know them.
 pub struct Target<'a> {
     pub start: &'a Start,
-    /// In turn, those that are dead among them.
+    /// The addresses in turn, including dead servers.
     pub services: RwLock<Vec<SocketAddr>>,
     pub turn: AtomicUsize,
     pub token: String,
@@ -45,7 +46,7 @@ pub struct Target<'a> {
 }
 
 impl Target<'_> {
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
     }
 
@@ -54,12 +55,12 @@ impl Target<'_> {
         services[self.turn.fetch_add(1, Ordering::Relaxed) % services.len()]
     }
 
-    /// Asks again until there is an answer that isn't "later", from whichever server is up by then.
+    /// Retries, on any server that is up, until there is an answer other than "later".
     fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
         let asked = Instant::now();
         loop {
-            let in_time = asked.elapsed() < PATIENCE;
-            assert!(in_time, "nobody answers {path}");
+            let in_time = asked.elapsed() < CLIENT_TIMEOUT;
+            assert!(in_time, "no server answers {path}");
             let address = self.next();
             let sent = Wire::new(address, method, path).bearer(&self.token).json(body).try_send();
             match sent {
@@ -69,7 +70,7 @@ impl Target<'_> {
         }
     }
 
-    /// Reports these events until each is answered; a repeated one is a duplicate by then.
+    /// Reports these events until each is answered; a repeated event is a duplicate by then.
     pub fn report(&self, events: &[Value]) {
         let answer = self.ask("POST", "/service/v1/usage", &json!({ "events": events }));
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -81,7 +82,7 @@ impl Target<'_> {
         }
     }
 
-    /// Reports an event once, whatever the answer.
+    /// Reports an event once, without a retry.
     pub fn try_to_report(&self, event: &Value) -> Answer {
         let wire = Wire::new(self.next(), "POST", "/service/v1/usage");
         wire.bearer(&self.token).json(&json!({ "events": [event] })).send()
@@ -92,20 +93,20 @@ impl Target<'_> {
     }
 }
 
-/// What one client was answered.
+/// The answers that one client got.
 #[derive(Default)]
-pub struct Answered {
+pub struct ClientRecord {
     pub events: Vec<String>,
     pub corrections: Vec<String>,
     pub captured: Vec<String>,
     pub credits: Vec<String>,
 }
 
-/// Single events and batches of several, some of which are repeated although they were answered.
-fn reporter(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
-    let mut answered = Answered::default();
+/// Reports single events and batches, and repeats some of them.
+fn report_events(target: &Target<'_>, name: &str, mut chance: Chance) -> ClientRecord {
+    let mut answered = ClientRecord::default();
     for round in 0.. {
-        if !target.goes_on() {
+        if !target.is_running() {
             break;
         }
         let size = if chance.below(3) == 0 { 2 + chance.below(20) } else { 1 };
@@ -124,8 +125,8 @@ fn reporter(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
             let id = format!("{corrected}-less");
             let mut event = target.event(&id);
             event["corrects"] = json!(corrected);
-            event["prompt_tokens"] = json!(-CORRECTED.0);
-            event["completion_tokens"] = json!(-CORRECTED.1);
+            event["prompt_tokens"] = json!(-CORRECTED_TOKENS.0);
+            event["completion_tokens"] = json!(-CORRECTED_TOKENS.1);
             target.report(&[event]);
             answered.corrections.push(id);
         }
@@ -133,13 +134,13 @@ fn reporter(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
     answered
 }
 
-/// Calls: reserved, then captured, released, or left to themselves.
-fn caller(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
-    let mut answered = Answered::default();
+/// Reserves calls, then captures them, releases them, or lets them expire.
+fn make_calls(target: &Target<'_>, name: &str, mut chance: Chance) -> ClientRecord {
+    let mut answered = ClientRecord::default();
     let question = json!({"credential": target.place.key, "operation": "chat", "model": "svc-1", "max_tokens": TOKENS.1,
                           "estimated_prompt_tokens": TOKENS.0});
     for round in 0.. {
-        if !target.goes_on() {
+        if !target.is_running() {
             break;
         }
         let decision = target.ask("POST", "/service/v1/authorize", &question).json();
@@ -147,7 +148,7 @@ fn caller(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
         let reservation = decision["reservation"]["id"].as_str().unwrap().to_owned();
         let path = format!("/service/v1/reservations/{reservation}");
         match chance.below(8) {
-            // Released, perhaps by a try that was never answered.
+            // Released, perhaps by an attempt that was never answered.
             0 => {
                 let status = target.ask("DELETE", &path, &json!({})).status;
                 assert!(status == 200 || status == 404, "{status}");
@@ -166,17 +167,17 @@ fn caller(target: &Target<'_>, name: &str, mut chance: Chance) -> Answered {
     answered
 }
 
-/// The months that were closed, and the clock by which they were.
+/// Returns a clock that is this many months ahead.
 fn closed_month(months: i64) -> Clock {
     let month = Clock::System.now().day().month().plus(months);
     Clock::fixed(month.start().plus_ms(2 * DAY_MS))
 }
 
-/// Closes one month after the other, as if time went on faster for whoever closes: what is reported meanwhile is late, and what is
-/// corrected is billed. Returns how many.
-fn closer(target: &Target<'_>) -> i64 {
+/// Closes one month after the other with a clock that runs ahead: reports meanwhile are late, and corrections
+/// hit billed months. Returns the number of months.
+fn close_months(target: &Target<'_>) -> i64 {
     let mut months = 0;
-    while target.goes_on() {
+    while target.is_running() {
         std::thread::sleep(Duration::from_millis(300));
         let closed = runtime().block_on(async {
             let app = App::new(target.start.config(), closed_month(months + 1)).unwrap();
@@ -189,10 +190,10 @@ fn closer(target: &Target<'_>) -> i64 {
     months
 }
 
-/// Credit that ends soon, each once.
-fn giver(target: &Target<'_>) -> Answered {
+/// Adds expiring credit, each once.
+fn add_grants(target: &Target<'_>) -> ClientRecord {
     for round in 0.. {
-        if !target.goes_on() {
+        if !target.is_running() {
             break;
         }
         let until = Clock::System.now().plus_ms(3_000).to_string();
@@ -204,14 +205,14 @@ fn giver(target: &Target<'_>) -> Answered {
             target.start.command(&[&arguments[..], &[until.as_str(), "--reference", &reference]].concat());
         assert!(ended.code == Some(0) || ended.code == Some(1), "{}", ended.log);
     }
-    Answered::default()
+    ClientRecord::default()
 }
 
-/// Credit from the command line, each again until it says that it is there.
-fn payer(target: &Target<'_>) -> Answered {
-    let mut answered = Answered::default();
+/// Adds credit by the command, each repeated until it succeeds.
+fn add_payments(target: &Target<'_>) -> ClientRecord {
+    let mut answered = ClientRecord::default();
     for round in 0.. {
-        if !target.goes_on() {
+        if !target.is_running() {
             break;
         }
         let reference = format!("payment-{round}");
@@ -225,7 +226,7 @@ fn payer(target: &Target<'_>) -> Answered {
             "--reference",
             &reference,
         ];
-        // Once more: it is there already.
+        // Once more: it exists already.
         for _ in 0..2 {
             while target.start.command(&arguments).code != Some(0) {}
         }
@@ -241,11 +242,12 @@ fn texts(db: &Db, text: &'static str) -> Vec<String> {
     })
 }
 
-/// Everything that was answered, and nothing else, is in the books once.
-pub fn assert_all_there(target: &Target<'_>, answered: &[Answered]) -> String {
+/// Asserts that everything that was answered, and nothing else, is in the books once.
+pub fn assert_recorded_once(target: &Target<'_>, answered: &[ClientRecord]) -> String {
     let db = Db::open(&target.start.database_settings()).unwrap();
-    let all =
-        |of: fn(&Answered) -> &Vec<String>| -> BTreeSet<&String> { answered.iter().flat_map(of).collect() };
+    let all = |of: fn(&ClientRecord) -> &Vec<String>| -> BTreeSet<&String> {
+        answered.iter().flat_map(of).collect()
+    };
     let (events, credits) = (all(|one| &one.events), all(|one| &one.credits));
     let corrections = all(|one| &one.corrections);
     let stored = texts(&db, "SELECT event_id FROM usage_events WHERE corrects IS NOT NULL");
@@ -271,7 +273,7 @@ pub fn assert_all_there(target: &Target<'_>, answered: &[Answered]) -> String {
         .unwrap()
     });
     let tokens = |each, back| count * each - corrected * back;
-    let due = (count, tokens(TOKENS.0, CORRECTED.0), tokens(TOKENS.1, CORRECTED.1));
+    let due = (count, tokens(TOKENS.0, CORRECTED_TOKENS.0), tokens(TOKENS.1, CORRECTED_TOKENS.1));
     assert_eq!(sums, due, "nothing counts twice");
     let notes = texts(&db, "SELECT id FROM credit_notes").len();
     let ended = texts(&db, "SELECT id FROM credits WHERE expired_at IS NOT NULL").len();
@@ -284,7 +286,7 @@ pub fn assert_all_there(target: &Target<'_>, answered: &[Answered]) -> String {
     )
 }
 
-/// What is set aside for calls that nobody ended is free again when its time is over, and the books are right.
+/// Asserts that abandoned reservations are released when they expire, and that the books pass the audit.
 fn assert_reservations_end(start: &Start, months: i64) {
     let drifts = runtime().block_on(async {
         let later = if months == 0 {
@@ -304,24 +306,25 @@ fn assert_reservations_end(start: &Start, months: i64) {
     assert!(texts(&db, "SELECT organization_id FROM wallets WHERE reserved_nano <> 0").is_empty());
 }
 
-/// Three who report, three who call, one who pays and one who gives, until it is over.
-pub fn set_to_work<'s>(
+/// Runs three reporters, three callers, one payer and one granter until the end.
+pub fn run_clients<'s>(
     scope: &'s Scope<'s, '_>,
     target: &'s Target<'_>,
-) -> Vec<ScopedJoinHandle<'s, Answered>> {
+) -> Vec<ScopedJoinHandle<'s, ClientRecord>> {
     let mut clients = Vec::new();
     for client in 0..3 {
         let (one, other) = (Chance::new(100 + client), Chance::new(200 + client));
-        clients.push(scope.spawn(move || reporter(target, &format!("reporter{client}"), one)));
-        clients.push(scope.spawn(move || caller(target, &format!("caller{client}"), other)));
+        clients.push(scope.spawn(move || report_events(target, &format!("reporter{client}"), one)));
+        clients.push(scope.spawn(move || make_calls(target, &format!("caller{client}"), other)));
     }
-    clients.push(scope.spawn(move || payer(target)));
-    clients.push(scope.spawn(move || giver(target)));
+    clients.push(scope.spawn(move || add_payments(target)));
+    clients.push(scope.spawn(move || add_grants(target)));
     clients
 }
 
-/// Kills one server after the other, at any moment, while clients go on; it is started again, and what was answered is looked for.
-fn play(count: usize, url: Option<&str>, folder: &Folder) {
+/// Kills one server after the other at random moments while clients go on, starts it again, and checks that
+/// answered requests are recorded.
+fn crash_servers(count: usize, url: Option<&str>, folder: &Folder) {
     let kills = number("TOLLKEEPER_TEST_KILLS").unwrap_or(4);
     let replicas = Replicas::new(count, url, folder).generous(folder);
     let replicas = replicas.set("TOLLKEEPER_BILLING__CREDIT_LIMIT", "1000000");
@@ -339,10 +342,10 @@ fn play(count: usize, url: Option<&str>, folder: &Folder) {
         place,
     };
     let mut chance = Chance::new(first_seed());
-    let (answered, months): (Vec<Answered>, i64) = std::thread::scope(|scope| {
+    let (answered, months): (Vec<ClientRecord>, i64) = std::thread::scope(|scope| {
         let target = &target;
-        let clients = set_to_work(scope, target);
-        let closer = scope.spawn(move || closer(target));
+        let clients = run_clients(scope, target);
+        let close_months = scope.spawn(move || close_months(target));
         for _ in 0..kills {
             std::thread::sleep(Duration::from_millis(chance.below(400) as u64));
             // A client that gave up would leave the others waiting for a server for ever.
@@ -356,9 +359,9 @@ fn play(count: usize, url: Option<&str>, folder: &Folder) {
         }
         target.over.store(true, Ordering::Relaxed);
         let answered = clients.into_iter().map(|client| client.join().unwrap()).collect();
-        (answered, closer.join().unwrap())
+        (answered, close_months.join().unwrap())
     });
-    let figures = assert_all_there(&target, &answered);
+    let figures = assert_recorded_once(&target, &answered);
     let backend = if url.is_some() { "postgres" } else { "sqlite" };
     println!("{backend}, {count} servers, {kills} kills, {months} months closed: {figures}");
     fleet.stop();
@@ -366,11 +369,11 @@ fn play(count: usize, url: Option<&str>, folder: &Folder) {
 }
 
 #[test]
-fn what_was_answered_is_there_once_however_often_the_server_dies() {
-    on_each_database_url(|url, folder| play(1, url, folder));
+fn answered_requests_survive_crashes_once() {
+    on_each_database_url(|url, folder| crash_servers(1, url, folder));
 }
 
 #[test]
-fn what_was_answered_is_there_once_however_often_replicas_die() {
-    on_each_database_url(|url, folder| play(3, url, folder));
+fn answered_requests_survive_replica_crashes_once() {
+    on_each_database_url(|url, folder| crash_servers(3, url, folder));
 }

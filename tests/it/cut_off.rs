@@ -1,4 +1,4 @@
-//! What an operator does after a leak: ends sessions, revokes signing keys, changes the master key.
+//! Emergency commands after a leak: ends sessions, revokes signing keys, changes the master key.
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use tollkeeper::accounts::jwt::{Claims, TokenKind};
 use tollkeeper::accounts::memory::signing_keys::SigningKeys;
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS};
 
-use crate::support::process::{Account, Ended, Server, Start, on_each_database_url, until};
+use crate::support::process::{Account, ProcessResult, Server, Start, on_each_database_url, until};
 use crate::support::replicas::{Fleet, Replicas};
-use crate::support::world::{Folder, Somebody, World, on_each_database};
+use crate::support::world::{Folder, TestUser, World, on_each_database};
 
 const NEW_KEY: &str = "bmV3IG1hc3RlciBrZXkgb2YgMzIgYnl0ZXMgaGVyZSE=";
 
-/// A token for this session with these two times, signed by the newest key.
-async fn token(world: &World, whose: &Somebody, kind: TokenKind, iat: i64, exp: i64) -> String {
+/// Signs a token for this session with these two times, by the newest key.
+async fn token(world: &World, user: &TestUser, kind: TokenKind, iat: i64, exp: i64) -> String {
     let claims = Claims {
         iss: world.app.api.public_url.clone(),
         aud: world.app.api.public_url.clone(),
-        sub: whose.id,
-        sid: whose.session_id,
+        sub: user.id,
+        sid: user.session_id,
         jti: "jti_test".into(),
         iat,
         exp,
@@ -32,9 +32,9 @@ async fn me(world: &World, token: &str) -> u16 {
 }
 
 #[test]
-fn a_token_lives_no_longer_than_its_kind() {
+fn token_lifetime_is_bounded_by_its_kind() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let now = world.clock.now().unix_seconds();
         let hour = HOUR_MS / 1_000;
         for (lives_s, status) in [(hour, 200), (hour + 1, 401), (20 * 24 * hour, 401)] {
@@ -50,9 +50,9 @@ fn a_token_lives_no_longer_than_its_kind() {
 }
 
 #[test]
-fn a_key_is_good_for_tokens_of_its_time_only() {
+fn signing_key_verifies_tokens_of_its_time_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let made = world.clock.now().unix_seconds();
         world.clock.advance_ms(30 * MINUTE_MS);
         let now = world.clock.now().unix_seconds();
@@ -60,7 +60,7 @@ fn a_key_is_good_for_tokens_of_its_time_only() {
             let token = token(&world, &ada, TokenKind::Access, iat, now + 60).await;
             assert_eq!(me(&world, &token).await, status, "{}", iat - made);
         }
-        // The old key, as somebody who has stolen it goes on using it.
+        // The old key, as a thief goes on using it.
         let stolen = world.app.accounts.keyset().await.unwrap();
         let mut tx = world.app.db.write().await.unwrap();
         SigningKeys::rotate(&world.app.accounts, &mut tx).await.unwrap();
@@ -83,21 +83,21 @@ fn a_key_is_good_for_tokens_of_its_time_only() {
     });
 }
 
-/// A clock that ran ahead when the key was made, and was set right since, must not lock everybody out.
+/// A key made while the clock ran ahead must not lock all users out once the clock is right.
 #[test]
-fn a_key_made_by_a_clock_that_ran_ahead_still_signs() {
+fn key_made_while_the_clock_ran_ahead_still_signs() {
     on_each_database(async |world| {
         world.clock.advance_ms(365 * DAY_MS);
         let mut tx = world.app.db.write().await.unwrap();
         SigningKeys::rotate(&world.app.accounts, &mut tx).await.unwrap();
         tx.commit().await.unwrap();
         world.clock.advance_ms(-365 * DAY_MS + MINUTE_MS);
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         assert_eq!(me(&world, &ada.access_token).await, 200);
     });
 }
 
-fn json_of(ended: &Ended) -> Value {
+fn json_of(ended: &ProcessResult) -> Value {
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     serde_json::from_str(&ended.stdout).unwrap()
 }
@@ -106,13 +106,13 @@ fn me_at(server: &Server, token: &str) -> u16 {
     server.get("/v1/auth/me").bearer(token).send().status
 }
 
-/// Whether every replica refuses this token, within the time that a change may take to arrive.
+/// Returns whether every replica refuses this token within the time that a change may take to arrive.
 fn refused_everywhere(fleet: &Fleet, token: &str) -> bool {
     until(|| fleet.servers.iter().all(|server| me_at(server, token) == 401))
 }
 
 #[test]
-fn sessions_are_ended_by_command_on_every_replica() {
+fn end_sessions_command_reaches_every_replica() {
     on_each_database_url(|url, folder| {
         let replicas = Replicas::new(2, url, folder).generous(folder);
         let fleet = replicas.run();
@@ -194,7 +194,7 @@ fn revoked_signing_keys_stop_verifying_on_every_replica() {
         }
         let ada = fleet.next().log_in("ada");
         assert!(fleet.servers.iter().all(|server| me_at(server, &ada.access_token) == 200));
-        // A rotation without it goes on to log nobody out.
+        // A rotation without it still ends no session.
         let plain = json_of(&replicas.starts[0].command(&["signing-key", "rotate", "--json"]));
         assert!(plain["kid"] != rotated["kid"]);
         assert!(fleet.servers.iter().all(|server| me_at(server, &ada.access_token) == 200));
@@ -209,7 +209,7 @@ fn write_key(folder: &Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_master_key_is_changed_while_servers_run() {
+fn master_key_rotation_needs_no_downtime() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url).set("TOLLKEEPER_LIMITS__ENABLED", "false");
         let server = start.run();
@@ -219,7 +219,7 @@ fn the_master_key_is_changed_while_servers_run() {
         let old = start.data_dir().join("master.key");
         let new = write_key(&folder.0, "new.key", NEW_KEY);
 
-        // Without the older key beside it, the new one opens nothing, and the start says what to do.
+        // Without the older key the new one opens nothing, and the start says what to do.
         let only_new = start.clone().set("TOLLKEEPER_MASTER_KEY_FILE", &new);
         let refused = only_new.refused();
         assert_eq!(refused.code, Some(1));
@@ -228,7 +228,7 @@ fn the_master_key_is_changed_while_servers_run() {
         assert_eq!(early.code, Some(1));
         assert!(early.log.contains("`master_key_previous_file`"), "{}", early.log);
 
-        // Servers that know both go on with what either has sealed.
+        // Servers with both keys open secrets sealed by either.
         let both = only_new.clone().set("TOLLKEEPER_MASTER_KEY_PREVIOUS_FILE", old.to_str().unwrap());
         let server = both.run();
         assert_eq!(me_at(&server, &ada.access_token), 200);
@@ -244,7 +244,7 @@ fn the_master_key_is_changed_while_servers_run() {
         assert_eq!(trail.stdout.matches("  operator  master_key.rotated  ").count(), 2, "{}", trail.stdout);
         assert_eq!(server.stop().code, Some(0));
 
-        // The older key is dropped, and everything opens: sessions go on, previous secrets are told.
+        // The older key is removed, and everything opens: sessions go on, previous secrets are shown.
         let server = only_new.run();
         assert_eq!(me_at(&server, &ada.access_token), 200);
         for (id, secret) in [
@@ -262,7 +262,7 @@ fn the_master_key_is_changed_while_servers_run() {
 }
 
 #[test]
-fn a_change_of_the_master_key_is_whole_or_not_at_all() {
+fn master_key_rotation_is_atomic() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         let server = start.run();
@@ -283,7 +283,7 @@ fn a_change_of_the_master_key_is_whole_or_not_at_all() {
             "{}",
             ended.log
         );
-        // What could be opened wasn't sealed anew either: the older key alone still does.
+        // Readable secrets weren't sealed anew either: the older key alone still opens them.
         assert_eq!(start.run().stop().code, Some(0));
         // The same key twice changes nothing and is a mistake.
         let same = write_key(&folder.0, "same.key", &{
@@ -296,7 +296,7 @@ fn a_change_of_the_master_key_is_whole_or_not_at_all() {
             .command(&["master-key", "rotate"]);
         assert_eq!(same.code, Some(1));
         assert!(same.log.contains("the same key"), "{}", same.log);
-        // A file that isn't there is never made: the older key has to be the older key.
+        // A missing file is never created: the older key must exist.
         let missing = folder.0.join("missing.key");
         let refused =
             start.clone().set("TOLLKEEPER_MASTER_KEY_PREVIOUS_FILE", missing.to_str().unwrap()).refused();
@@ -305,7 +305,7 @@ fn a_change_of_the_master_key_is_whole_or_not_at_all() {
     });
 }
 
-/// Writes over what the API keys have sealed.
+/// Overwrites the sealed secrets of API keys.
 fn damage_sealed_api_keys(start: &Start) {
     use tollkeeper::db::{Db, sql};
     crate::support::world::runtime().block_on(async {
@@ -318,7 +318,7 @@ fn damage_sealed_api_keys(start: &Start) {
 }
 
 #[test]
-fn commands_that_cut_off_explain_themselves() {
+fn emergency_commands_have_help() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     for (arguments, words) in [
@@ -335,9 +335,10 @@ fn commands_that_cut_off_explain_themselves() {
     }
 }
 
-/// A column that nobody seals anew would be lost with the older master key: whoever adds one adds it to `master-key rotate`.
+/// A sealed column missing from `master-key rotate` would be lost with the older master key, so each new one
+/// must be added there.
 #[test]
-fn everything_that_is_sealed_is_sealed_anew() {
+fn master_key_rotation_covers_every_sealed_column() {
     let known = ["sealed_private_key", "sealed_secret"];
     for folder in ["crates/db/migrations/sqlite", "crates/db/migrations/postgres"] {
         let mut found = std::collections::BTreeSet::new();

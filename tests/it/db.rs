@@ -1,4 +1,4 @@
-//! The database layer, the same tests on both databases.
+//! The database layer: the same tests on both databases.
 
 mod batched;
 mod daily_rows;
@@ -18,7 +18,7 @@ use tollkeeper::random::Random;
 
 use crate::support::postgres::Cluster;
 
-/// A folder that goes with the test.
+/// A folder that is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -51,7 +51,7 @@ impl Drop for Folder {
     }
 }
 
-/// Runs the test on a fresh database of each kind that there is.
+/// Runs the test on a fresh database of each available kind.
 async fn each_db(test: impl AsyncFn(Db)) {
     let folder = Folder::new();
     test(folder.migrated().await).await;
@@ -61,7 +61,7 @@ async fn each_db(test: impl AsyncFn(Db)) {
     }
 }
 
-/// A user's row, unique by `name`.
+/// Inserts a user, unique by `name`.
 async fn insert_user(tx: &mut Tx, id: &str, email: &str, username: &str) -> Result<u64, Error> {
     sql("INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at)
          VALUES ($1, $2, $2, $3, $3, 'x', $4)")
@@ -80,7 +80,7 @@ async fn count(db: &Db, table: &str) -> i64 {
 }
 
 #[derive(PartialEq, Debug)]
-struct Everything {
+struct AllTypes {
     id: UserId,
     text: Option<String>,
     none: Option<Time>,
@@ -91,7 +91,7 @@ struct Everything {
     blob: Vec<u8>,
 }
 
-impl FromRow for Everything {
+impl FromRow for AllTypes {
     fn from_row(row: &Row) -> Result<Self, Error> {
         Ok(Self {
             id: row.get("id")?,
@@ -107,7 +107,7 @@ impl FromRow for Everything {
 }
 
 #[tokio::test]
-async fn every_kind_of_value_reads_back() {
+async fn every_type_of_value_reads_back() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         let bigint = |name: &str| format!("{name} {}", if !db.is_postgres() { "INTEGER" } else { "BIGINT" });
@@ -123,7 +123,7 @@ async fn every_kind_of_value_reads_back() {
             (Some(String::new()), i64::MAX, vec![]),
             (None, 0, vec![7; 100_000]),
         ] {
-            let thing = Everything {
+            let thing = AllTypes {
                 id,
                 text,
                 none: None,
@@ -146,7 +146,7 @@ async fn every_kind_of_value_reads_back() {
             .bind(thing.blob.clone())
             .execute(&mut tx)
             .await;
-            let thing = Everything { text: thing.text.map(|text| text + "$9"), ..thing };
+            let thing = AllTypes { text: thing.text.map(|text| text + "$9"), ..thing };
             assert_eq!(inserted, Ok(1));
             let back = sql("SELECT * FROM things WHERE big = $1").bind(thing.big).one(&mut tx).await;
             assert_eq!(back, Ok(thing));
@@ -172,7 +172,7 @@ async fn every_kind_of_value_reads_back() {
 }
 
 #[tokio::test]
-async fn unique_indexes_have_their_names() {
+async fn unique_violations_name_their_index() {
     each_db(async |db| {
         let organization = |id: &'static str, name: &'static str| {
             sql("INSERT INTO organizations (id, name, name_folded, default_role, allow_public_projects, plan,
@@ -212,7 +212,7 @@ async fn unique_indexes_have_their_names() {
         let mut tx = db.write().await.unwrap();
         let email = insert_user(&mut tx, "user_2", "a@x", "b").await;
         assert_eq!(email, Err(Error::Unique(Constraint::UserEmail)));
-        let mut tx = again(&db, tx).await;
+        let mut tx = next_transaction(&db, tx).await;
         let username = insert_user(&mut tx, "user_2", "b@x", "a").await;
         assert_eq!(username, Err(Error::Unique(Constraint::UserUsername)));
         for (statement, constraint) in [
@@ -221,40 +221,40 @@ async fn unique_indexes_have_their_names() {
             (key("key_2", "a"), Constraint::ApiKeyName),
             (invitation("inv_2", "a"), Constraint::OpenInvitation),
         ] {
-            tx = again(&db, tx).await;
+            tx = next_transaction(&db, tx).await;
             assert_eq!(statement.execute(&mut tx).await, Err(Error::Unique(constraint)));
         }
-        tx = again(&db, tx).await;
+        tx = next_transaction(&db, tx).await;
         let id = insert_user(&mut tx, "user_1", "c@x", "c").await;
         assert!(matches!(id, Err(Error::Unique(Constraint::Other(_)))), "{id:?}");
-        tx = again(&db, tx).await;
+        tx = next_transaction(&db, tx).await;
         let orphan = sql("INSERT INTO project_members (project_id, user_id, role, added_at, updated_at)
                           VALUES ('proj_none', 'user_1', 'viewer', 1, 1)");
         let orphan = orphan.execute(&mut tx).await.unwrap_err();
         if db.is_postgres() {
             assert_eq!(orphan, Error::Missing(Reference::Project));
-            tx = again(&db, tx).await;
+            tx = next_transaction(&db, tx).await;
             let orphan = sql("INSERT INTO projects (id, organization_id, name, name_folded, visibility, created_by,
                                   created_at, updated_at)
                               VALUES ('proj_9', 'org_none', 'x', 'x', 'private', 'user_1', 1, 1)");
             let orphan = orphan.execute(&mut tx).await;
             assert_eq!(orphan, Err(Error::Missing(Reference::Organization)));
         } else {
-            // It doesn't say which; who writes is alone, and has looked.
+            // SQLite doesn't name the index; it has one writer, which has looked first.
             assert!(matches!(orphan, Error::Internal(_)), "{orphan:?}");
         }
     })
     .await;
 }
 
-/// The next transaction, after the one before has ended.
-async fn again(db: &Db, tx: Tx) -> Tx {
+/// Begins the next transaction, after the end of the one before.
+async fn next_transaction(db: &Db, tx: Tx) -> Tx {
     drop(tx);
     db.write().await.unwrap()
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_what_was_not_committed() {
+async fn uncommitted_writes_are_rolled_back() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         insert_user(&mut tx, "user_1", "a@x", "a").await.unwrap();
@@ -270,7 +270,7 @@ async fn nothing_is_left_of_what_was_not_committed() {
             let cancelled = tokio::time::timeout(Duration::from_millis(60), work).await;
             assert!(cancelled.is_err());
         }
-        // More cancellations than the pool has connections, each at another moment.
+        // More cancellations than the pool has connections, each at a different moment.
         for number in 0..40 {
             let work = async {
                 let mut tx = db.write().await?;
@@ -287,7 +287,7 @@ async fn nothing_is_left_of_what_was_not_committed() {
     .await;
 }
 
-/// Inserts something that takes a good while, in one statement.
+/// Returns an insert that runs for a long time in one statement.
 fn slow_insert(db: &Db) -> &'static str {
     if db.is_postgres() {
         "INSERT INTO signing_keys (kid, public_key, sealed_private_key, created_at)
@@ -300,7 +300,7 @@ fn slow_insert(db: &Db) -> &'static str {
 }
 
 #[tokio::test]
-async fn nothing_goes_on_after_an_error() {
+async fn transaction_fails_after_an_error() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         insert_user(&mut tx, "user_1", "a@x", "a").await.unwrap();
@@ -310,7 +310,7 @@ async fn nothing_goes_on_after_an_error() {
         assert!(sql("SELECT 1").execute(&mut tx).await.is_err());
         assert!(matches!(tx.commit().await, Err(Error::Internal(_))));
         assert_eq!(count(&db, "users").await, 0);
-        // A statement that was cancelled half way counts as failed too.
+        // A cancelled statement counts as failed too.
         let mut tx = db.write().await.unwrap();
         let slow = sql(slow_insert(&db)).heavy().execute(&mut tx);
         assert!(tokio::time::timeout(Duration::from_millis(1), slow).await.is_err());
@@ -321,7 +321,7 @@ async fn nothing_goes_on_after_an_error() {
 }
 
 #[tokio::test]
-async fn a_read_handle_does_not_write() {
+async fn read_handle_refuses_writes() {
     each_db(async |db| {
         let mut tx = db.read().await.unwrap();
         for _ in 0..2 {
@@ -330,7 +330,7 @@ async fn a_read_handle_does_not_write() {
             let heavy = sql("DELETE FROM users RETURNING id").heavy().all::<(String,)>(&mut tx).await;
             assert!(matches!(heavy, Err(Error::Internal(_))), "{heavy:?}");
         }
-        // It is no transaction, so it goes on, and sees what was committed since.
+        // It is not a transaction, so it goes on and sees later commits.
         let mut write = db.write().await.unwrap();
         insert_user(&mut write, "user_1", "a@x", "a").await.unwrap();
         let before: (i64,) = sql("SELECT COUNT(*) FROM users").one(&mut tx).await.unwrap();
@@ -360,7 +360,7 @@ async fn ids_are_in_byte_order() {
 }
 
 #[tokio::test]
-async fn usage_events_stay_as_they_are() {
+async fn usage_events_are_immutable() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         sql("INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id,
@@ -396,7 +396,7 @@ async fn usage_events_stay_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn one_of_many_wins_a_name() {
+async fn one_of_many_inserts_wins_a_name() {
     each_db(async |db| {
         let start = Arc::new(tokio::sync::Barrier::new(32));
         let tasks = (0..32).map(|number| {
@@ -421,7 +421,7 @@ async fn one_of_many_wins_a_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_read_and_write_at_once() {
+async fn concurrent_reads_and_writes_succeed() {
     each_db(async |db| {
         let tasks = (0..64).map(|number| {
             let db = db.clone();
@@ -463,7 +463,7 @@ async fn statements_are_counted() {
 }
 
 #[test]
-fn settings_keep_the_password() {
+fn settings_hide_the_password() {
     let settings = Settings::Postgres { url: "postgres://me:hunter2@host/db".to_owned() };
     assert!(!format!("{settings:?}").contains("hunter2"));
     for url in ["postgres://me:hunter2@host:port/db", "host=x pass word=hunter2", "hunter2"] {
@@ -472,7 +472,7 @@ fn settings_keep_the_password() {
     }
 }
 
-/// Handlers run on many threads: what they await must be able to move between them.
+/// Handlers run on many threads, so their futures must be `Send`.
 #[test]
 fn futures_are_send() {
     fn send<T: Send>(_: T) {}

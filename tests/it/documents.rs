@@ -1,5 +1,5 @@
-//! The repository explains itself: every link to a document resolves, also those in comments, and no comment cites a
-//! text that isn't here.
+//! Documents and comments: every link to a document resolves, and no comment cites a text outside of the
+//! repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -8,7 +8,7 @@ const FOLDERS: [&str; 9] =
     ["src", "crates", "tests", "bench/src", "fuzz/fuzz_targets", "docs", "packaging", ".ci", ".cargo"];
 const FILES: [&str; 5] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Cargo.toml", "clippy.toml"];
 
-/// Every text of the repository with its path.
+/// Returns every text file of the repository with its path.
 fn texts() -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut waiting: Vec<PathBuf> = FOLDERS.iter().chain(&FILES).map(PathBuf::from).collect();
@@ -22,13 +22,13 @@ fn texts() -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// The anchor that GitHub gives to a heading.
+/// Returns the anchor that GitHub gives to a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
-/// The anchors of a document; a heading that comes again gets a number.
+/// Returns the anchors of a document; a repeated heading gets a number.
 fn anchors(text: &str) -> BTreeSet<String> {
     let (mut found, mut is_code) = (BTreeSet::new(), false);
     for line in text.lines() {
@@ -41,25 +41,25 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// `a/b/../c` as `a/c`.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
+/// Normalizes a path: `a/b/../c` becomes `a/c`.
+fn normalize(path: &Path) -> PathBuf {
+    let mut normalize = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::ParentDir => drop(normal.pop()),
+            Component::ParentDir => drop(normalize.pop()),
             Component::CurDir => {}
-            other => normal.push(other),
+            other => normalize.push(other),
         }
     }
-    normal
+    normalize
 }
 
-/// The targets of `[…](…)` in a document.
+/// Returns the targets of `[…](…)` in a document.
 fn markdown_links(text: &str) -> Vec<&str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect()
 }
 
-/// The words of any other text that begin with `docs/` and go on to a document, with an anchor or without.
+/// Returns the words of a text that name a document below `docs/`, with or without an anchor.
 fn document_names(text: &str) -> Vec<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '#');
     let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_end_matches(['.', '-', '#']));
@@ -86,7 +86,7 @@ fn links_between_documents_resolve() {
         };
         for link in links {
             followed += 1;
-            let link = normal(&link).display().to_string();
+            let link = normalize(&link).display().to_string();
             let (file, anchor) = link.split_once('#').map_or((link.as_str(), None), |(f, a)| (f, Some(a)));
             let target = Path::new(file);
             let is_there = match anchor {
@@ -102,27 +102,29 @@ fn links_between_documents_resolve() {
     assert!(followed > 100, "{followed} links are too few to be all");
 }
 
-/// Words by which comments once cited texts that a reader of the repository doesn't have.
-const ABSENT: [&str; 4] = ["(decisions", "decisions, section", "interface description", "of the interface)"];
+/// Phrases by which comments once cited texts that aren't in the repository.
+const ABSENT_TEXTS: [&str; 4] =
+    ["(decisions", "decisions, section", "interface description", "of the interface)"];
 
-/// What is cited by section besides.
+/// Standards that may be cited by section.
 const STANDARDS: [&str; 10] =
     ["rfc", "uts", "csp", "nist", "fips", "openid", "owasp", "html", "unicode", "sqlite's file format"];
 
 #[test]
-fn no_text_cites_what_is_not_here() {
+fn no_text_cites_an_absent_document() {
     let own = Path::new("tests/it/documents.rs");
     let mut cited = Vec::new();
     for (path, text) in texts().iter().filter(|(path, _)| *path != own) {
         let mut before = String::new();
         for (number, line) in text.lines().enumerate() {
             let lower = line.to_lowercase();
-            // Sections of standards are cited with the standard's name, which may stand at the end of the line before.
+            // Sections of standards are cited with the standard's name, which may be at the end of the
+            // previous line.
             let both = format!("{} {lower}", std::mem::replace(&mut before, lower.clone()));
             let is_standard = STANDARDS.iter().any(|name| both.contains(name));
             let by_number =
                 lower.split("section ").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-            if ABSENT.iter().any(|words| lower.contains(words)) || (by_number && !is_standard) {
+            if ABSENT_TEXTS.iter().any(|words| lower.contains(words)) || (by_number && !is_standard) {
                 cited.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
             }
         }
@@ -130,7 +132,7 @@ fn no_text_cites_what_is_not_here() {
     assert!(cited.is_empty(), "{cited:#?}");
 }
 
-/// The words in backticks that name a file or a folder of the repository.
+/// Returns the words in backticks that name a file or a folder of the repository.
 fn paths(text: &str) -> BTreeSet<&str> {
     let spans = text.split('`').skip(1).step_by(2);
     let roots = ["src/", "crates/", "tests/", "docs/", "bench/", "fuzz/", "catalog/", "packaging/", ".ci/"];
@@ -151,8 +153,8 @@ fn paths_in_the_guides_exist() {
     assert!(paths(&architecture).len() > 40);
 }
 
-/// Our crates and what they use of each other, a line each.
-fn crates() -> Vec<String> {
+/// Returns our crates and their dependencies on each other, one line each.
+fn crate_dependencies() -> Vec<String> {
     let arguments = ["metadata", "--no-deps", "--offline", "--locked", "--format-version", "1"];
     let output = std::process::Command::new(env!("CARGO")).args(arguments).output().unwrap();
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -160,8 +162,8 @@ fn crates() -> Vec<String> {
     let name = |package: &serde_json::Value| package["name"].as_str().unwrap().to_owned();
     let ours: BTreeSet<_> = packages.iter().map(name).collect();
     let line = |package: &serde_json::Value| {
-        let normal = |dependency: &&serde_json::Value| dependency["kind"].is_null();
-        let used = package["dependencies"].as_array().unwrap().iter().filter(normal).map(name);
+        let normalize = |dependency: &&serde_json::Value| dependency["kind"].is_null();
+        let used = package["dependencies"].as_array().unwrap().iter().filter(normalize).map(name);
         let used: BTreeSet<_> = used.filter(|used| ours.contains(used)).collect();
         format!("{}: {}", name(package), used.into_iter().collect::<Vec<_>>().join(" ")).trim_end().to_owned()
     };
@@ -171,8 +173,8 @@ fn crates() -> Vec<String> {
 }
 
 #[test]
-fn crates_stand_in_the_architecture_as_they_are() {
+fn architecture_lists_the_crates() {
     let text = std::fs::read_to_string("docs/architecture.md").unwrap();
-    let block = format!("\n```\n{}\n```\n", crates().join("\n"));
+    let block = format!("\n```\n{}\n```\n", crate_dependencies().join("\n"));
     assert!(text.contains(&block), "docs/architecture.md should say:{block}");
 }

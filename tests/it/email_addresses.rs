@@ -1,4 +1,4 @@
-//! E-mail addresses and usernames: which of them are the same, and which are refused.
+//! E-mail addresses and usernames: which are equal and which are refused.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tollkeeper::tenants::roles::OrganizationRole;
 
 use crate::support::world::{PASSWORD, World, on_each_database};
 
-/// One domain of a Greek street, and another that differs by its last letter.
+/// A domain with a Greek word, and another one that differs in its last letter.
 const MEDIAL: &str = "οδοσ.gr";
 const FINAL: &str = "οδος.gr";
 /// [`FINAL`] as the DNS has it.
@@ -17,7 +17,7 @@ const FINAL_IN_DNS: &str = "xn--pxavbm.gr";
 async fn register(world: &World, email: &str, username: &str) {
     let body = json!({"email": email, "password": PASSWORD, "username": username});
     world.post("/v1/auth/register", &body).data().await;
-    // Mails are told apart by their time.
+    // File names of mails contain the time, so the clock moves on.
     let token = world.mailed_token(&format!("Hello {username},")).await;
     world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
     world.clock.advance_ms(1);
@@ -31,9 +31,9 @@ async fn organizations(world: &World, email: &str) -> usize {
 }
 
 #[test]
-fn domains_that_differ_by_a_final_sigma_are_two() {
+fn domains_with_and_without_a_final_sigma_differ() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         register(&world, &format!("maria@{MEDIAL}"), "maria").await;
         let path = format!("{}/invitations", place.organization_path());
@@ -43,7 +43,7 @@ fn domains_that_differ_by_a_final_sigma_are_two() {
         let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
         let texts = mails.map(|mail| std::fs::read_to_string(mail.unwrap().path()).unwrap());
         let invitation = texts.into_iter().find(|text| text.contains("Invitation to Acme")).unwrap();
-        assert!(!invitation.contains("Hello maria"), "it is for somebody else: {invitation}");
+        assert!(!invitation.contains("Hello maria"), "it is for another user: {invitation}");
 
         assert_eq!(organizations(&world, &format!("maria@{MEDIAL}")).await, 0);
         let page = world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]).send().await;
@@ -56,7 +56,7 @@ fn domains_that_differ_by_a_final_sigma_are_two() {
 }
 
 #[test]
-fn a_domain_is_the_same_in_letters_and_as_the_dns_has_it() {
+fn unicode_and_dns_forms_of_a_domain_are_equal() {
     on_each_database(async |world| {
         register(&world, &format!("Maria@{FINAL}"), "maria").await;
         for same in
@@ -72,11 +72,11 @@ fn a_domain_is_the_same_in_letters_and_as_the_dns_has_it() {
 }
 
 #[test]
-fn an_invitation_goes_to_the_address_as_it_was_typed() {
+fn invitation_is_sent_to_the_address_as_typed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        world.somebody("guest").await;
+        world.user("guest").await;
         let path = format!("{}/invitations", place.organization_path());
         let body = json!({"email": "Guest@Example.com"});
         world.post(&path, &body).bearer(&ada.access_token).data().await;
@@ -98,8 +98,8 @@ async fn run(app: &App, text: &str) {
     tx.commit().await.unwrap();
 }
 
-/// The schema's step, taken again for rows as an older version has left them: what the next start finds.
-async fn list_what_to_fold(world: &World) {
+/// Repeats the schema's migration step for rows of an older version: the next start finds them.
+async fn list_addresses_to_fold(world: &World) {
     run(&world.app, "DROP TABLE addresses_to_fold").await;
     let file = format!("crates/db/migrations/{}/0012_addresses_to_fold.sql", world.backend);
     let step = std::fs::read_to_string(file).unwrap();
@@ -109,9 +109,9 @@ async fn list_what_to_fold(world: &World) {
 }
 
 #[test]
-fn addresses_of_older_versions_are_folded_anew_at_the_start() {
+fn start_folds_addresses_of_older_versions() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let maria = format!("maria@{FINAL}");
         register(&world, &maria, "maria").await;
@@ -124,7 +124,7 @@ fn addresses_of_older_versions_are_folded_anew_at_the_start() {
         world.mailed_token("Invitation to Acme").await;
         world.clock.advance_ms(1);
         run(&world.app, "UPDATE users SET email_folded = 'maria@οδοσ.gr' WHERE username = 'maria'").await;
-        // One of two accounts for what is one mailbox: the address is the other's, and stays so.
+        // One of two accounts for one mailbox: the other account has the address, and keeps it.
         run(
             &world.app,
             "UPDATE users SET email = 'EVE@οδος.gr', email_folded = 'eve@οδοσ.gr' WHERE username = 'eve'",
@@ -133,7 +133,7 @@ fn addresses_of_older_versions_are_folded_anew_at_the_start() {
         register_as_older_version(&world, "eve@xn--pxavbm.gr", "eve2").await;
         run(&world.app, "UPDATE invitations SET email_folded = 'nikos@οδοσ.gr'").await;
 
-        list_what_to_fold(&world).await;
+        list_addresses_to_fold(&world).await;
         world.app.boot().await.unwrap();
 
         assert_eq!(folded(&world.app, &maria).await, maria);
@@ -154,7 +154,7 @@ fn addresses_of_older_versions_are_folded_anew_at_the_start() {
     });
 }
 
-/// An account as an older version wrote it: the folded address is only the lower case.
+/// Inserts an account as an older version wrote it: the folded address is only lower-cased.
 async fn register_as_older_version(world: &World, email: &str, username: &str) {
     let now = world.clock.now();
     let new = tollkeeper::accounts::store::users::NewUser {
@@ -173,9 +173,9 @@ async fn register_as_older_version(world: &World, email: &str, username: &str) {
 }
 
 #[test]
-fn of_two_open_invitations_for_one_mailbox_the_older_one_stays() {
+fn older_of_two_invitations_for_one_mailbox_stays() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut ids = Vec::new();
         for (email, folded) in [("a@οδος.gr", "a@οδοσ.gr"), ("a@xn--pxavbm.gr", "a@xn--pxavbm.gr")] {
@@ -183,7 +183,7 @@ fn of_two_open_invitations_for_one_mailbox_the_older_one_stays() {
             ids.push(world.insert_invitation(&place, (email, folded), role, ada.id).await);
             world.clock.advance_ms(1);
         }
-        list_what_to_fold(&world).await;
+        list_addresses_to_fold(&world).await;
         world.app.boot().await.unwrap();
         let mut tx = world.app.db.read().await.unwrap();
         let open = tollkeeper::tenants::store::invitations::open_for(&mut tx, "a@οδος.gr", world.clock.now())
@@ -199,9 +199,9 @@ fn of_two_open_invitations_for_one_mailbox_the_older_one_stays() {
 }
 
 #[test]
-fn addresses_that_no_mail_can_reach_are_refused() {
+fn undeliverable_addresses_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let invitations = format!("{}/invitations", place.organization_path());
         for email in ["\"a,b\"@example.com", "\"a@b\"@example.com", "a@xn--a.example", "a@\u{2488}com"] {
@@ -223,7 +223,7 @@ fn addresses_that_no_mail_can_reach_are_refused() {
     });
 }
 
-/// What a registration with this username says: `ok`, or code and field of what is wrong.
+/// Registers with this username; returns `ok`, or code and field of the error.
 async fn registered_as(world: &World, number: usize, username: &str) -> Value {
     let body = json!({"email": format!("p{number}@example.com"), "password": PASSWORD, "username": username});
     let answer = world.post("/v1/auth/register", &body).send().await;
@@ -231,7 +231,7 @@ async fn registered_as(world: &World, number: usize, username: &str) -> Value {
 }
 
 #[test]
-fn names_of_the_service_and_of_mixed_scripts_are_nobody_s() {
+fn reserved_and_mixed_script_names_are_refused() {
     on_each_database(async |world| {
         for (number, (username, expected)) in [
             ("admin", json!(["username reserved"])),
@@ -253,8 +253,8 @@ fn names_of_the_service_and_of_mixed_scripts_are_nobody_s() {
         {
             assert_eq!(registered_as(&world, number, username).await, expected, "{username}");
         }
-        // Accounts that were there before go on.
-        world.somebody("root").await;
+        // Existing accounts go on.
+        world.user("root").await;
         assert_eq!(organizations(&world, "root@example.com").await, 0);
     });
 }

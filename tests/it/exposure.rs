@@ -1,4 +1,5 @@
-//! What the start refuses or warns of: open files and folders, unsafe settings; and that no mistake shows a secret.
+//! Insecure settings that the start refuses or warns of, such as open files and folders; and error messages
+//! that never show a secret.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -7,13 +8,14 @@ use std::path::Path;
 use serde_json::json;
 use tollkeeper::config::{Config, names, variable};
 
-use crate::support::process::{Ended, Start, free_addresses, until};
+use crate::support::process::{ProcessResult, Start, free_addresses, until};
 use crate::support::world::Folder;
 
 const CANARY: &str = "hunter2CANARYhunter2";
 
-/// Values that are wrong for most keys, with a secret where URLs, lists and mistakes of copying may have one.
-fn broken_values() -> Vec<String> {
+/// Returns values that are invalid for most keys, with a secret in places where URLs, lists and copying
+/// mistakes may have one.
+fn invalid_values() -> Vec<String> {
     let mut values = vec![
         CANARY.to_owned(),
         format!("{CANARY}:8080"),
@@ -41,17 +43,17 @@ fn broken_values() -> Vec<String> {
     values
 }
 
-/// The longest piece of the canary that a text shows: shorter ones are in words of ours by chance.
+/// Returns whether a text shows a part of the canary; shorter parts occur in our own words by chance.
 fn shows_canary(text: &str) -> bool {
     (0..=CANARY.len() - 8).any(|start| text.contains(&CANARY[start..start + 8]))
 }
 
 #[test]
-fn no_mistake_in_any_key_shows_a_secret() {
+fn error_messages_show_no_secret() {
     let folder = Folder::new();
     let mut refused = 0;
     for key in names() {
-        for value in broken_values() {
+        for value in invalid_values() {
             let by_variable = Config::load(None, [(variable(key), value.clone())]);
             let (table, name) = key.split_once('.').unwrap_or(("", key));
             let table = if table.is_empty() { String::new() } else { format!("[{table}]\n") };
@@ -71,7 +73,7 @@ fn no_mistake_in_any_key_shows_a_secret() {
 }
 
 #[test]
-fn what_is_set_is_shown_without_its_secrets() {
+fn shown_configuration_hides_secrets() {
     let folder = Folder::new();
     for (key, value) in [
         ("service_token", format!("svc_{CANARY}")),
@@ -94,9 +96,9 @@ fn what_is_set_is_shown_without_its_secrets() {
     }
 }
 
-/// Everything that a server connects to by a secret is away, so it logs what it can of each.
+/// All services that the server connects to with a secret are down, so it logs as much as it can.
 #[test]
-fn a_running_server_logs_no_secret_of_its_configuration() {
+fn running_server_logs_no_secret_of_its_configuration() {
     let folder = Folder::new();
     let (closed, other) = free_addresses();
     let start = Start::new(&folder.0)
@@ -131,9 +133,9 @@ fn a_running_server_logs_no_secret_of_its_configuration() {
     assert!(!shows_canary(&ended.log), "{}", ended.log);
 }
 
-/// A wrong value is still shown where it can't be a secret: that is how people see what they mistyped.
+/// A wrong value is still shown where it can't be a secret, so that users see what they mistyped.
 #[test]
-fn a_mistyped_value_is_shown_with_its_mistake() {
+fn mistyped_value_is_shown() {
     let complaint = |name: &str, value: &str| {
         Config::load(None, [(name.to_owned(), value.to_owned())]).unwrap_err().to_string()
     };
@@ -164,7 +166,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_data_folder_that_others_may_write_to_is_refused() {
+fn data_folder_writable_by_others_is_refused() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     std::fs::create_dir(start.data_dir()).unwrap();
@@ -172,7 +174,7 @@ fn a_data_folder_that_others_may_write_to_is_refused() {
         set_mode(&start.data_dir(), open);
         for ended in [start.refused(), start.command(&["migrate"]), start.command(&["signing-key", "rotate"])]
         {
-            let Ended { code, log, .. } = ended;
+            let ProcessResult { code, log, .. } = ended;
             assert_eq!(code, Some(1), "{open:o}: {log}");
             let path = start.data_dir().display().to_string();
             for word in [path.as_str(), "`data_dir`", "chmod 700", &format!("mode {open:o}")] {
@@ -181,7 +183,7 @@ fn a_data_folder_that_others_may_write_to_is_refused() {
         }
         assert_eq!(std::fs::read_dir(start.data_dir()).unwrap().count(), 0, "nothing was written there");
     }
-    // Volumes of Kubernetes belong to a group of their own, and many people's folders do: that is warned of.
+    // Kubernetes volumes belong to a group of their own, and so do many folders: the server warns of that.
     for readable in [0o755, 0o750, 0o711, 0o2770] {
         set_mode(&start.data_dir(), readable);
         let server = start.run();
@@ -193,7 +195,7 @@ fn a_data_folder_that_others_may_write_to_is_refused() {
 }
 
 #[test]
-fn nothing_in_the_data_folder_follows_the_umask() {
+fn files_in_the_data_folder_ignore_the_umask() {
     let folder = Folder::new();
     let start = Start::new(&folder.0).through(&["sh", "-c", "umask 0; exec \"$0\" \"$@\""]);
     let server = start.run();
@@ -207,14 +209,14 @@ fn nothing_in_the_data_folder_follows_the_umask() {
         assert_eq!(mode(&path), expected, "{}", path.display());
     }
     server.stop();
-    // One that an earlier version has left open is closed.
+    // A file that an earlier version left readable is restricted.
     set_mode(&lock, 0o666);
     start.run().stop();
     assert_eq!(mode(&lock), 0o600);
 }
 
 #[test]
-fn a_tls_key_that_others_can_read_is_warned_of() {
+fn readable_tls_key_causes_a_warning() {
     let folder = Folder::new();
     if std::process::Command::new("openssl").arg("version").output().is_err() {
         return crate::support::python::skip("the mode of a TLS key", "`openssl` is not installed");
@@ -240,7 +242,7 @@ fn a_tls_key_that_others_can_read_is_warned_of() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_crash_leaves_no_core_with_secrets() {
+fn crash_writes_no_core_dump() {
     let folder = Folder::new();
     let server = Start::new(&folder.0)
         .through(&["sh", "-c", "ulimit -c unlimited 2>/dev/null; exec \"$0\" \"$@\""])
@@ -250,7 +252,7 @@ fn a_crash_leaves_no_core_with_secrets() {
     let numbers: Vec<_> = line.split_whitespace().skip(4).take(2).collect();
     // With one byte there is no file, and no handler is called; with none, a handler would be.
     assert_eq!(numbers, ["1", "1"], "{line}");
-    // What the process says of itself is still there.
+    // The process's own output is still there.
     let text = crate::support::process::Wire::new(server.service, "GET", "/metrics")
         .bearer(&server.service_token())
         .send()
@@ -260,14 +262,14 @@ fn a_crash_leaves_no_core_with_secrets() {
     }
 }
 
-/// The warnings of a start with these settings, once it listens or waits for its database.
+/// Returns the warnings of a start with these settings, once it listens or waits for its database.
 fn warnings(settings: &[(&str, &str)]) -> Vec<String> {
     let folder = Folder::new();
     let public: Vec<_> = settings.iter().filter(|(name, _)| name.contains("LISTEN")).collect();
     let mut words = vec!["env".to_owned()];
     words.extend(public.iter().map(|(name, value)| format!("{name}={value}")));
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // Fewer files may be open here than a server usually wants: of that it would say something, too.
+    // The limit on open files may be lower here than a server wants, which would be another warning.
     let mut start = Start::new(&folder.0).through(&words).set("TOLLKEEPER_SERVER__MAX_CONNECTIONS", "100");
     for (name, value) in settings {
         start = start.set(name, value);
@@ -285,7 +287,7 @@ fn warnings(settings: &[(&str, &str)]) -> Vec<String> {
 const POSTGRES: &str = "without sslmode";
 
 #[test]
-fn a_database_elsewhere_that_nobody_is_asked_to_prove_is_warned_of() {
+fn unverified_remote_database_causes_a_warning() {
     let warned = |url: &str| {
         let lines = warnings(&[("TOLLKEEPER_DATABASE_URL", url)]);
         lines.into_iter().filter(|line| line.contains(POSTGRES)).collect::<Vec<_>>()
@@ -319,7 +321,7 @@ fn a_database_elsewhere_that_nobody_is_asked_to_prove_is_warned_of() {
 }
 
 #[test]
-fn a_server_for_everybody_is_warned_of_each_unsafe_default() {
+fn public_server_warns_of_each_unsafe_default() {
     const OPEN: (&str, &str) = ("TOLLKEEPER_LISTEN", "0.0.0.0:0");
     const KEYS: [&str; 4] = ["`mail.url`", "`public_url`", "`require_verified_email`", "`trusted_proxies`"];
     let named = |settings: &[(&str, &str)]| -> Vec<&str> {
@@ -355,7 +357,7 @@ fn a_server_for_everybody_is_warned_of_each_unsafe_default() {
 }
 
 #[test]
-fn a_short_service_token_is_refused() {
+fn short_service_token_is_refused() {
     let folder = Folder::new();
     for (token, good) in [("x", false), ("nineteen-characters", false), ("twenty-characters-ok", true)] {
         let start = Start::new(&folder.0).set("TOLLKEEPER_SERVICE_TOKEN", token);
@@ -370,7 +372,7 @@ fn a_short_service_token_is_refused() {
             assert!(!ended.log.contains(token) || token.len() < 2, "{}", ended.log);
         }
     }
-    // So is one in the file.
+    // A token in a file is refused as well.
     let start = Start::new(&folder.0);
     assert_eq!(start.run().stop().code, Some(0));
     let file = start.data_dir().join("service.token");

@@ -1,4 +1,4 @@
-//! What goes wrong around a running server, and that it says so, keeps what it has and goes on.
+//! Faults around a running server: it reports them, keeps its data and recovers.
 
 mod clock_guard;
 mod clocks;
@@ -17,13 +17,15 @@ use tollkeeper::web::route::Listener;
 
 use crate::support::http::Answer;
 use crate::support::postgres::Cluster;
-use crate::support::process::{Ended, Server, Start, Wire, on_each_database_url, skipped, usage_event};
+use crate::support::process::{
+    ProcessResult, Server, Start, Wire, on_each_database_url, skipped, usage_event,
+};
 use crate::support::world::{Folder, PASSWORD, runtime};
 
 // ---- PostgreSQL ------------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_server_waits_for_postgres_and_outlives_its_restart() {
+fn server_waits_for_postgres_and_survives_its_restart() {
     let Some(cluster) = Cluster::private() else { return };
     let url = runtime().block_on(cluster.empty_database());
     let url = url.replace("postgres@", "postgres:hunter2-of-the-database@");
@@ -41,7 +43,7 @@ fn a_server_waits_for_postgres_and_outlives_its_restart() {
     assert_eq!(server.get("/v1/models").bearer(&place.key).send().status, 200);
 
     cluster.stop();
-    // Until then what is in memory goes on: sessions and keys that are held need no database.
+    // Until then the memory suffices: cached sessions and keys need no database.
     server.wait_for_log("the feed of changes can't be read");
     assert_unavailable(&server, &ada.access_token);
     let unanswered = server.ask("/service/v1/usage", &usage_event(&place, "e2"));
@@ -59,7 +61,7 @@ fn a_server_waits_for_postgres_and_outlives_its_restart() {
 }
 
 #[test]
-fn a_server_that_waits_for_postgres_can_be_stopped() {
+fn server_waiting_for_postgres_can_be_stopped() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).database(Some("postgres://nobody@127.0.0.1:1/none")).listening();
     assert_unavailable(&server, "");
@@ -67,7 +69,7 @@ fn a_server_that_waits_for_postgres_can_be_stopped() {
     assert_eq!(ended.code, Some(0), "{}", ended.log);
 }
 
-/// Every endpoint but those that need no database answers 503, in its own shape.
+/// Asserts that every endpoint that needs the database answers 503, in its own error shape.
 fn assert_unavailable(server: &Server, bearer: &str) {
     assert_eq!(server.get("/healthz").send().status, 200);
     assert_eq!(Wire::new(server.service, "GET", "/healthz").send().status, 200);
@@ -78,7 +80,7 @@ fn assert_unavailable(server: &Server, bearer: &str) {
     let open = ["/healthz", "/readyz", "/openapi.json", "/metrics"];
     let is_page = |route: &routes::Route| route.content_type == "text/html";
     for route in routes::table().into_iter().filter(|route| !open.contains(&route.path) && !is_page(route)) {
-        // With a bearer the gate itself asks the database; without one it may answer by itself.
+        // With a bearer the gate asks the database; without one it may answer by itself.
         let is_session = route.listener == Listener::Public && route.access.scheme.is_some();
         if !bearer.is_empty() && (!is_session || route.handler.contains("refresh_token")) {
             continue;
@@ -102,7 +104,7 @@ fn assert_unavailable(server: &Server, bearer: &str) {
     }
 }
 
-/// The error shape, with what tells a client to come back.
+/// Checks the error shape and the header that tells a client to retry.
 fn assert_failure(answer: &Answer, status: u16, code: &str, enveloped: bool) {
     assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text);
     let mut body = answer.json();
@@ -124,7 +126,7 @@ fn assert_failure(answer: &Answer, status: u16, code: &str, enveloped: bool) {
 // ---- Storage ---------------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_disk_that_is_full_loses_nothing_and_recovers() {
+fn full_disk_loses_nothing_and_recovers() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     let data = start.data_dir();
@@ -134,8 +136,8 @@ fn a_disk_that_is_full_loses_nothing_and_recovers() {
     };
     let wrapper: Vec<_> = wrapper.iter().map(String::as_str).collect();
     let mut server = start.through(&wrapper).run();
-    // The mount is the server's own; this is the way to see it, and it goes when the server does.
-    server.data_dir = inside(&server, &data);
+    // The mount is private to the server, so it is seen through the server's process and ends with it.
+    server.data_dir = path_in_mounts(&server, &data);
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
     let ballast = server.data_dir.join("ballast");
@@ -169,7 +171,7 @@ fn a_disk_that_is_full_loses_nothing_and_recovers() {
         let had_mails = mails();
         assert_failure(&create().send(), 503, "storage_full", true);
         assert_failure(&register().send(), 503, "storage_full", true);
-        // Reading goes on, and nothing of what failed is there.
+        // Reads go on, and nothing of the failed writes is there.
         assert_eq!((server.requests(&place, &ada), organizations(), mails()), (counted, had, had_mails));
         assert_eq!(server.get("/readyz").send().status, 200);
         assert_eq!(server.get("/v1/models").bearer(&place.key).send().status, 200);
@@ -184,7 +186,7 @@ fn a_disk_that_is_full_loses_nothing_and_recovers() {
 }
 
 #[test]
-fn a_data_folder_that_is_read_only_stops_the_start() {
+fn read_only_data_folder_stops_the_start() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     let start = Start::new(&folder.0);
@@ -207,9 +209,9 @@ fn a_data_folder_that_is_read_only_stops_the_start() {
     start.run();
 }
 
-/// As root no permission is refused, so the file itself says that only newer versions may write it.
+/// Root ignores file permissions, so the file's format version forbids writing.
 #[test]
-fn a_database_that_becomes_read_only_can_still_be_read() {
+fn read_only_database_can_still_be_read() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     let server = start.run();
@@ -242,7 +244,7 @@ fn a_database_that_becomes_read_only_can_still_be_read() {
 }
 
 #[test]
-fn a_master_key_that_does_not_fit_stops_the_start() {
+fn wrong_master_key_stops_the_start() {
     const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
@@ -254,7 +256,7 @@ fn a_master_key_that_does_not_fit_stops_the_start() {
 }
 
 #[test]
-fn a_data_folder_that_can_not_be_made_stops_the_start() {
+fn unusable_data_folder_stops_the_start() {
     const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     let folder = Folder::new();
     std::fs::write(folder.0.join("file"), "").unwrap();
@@ -269,7 +271,7 @@ fn a_data_folder_that_can_not_be_made_stops_the_start() {
     }
 }
 
-fn assert_refused(ended: &Ended, words: &[&str]) {
+fn assert_refused(ended: &ProcessResult, words: &[&str]) {
     assert_eq!(ended.code, Some(1), "{}", ended.log);
     let complaint = ended.log.lines().find(|line| line.starts_with("tollkeeper: "));
     let complaint = complaint.unwrap_or_else(|| panic!("no complaint in:\n{}", ended.log));
@@ -278,8 +280,9 @@ fn assert_refused(ended: &Ended, words: &[&str]) {
     }
 }
 
-/// A program that starts another one with mounts of its own, which no other process sees and which end with it.
-/// `$0` of the script is `place`. `None`, and a printed reason, where the system doesn't let us.
+/// Returns a command that starts a program with private mounts, which no other process sees and which end
+/// with it. `$0` of the script is `place`. Returns `None`, and prints the reason, where the system doesn't
+/// allow it.
 pub fn private_mounts(place: &Path, script: &str) -> Option<Vec<String>> {
     let script = format!("{script} && exec \"$@\"");
     for unshare in ["-m", "-Urm"] {
@@ -294,12 +297,12 @@ pub fn private_mounts(place: &Path, script: &str) -> Option<Vec<String>> {
     None
 }
 
-/// A folder as the server's mounts show it.
-fn inside(server: &Server, place: &Path) -> PathBuf {
+/// Returns a folder as the server's mounts show it.
+fn path_in_mounts(server: &Server, place: &Path) -> PathBuf {
     Path::new("/proc").join(server.pid().to_string()).join("root").join(place.strip_prefix("/").unwrap())
 }
 
-/// Takes all that is left of the disk.
+/// Fills the rest of the disk.
 pub fn fill_up(ballast: &Path) {
     let mut file = std::fs::File::create(ballast).unwrap();
     let block = [1; 4096];
@@ -312,7 +315,7 @@ pub fn fill_up(ballast: &Path) {
     panic!("more than 400 MB on a small disk");
 }
 
-/// Root is let in everywhere.
+/// Returns whether this user ignores file permissions, as root does.
 fn writes_everywhere(folder: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let closed = folder.join("closed");

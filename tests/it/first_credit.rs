@@ -1,4 +1,4 @@
-//! Credit: for a person's first organization, once, and not before their address is verified.
+//! The initial credit limit: given to a user's first organization, once, after their address is verified.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -8,18 +8,18 @@ use tollkeeper::db::sql;
 use crate::support::books::{assert_books, change, number};
 use crate::support::http::Call;
 use crate::support::twin::Twin;
-use crate::support::world::{PASSWORD, Somebody, World, id, on_each_database, on_each_database_with};
+use crate::support::world::{PASSWORD, TestUser, World, id, on_each_database, on_each_database_with};
 
 const NANO: i64 = 1_000_000_000;
 
-/// The credit limit of an organization, in whole dollars.
+/// Returns the credit limit of an organization, in whole dollars.
 async fn credit(world: &World, organization: &str) -> i64 {
     number(world, &format!("SELECT credit_limit_nano FROM wallets WHERE organization_id = '{organization}'"))
         .await
         / NANO
 }
 
-async fn organizations(world: &World, owner: &Somebody, names: [&str; 3]) -> Vec<String> {
+async fn organizations(world: &World, owner: &TestUser, names: [&str; 3]) -> Vec<String> {
     let mut ids = Vec::new();
     for name in names {
         ids.push(world.organization(owner, name).await);
@@ -36,13 +36,13 @@ async fn credits(world: &World, organizations: &[String]) -> Vec<i64> {
     limits
 }
 
-async fn delete(world: &World, owner: &Somebody, organization: &str) {
+async fn delete(world: &World, owner: &TestUser, organization: &str) {
     let path = format!("/v1/organizations/{organization}");
     world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
 }
 
-/// Registers somebody, who does not confirm the address yet.
-async fn register(world: &World, name: &str) -> Somebody {
+/// Registers a user who has not confirmed the address yet.
+async fn register(world: &World, name: &str) -> TestUser {
     let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
     world.post("/v1/auth/register", &body).data().await;
     let mut tx = world.app.db.read().await.unwrap();
@@ -53,17 +53,17 @@ async fn register(world: &World, name: &str) -> Somebody {
     world.session(user.id).await
 }
 
-/// The ways to show that an address is one's own.
+/// The ways to verify an address.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Verification {
     Endpoint,
     Page,
     Reset,
 }
 
-async fn verify(world: &World, name: &str, way: Way) {
+async fn verify(world: &World, name: &str, way: Verification) {
     let address = format!("{name}@example.com");
-    if matches!(way, Way::Reset) {
+    if matches!(way, Verification::Reset) {
         tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         world.clock.advance_ms(1);
         world.post("/v1/auth/forgot-password", &json!({ "email": address })).data().await;
@@ -71,15 +71,15 @@ async fn verify(world: &World, name: &str, way: Way) {
     let token = world.mailed_token(&address).await;
     let new = "Violet-Kettle-Orbit-9";
     match way {
-        Way::Endpoint => {
+        Verification::Endpoint => {
             world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
         }
-        Way::Page => {
+        Verification::Page => {
             let form = [("token", token.as_str()), ("password", PASSWORD)];
             let page = world.call(Method::POST, "/verify-email").form(&form).send().await;
             assert_eq!(page.status, 200, "{}", page.text);
         }
-        Way::Reset => {
+        Verification::Reset => {
             let body = json!({"token": token, "password": new, "password_confirmation": new});
             world.post("/v1/auth/reset-password", &body).data().await;
         }
@@ -89,37 +89,39 @@ async fn verify(world: &World, name: &str, way: Way) {
 #[test]
 fn three_organizations_of_one_person_have_one_credit_limit() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let three = organizations(&world, &ada, ["A", "B", "C"]).await;
         assert_eq!(credits(&world, &three).await, [100, 0, 0]);
-        // To delete and make again gives nothing again.
+        // Deleting and creating again gives no further credit.
         delete(&world, &ada, &three[0]).await;
         assert_eq!(credit(&world, &world.organization(&ada, "A").await).await, 0);
-        // Somebody else has their own.
-        let bob = world.somebody("bob").await;
+        // Another user has their own credit.
+        let bob = world.user("bob").await;
         assert_eq!(credit(&world, &world.organization(&bob, "A").await).await, 100);
     });
 }
 
 #[test]
-fn further_organizations_have_what_the_operator_says() {
+fn further_organizations_get_the_configured_limit() {
     let settings =
         [("TOLLKEEPER_BILLING__CREDIT_LIMIT", "25"), ("TOLLKEEPER_BILLING__FURTHER_CREDIT_LIMIT", "3")];
     on_each_database_with(&settings, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let three = organizations(&world, &ada, ["A", "B", "C"]).await;
         assert_eq!(credits(&world, &three).await, [25, 3, 3]);
     });
 }
 
 #[test]
-fn credit_comes_when_the_address_is_verified_whichever_way() {
+fn every_verification_of_the_address_gives_credit() {
     on_each_database(async |world| {
-        for (name, way) in [("ada", Way::Endpoint), ("bob", Way::Page), ("cara", Way::Reset)] {
+        for (name, way) in
+            [("ada", Verification::Endpoint), ("bob", Verification::Page), ("cara", Verification::Reset)]
+        {
             let maker = register(&world, name).await;
             let three = organizations(&world, &maker, ["A", "B", "C"]).await;
             assert_eq!(credits(&world, &three).await, [0, 0, 0], "{way:?}");
-            // The oldest that still exists is the first.
+            // The oldest existing organization gets it.
             delete(&world, &maker, &three[0]).await;
             verify(&world, name, way).await;
             assert_eq!(credits(&world, &three).await, [0, 100, 0], "{way:?}");
@@ -131,24 +133,24 @@ fn credit_comes_when_the_address_is_verified_whichever_way() {
 }
 
 #[test]
-fn credit_waits_for_the_first_organization_of_somebody_verified() {
+fn verified_user_gets_credit_with_the_first_organization() {
     on_each_database(async |world| {
         let ada = register(&world, "ada").await;
         let gone = world.organization(&ada, "Gone").await;
         delete(&world, &ada, &gone).await;
-        verify(&world, "ada", Way::Endpoint).await;
+        verify(&world, "ada", Verification::Endpoint).await;
         assert_eq!(credit(&world, &gone).await, 0);
         let two = [world.organization(&ada, "A").await, world.organization(&ada, "B").await];
         assert_eq!(credits(&world, &two).await, [100, 0]);
-        // Another proof of the address changes nothing.
+        // Another verification changes nothing.
         delete(&world, &ada, &two[0]).await;
-        verify(&world, "ada", Way::Reset).await;
+        verify(&world, "ada", Verification::Reset).await;
         assert_eq!(credits(&world, &two).await, [100, 0]);
     });
 }
 
 #[test]
-fn calls_are_let_through_from_the_verification_on() {
+fn calls_are_allowed_after_the_verification() {
     on_each_database(async |world| {
         let ada = register(&world, "ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -160,11 +162,11 @@ fn calls_are_let_through_from_the_verification_on() {
         };
         let before = ask().await;
         assert_eq!((&before["allowed"], &before["code"]), (&json!(false), &json!("insufficient_quota")));
-        verify(&world, "ada", Way::Endpoint).await;
+        verify(&world, "ada", Verification::Endpoint).await;
         let after = ask().await;
         assert_eq!(after["allowed"], true, "{after}");
 
-        // Its money is set aside: the organization stays until the call has ended.
+        // Its money is reserved: the organization stays until the call has ended.
         let path = place.organization_path();
         let refused = world.call(Method::DELETE, &path).bearer(&ada.access_token).send().await;
         assert_eq!((refused.status, refused.code().as_str()), (409, "calls_under_way"), "{}", refused.text);
@@ -180,7 +182,7 @@ fn calls_are_let_through_from_the_verification_on() {
 }
 
 #[test]
-fn a_proof_beside_new_organizations_gives_credit_once() {
+fn concurrent_verification_and_creation_give_credit_once() {
     on_each_database(async |world| {
         let twins = Twin::both(&world).await;
         for round in 0..6 {
@@ -214,11 +216,11 @@ fn a_proof_beside_new_organizations_gives_credit_once() {
 }
 
 #[test]
-fn of_many_first_organizations_at_once_one_has_credit() {
+fn one_of_many_concurrent_first_organizations_has_credit() {
     on_each_database(async |world| {
         let twins = Twin::both(&world).await;
         for round in 0..4 {
-            let maker = world.somebody(&format!("maker{round}")).await;
+            let maker = world.user(&format!("maker{round}")).await;
             let calls = (0..16).map(|number| {
                 let body = json!({"name": format!("N{number}")});
                 twins[number % 2].post("/v1/organizations", &body).bearer(&maker.access_token).send()
@@ -230,7 +232,7 @@ fn of_many_first_organizations_at_once_one_has_credit() {
     });
 }
 
-/// The statement of the schema's step that marks makers of before.
+/// Returns the migration statement that marks creators from before this version.
 fn marking(is_postgres: bool) -> &'static str {
     let step = if is_postgres {
         include_str!("../../crates/db/migrations/postgres/0013_bounds.sql")
@@ -241,9 +243,9 @@ fn marking(is_postgres: bool) -> &'static str {
 }
 
 #[test]
-fn makers_from_before_keep_their_limits_and_get_no_more() {
+fn existing_creators_keep_their_limits_and_get_no_more() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let before = world.organization(&ada, "Before").await;
         change(&world, "UPDATE users SET credit_granted_at = NULL").await;
         change(&world, "UPDATE wallets SET credit_limit_nano = 40000000000").await;

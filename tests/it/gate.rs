@@ -1,4 +1,5 @@
-//! What the gate asks beside roles, at every route: the access matrix tells who may do what under one configuration.
+//! Checks of the gate other than roles, on every route: the access matrix covers roles under one
+//! configuration.
 
 use std::fmt::Debug;
 
@@ -22,18 +23,18 @@ use crate::support::http::Call;
 use crate::support::world::{World, on_each_database, on_each_database_with};
 
 #[test]
-fn the_configuration_narrows_keys_at_every_route_that_takes_them() {
+fn configuration_limits_keys_on_every_route() {
     for management in ["full", "read", "none"] {
         on_each_database_with(&[("TOLLKEEPER_API_KEYS__MANAGEMENT", management)], async |world| {
-            let ada = world.somebody("ada").await;
-            let bob = world.somebody("bob").await;
+            let ada = world.user("ada").await;
+            let bob = world.user("bob").await;
             let place = world.place(&ada, "Acme").await;
             world.join_organization(&place, &bob, OrganizationRole::Member).await;
             world.join_project(&place, &bob, ProjectRole::Viewer).await;
             let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
             let invoice = billed::invoice(&world, &place.organization).await;
             let mut routes = 0;
-            // What reads comes before what takes away what it needs.
+            // Reads run before deletions of what they need.
             let mut table = routes::table();
             table.sort_by_key(|route| route.method != Method::GET);
             for route in table.iter().filter(|route| route.access.scheme == Some("bearer")) {
@@ -47,7 +48,7 @@ fn the_configuration_narrows_keys_at_every_route_that_takes_them() {
                     .replace("{*model_id}", "svc-1");
                 let is_read = route.method == Method::GET;
                 let call = Call::new(&world.public, route.method.clone(), &path).bearer(&key);
-                // A body that is refused for itself, where the gate lets it through.
+                // A body that is refused for other reasons if the gate lets it through.
                 let answer = if is_read { call } else { call.json(&json!({"name": 1})) }.send().await;
                 let is_narrowed = !path.starts_with("/v1/models")
                     && (management == "none" || management == "read" && !is_read);
@@ -92,10 +93,10 @@ async fn change(world: &World, text: &str, id: impl ToString) {
 }
 
 #[test]
-fn what_the_gate_said_is_asked_again_under_the_lock() {
+fn lock_and_recheck_repeats_the_gates_checks() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
-        let bob = world.somebody("bob").await;
+        let ada = world.user("ada").await;
+        let bob = world.user("bob").await;
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Admin).await;
         world.join_project(&place, &bob, ProjectRole::Developer).await;
@@ -118,7 +119,8 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         let key = Key::Rotate.admit(&app.api, &mut call).await.unwrap();
         assert!(leaving.is_leaving() && leaving_project.is_leaving());
         assert!(!member.is_leaving() && !project_member.is_leaving());
-        // Each in a transaction of its own, one after the other: the next waits for the lock of the one before.
+        // Each in a transaction of its own, one after the other: the next waits for the lock of the previous
+        // one.
         macro_rules! hold {
             ($scope:ident.$hold:ident, $role:expr) => {{
                 let mut tx = app.db.write().await.unwrap();
@@ -142,7 +144,7 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         let admin = ["Admin", "Admin", "Admin", "Admin", "Owner", "Owner", "Owner", "Owner", "Owner"];
         assert_eq!(holds().await, admin);
         change(&world, "UPDATE organization_members SET role = 'member' WHERE user_id = $1", bob.id).await;
-        // Whoever leaves may, whatever they are.
+        // Every member may leave.
         assert_eq!(holds().await, [low, low, low, "Member", low, low, low, low, "Developer"]);
         change(&world, "DELETE FROM organization_members WHERE user_id = $1", bob.id).await;
         change(&world, "DELETE FROM project_members WHERE user_id = $1", bob.id).await;
@@ -159,10 +161,10 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
 }
 
 #[test]
-fn scopes_say_who_and_where() {
+fn scopes_name_their_subject_and_place() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
-        let bob = world.somebody("bob").await;
+        let ada = world.user("ada").await;
+        let bob = world.user("bob").await;
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         world.join_project(&place, &bob, ProjectRole::Viewer).await;
@@ -177,7 +179,7 @@ fn scopes_say_who_and_where() {
             ("member_id", &bob_id),
             ("invoice_id", &invoice_id),
         ];
-        // A key is out of its own reach.
+        // A key can't manage itself.
         let of_another = path.map(|(name, value)| (name, if name == "key_id" { &another } else { value }));
         let app = &world.app;
         let organization_id = OrganizationId::parse(&place.organization).unwrap();
@@ -235,7 +237,7 @@ fn scopes_say_who_and_where() {
 }
 
 #[test]
-fn the_service_is_named_in_the_log() {
+fn service_is_named_in_the_log() {
     on_each_database(async |world| {
         let token = world.app.api.service_token.expose().to_owned();
         let mut by_bearer = call(&world, &token, &[]);
@@ -248,7 +250,7 @@ fn the_service_is_named_in_the_log() {
 }
 
 #[test]
-fn addresses_are_limited_unless_nothing_is() {
+fn addresses_are_limited_unless_limits_are_off() {
     for enabled in ["true", "false"] {
         let settings = [
             ("TOLLKEEPER_LIMITS__ENABLED", enabled),
@@ -269,8 +271,9 @@ fn addresses_are_limited_unless_nothing_is() {
     }
 }
 
-/// Waits until this statement, in a transaction of its own, waits for a lock that `first` holds; then lets it through.
-async fn must_wait(world: &World, first: Tx, statement: &'static str, id: OrganizationId) {
+/// Waits until this statement, in a transaction of its own, waits for a lock that `first` holds; then
+/// releases the lock.
+async fn assert_waits_for_lock(world: &World, first: Tx, statement: &'static str, id: OrganizationId) {
     let app = world.app.clone();
     let second = tokio::spawn(async move {
         let mut tx = app.db.write().await.unwrap();
@@ -292,13 +295,13 @@ async fn must_wait(world: &World, first: Tx, statement: &'static str, id: Organi
 }
 
 #[test]
-fn whoever_holds_a_scope_holds_the_organization() {
+fn lock_of_a_scope_locks_the_organization() {
     on_each_database(async |world| {
-        // SQLite has one writer, and no lock that could be left out.
+        // SQLite has one writer and no row locks.
         if !world.app.db.is_postgres() {
             return;
         }
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let ada_id = ada.id.to_string();
@@ -320,22 +323,23 @@ fn whoever_holds_a_scope_holds_the_organization() {
         let write = async || app.db.write().await.unwrap();
         let mut tx = write().await;
         org.hold(&mut tx).await.unwrap();
-        must_wait(&world, tx, lock, id).await;
+        assert_waits_for_lock(&world, tx, lock, id).await;
         let mut tx = write().await;
         member.hold(&mut tx).await.unwrap();
-        must_wait(&world, tx, lock, id).await;
+        assert_waits_for_lock(&world, tx, lock, id).await;
         let mut tx = write().await;
         project.hold(&mut tx).await.unwrap();
-        must_wait(&world, tx, lock, id).await;
+        assert_waits_for_lock(&world, tx, lock, id).await;
         let mut tx = write().await;
         project_member.hold(&mut tx).await.unwrap();
-        must_wait(&world, tx, lock, id).await;
+        assert_waits_for_lock(&world, tx, lock, id).await;
         let mut tx = write().await;
         key.hold(&mut tx).await.unwrap();
-        must_wait(&world, tx, lock, id).await;
-        // As whoever adds what refers to the organization does; the other locks let them.
+        assert_waits_for_lock(&world, tx, lock, id).await;
+        // The same lock as for inserting rows that refer to the organization; the other locks allow that.
         let mut tx = write().await;
         org.hold_whole(&mut tx).await.unwrap();
-        must_wait(&world, tx, "SELECT id FROM organizations WHERE id = $1 FOR KEY SHARE", id).await;
+        assert_waits_for_lock(&world, tx, "SELECT id FROM organizations WHERE id = $1 FOR KEY SHARE", id)
+            .await;
     });
 }

@@ -1,4 +1,4 @@
-//! Guesses at passwords and credentials: what they cost a guesser, and that they cost nobody else anything.
+//! Guesses at passwords and credentials: what they cost an attacker, without a cost for other users.
 
 mod audited;
 mod credentials;
@@ -13,12 +13,12 @@ use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_
 
 const WRONG: &str = "Wrong-Kettle-8-Paperclip";
 const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
-/// An address of the owner's, and one of the same network.
+/// An address of the owner, and another one in the same network.
 const HOME: &str = "192.0.2.10";
-const ALSO_HOME: &str = "192.0.2.200";
-/// So many guesses are free for all strange networks together: hashing a hundred takes its time.
+const HOME_NEIGHBOUR: &str = "192.0.2.200";
+/// The free guesses of all unknown networks together, kept low because hashing a hundred takes long.
 const ALL_NETWORKS: &[(&str, &str)] = &[("TOLLKEEPER_LIMITS__LOGIN_FAILURES_ALL_NETWORKS", "20")];
-/// An address of somebody else's.
+/// An address of another network.
 const ATTACKER: &str = "198.51.100.7";
 
 fn login(world: &World, name: &str, password: &str, from: &str) -> Call {
@@ -43,7 +43,7 @@ fn waits() -> (u16, String) {
     (429, "too_many_attempts".to_owned())
 }
 
-/// Guesses from each of these addresses until it is told to wait; how many guesses were checked.
+/// Guesses from each of these addresses until a wait is required; returns the number of checked guesses.
 async fn guess_until_waiting(
     world: &World,
     name: &str,
@@ -65,17 +65,17 @@ async fn guess_until_waiting(
     checked
 }
 
-/// Addresses of so many networks.
+/// Returns addresses of this many networks.
 fn networks(count: u8) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("203.0.{number}.7"))
 }
 
 #[test]
-fn guesses_from_elsewhere_do_not_keep_the_owner_out() {
+fn guesses_from_other_networks_do_not_lock_the_owner_out() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
-        // The attacker waits as told until the waits are as long as they get.
+        // The attacker waits as required until the waits are as long as they get.
         let mut longest_s = 0;
         for _ in 0..25 {
             let answer = login(&world, "ada", WRONG, ATTACKER).send().await;
@@ -88,8 +88,8 @@ fn guesses_from_elsewhere_do_not_keep_the_owner_out() {
         assert!(longest_s > 60, "{longest_s}");
         login(&world, "ada", WRONG, ATTACKER).send().await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, ATTACKER)).await, waits());
-        assert_eq!(outcome(login(&world, "ada", PASSWORD, ALSO_HOME)).await, ok());
-        // What the owner mistypes counts on the owner's network alone.
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME_NEIGHBOUR)).await, ok());
+        // The owner's mistakes count for the owner's network alone.
         for _ in 0..10 {
             assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
         }
@@ -98,9 +98,9 @@ fn guesses_from_elsewhere_do_not_keep_the_owner_out() {
 }
 
 #[test]
-fn a_good_login_forgets_the_guesses_of_its_own_network_only() {
+fn successful_login_resets_its_own_network_only() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         for _ in 0..9 {
             assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
             assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
@@ -112,15 +112,15 @@ fn a_good_login_forgets_the_guesses_of_its_own_network_only() {
 }
 
 #[test]
-fn a_network_counts_as_one_however_many_addresses_it_has() {
+fn addresses_of_a_network_count_together() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
-        world.somebody("bob").await;
+        world.user("ada").await;
+        world.user("bob").await;
         let v4 = (1..=11).map(|host| format!("198.51.100.{host}"));
         assert_eq!(guess_until_waiting(&world, "ada", v4).await, 10);
         let v6 = (1..=11).map(|host| format!("2001:db8:7:7:{host}::1"));
         assert_eq!(guess_until_waiting(&world, "ada", v6).await, 10);
-        // An IPv4 address in IPv6 clothes is the same client.
+        // An IPv4-mapped IPv6 address is the same client.
         let mapped = (1..=11).map(|host| format!("::ffff:198.51.100.{host}"));
         assert_eq!(guess_until_waiting(&world, "ada", mapped).await, 0);
         assert_eq!(guess_until_waiting(&world, "bob", ["2001:db8:7:8::1".to_owned()]).await, 10);
@@ -128,16 +128,16 @@ fn a_network_counts_as_one_however_many_addresses_it_has() {
 }
 
 #[test]
-fn many_networks_together_are_slowed_too_but_not_those_of_the_owner() {
+fn many_networks_wait_together_but_not_the_owners() {
     on_each_database_with(ALL_NETWORKS, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
-        // Twenty guesses are free for all of them together; each further one makes all of them wait.
+        // Twenty guesses are free for all networks together; each further one makes all of them wait.
         assert_eq!(guess_until_waiting(&world, "ada", networks(4)).await, 20);
         let refused = login(&world, "ada", PASSWORD, "203.0.113.9").send().await;
         assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "{}", refused.text);
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
-        // Who waits as told gets in, and that was no guess: it makes nobody wait longer.
+        // A login after the required wait succeeds and counts as no guess, so no other caller waits longer.
         world.clock.advance_ms(SECOND_MS);
         assert_eq!(outcome(login(&world, "ada", PASSWORD, "203.0.113.9")).await, ok());
         assert_eq!(outcome(login(&world, "ada", WRONG, "203.0.114.9")).await, wrong());
@@ -146,9 +146,9 @@ fn many_networks_together_are_slowed_too_but_not_those_of_the_owner() {
 }
 
 #[test]
-fn a_network_without_a_good_login_for_thirty_days_is_a_stranger_again() {
+fn network_is_unknown_again_after_thirty_days() {
     on_each_database_with(ALL_NETWORKS, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         world.clock.advance_ms(29 * DAY_MS);
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
@@ -165,12 +165,12 @@ fn a_network_without_a_good_login_for_thirty_days_is_a_stranger_again() {
 }
 
 #[test]
-fn a_reset_ends_every_wait() {
+fn reset_ends_every_wait() {
     on_each_database_with(ALL_NETWORKS, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         guess_until_waiting(&world, "ada", networks(3)).await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, waits());
-        // The mail that tells of the guesses leaves first.
+        // The mail about the guesses is sent first.
         tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
         world.clock.advance_ms(1);
         let ask = json!({"email": "ada@example.com"});
@@ -178,9 +178,9 @@ fn a_reset_ends_every_wait() {
         let token = world.mailed_token("ada@example.com").await;
         let body = json!({"token": token, "password": NEW_PASSWORD, "password_confirmation": NEW_PASSWORD});
         world.post("/v1/auth/reset-password", &body).from(HOME).data().await;
-        // The guesser goes on at once, and has used up everything again before the owner comes.
+        // The attacker goes on at once, and uses up all guesses before the owner logs in.
         assert_eq!(guess_until_waiting(&world, "ada", networks(3)).await, 20);
-        assert_eq!(outcome(login(&world, "ada", NEW_PASSWORD, ALSO_HOME)).await, ok());
+        assert_eq!(outcome(login(&world, "ada", NEW_PASSWORD, HOME_NEIGHBOUR)).await, ok());
     });
 }
 
@@ -188,7 +188,7 @@ fn a_reset_ends_every_wait() {
 fn parallel_guesses_at_two_replicas_gain_nothing() {
     let settings = [ALL_NETWORKS[0], ("TOLLKEEPER_PASSWORDS__QUEUE", "1000")];
     on_each_database_with(&settings, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         let twins = Twin::both(&world).await;
         let body = json!({"email": "ada@example.com", "password": WRONG});
         let of_one_network = (0..64).map(|number| {
@@ -198,7 +198,7 @@ fn parallel_guesses_at_two_replicas_gain_nothing() {
         let answers = futures_util::future::join_all(of_one_network).await;
         let statuses = |status| answers.iter().filter(|answer| answer.status == status).count();
         assert_eq!((statuses(401), statuses(429)), (10, 54));
-        // Ten are left for all other networks.
+        // Ten guesses are left for all other networks.
         let of_many = (0..150).map(|number| {
             let from = format!("203.0.{number}.7");
             twins[number % 2].post("/v1/auth/login", &body).from(&from).send()
@@ -210,9 +210,9 @@ fn parallel_guesses_at_two_replicas_gain_nothing() {
 }
 
 #[test]
-fn an_attempt_costs_the_same_statements_whoever_it_is() {
+fn attempt_runs_the_same_statements_with_and_without_account() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         let cost = async |name: &str, from: &str| {
             let before = world.app.db.statement_count();
@@ -220,8 +220,8 @@ fn an_attempt_costs_the_same_statements_whoever_it_is() {
             (found, world.app.db.statement_count() - before)
         };
         for round in 0..12 {
-            let nobody = cost("nobody", HOME).await;
-            assert_eq!(cost("ada", HOME).await, nobody, "a network that the account knows, round {round}");
+            let unknown = cost("nobody", HOME).await;
+            assert_eq!(cost("ada", HOME).await, unknown, "a network that the account knows, round {round}");
             let elsewhere = cost("nobody", ATTACKER).await;
             assert_eq!(
                 cost("ada", ATTACKER).await,
@@ -236,7 +236,7 @@ fn an_attempt_costs_the_same_statements_whoever_it_is() {
 #[test]
 fn guesses_at_the_current_password_count_by_network_too() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let change = |current: &str, from: &str| {
             let body = json!({"current_password": current, "new_password": NEW_PASSWORD,
                               "new_password_confirmation": NEW_PASSWORD});
@@ -255,7 +255,7 @@ fn guesses_at_the_current_password_count_by_network_too() {
 #[test]
 fn without_limits_nothing_is_counted() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         for _ in 0..12 {
             assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
         }
@@ -264,9 +264,9 @@ fn without_limits_nothing_is_counted() {
 }
 
 #[test]
-fn what_is_over_is_swept() {
+fn expired_counters_are_swept() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
         let rows = async |table: &str| {
@@ -287,7 +287,7 @@ fn what_is_over_is_swept() {
     });
 }
 
-/// The fields of an object as one text each.
+/// Returns the fields of an object as one text each.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,5 +1,4 @@
-//! What HTTP asks of a server beside its answers: requests that have no sure meaning, connections that go on, caches,
-//! HTTPS.
+//! HTTP rules apart from the answers: ambiguous requests, persistent connections, caches, HTTPS.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +13,7 @@ use crate::support::http::Call;
 use crate::support::process::{Start, read_answer};
 use crate::support::world::{Folder, PASSWORD, on_each_database, on_each_database_with};
 
-fn saying(address: SocketAddr, words: &str) -> BufReader<TcpStream> {
+fn send_raw(address: SocketAddr, words: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(words.as_bytes()).unwrap();
@@ -22,7 +21,7 @@ fn saying(address: SocketAddr, words: &str) -> BufReader<TcpStream> {
 }
 
 #[test]
-fn requests_without_a_sure_host_or_length_are_refused() {
+fn requests_with_ambiguous_host_or_length_are_refused() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).run();
     let health = |lines: &str| format!("GET /healthz HTTP/1.1\r\n{lines}\r\n");
@@ -51,7 +50,7 @@ fn requests_without_a_sure_host_or_length_are_refused() {
     for address in [server.public, server.service] {
         for words in &refused {
             for before in ["", "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"] {
-                let mut stream = saying(address, before);
+                let mut stream = send_raw(address, before);
                 if !before.is_empty() {
                     assert_eq!(read_answer(&mut stream, true).unwrap().status, 200);
                 }
@@ -74,22 +73,23 @@ fn requests_without_a_sure_host_or_length_are_refused() {
             "GET /healthz HTTP/1.0\r\n\r\n".to_owned(),
             "GET http://example.com/healthz HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(),
         ] {
-            assert_eq!(read_answer(&mut saying(address, &good), true).unwrap().status, 200, "{good}");
+            assert_eq!(read_answer(&mut send_raw(address, &good), true).unwrap().status, 200, "{good}");
         }
     }
     let chunked = login("Transfer-Encoding: Chunked\r\n");
-    let answer = read_answer(&mut saying(server.public, &chunked), true).unwrap();
+    let answer = read_answer(&mut send_raw(server.public, &chunked), true).unwrap();
     assert_eq!((answer.status, answer.details().len()), (400, 2), "{}", answer.text);
-    // Where nobody has seen the head come, a length that hyper dropped can't be known of: the connection ends.
+    // Hyper drops an ambiguous length before the server sees the head, so the connection is closed.
     let pipelined = format!("{}{chunked}", health("host: x\r\n"));
-    let mut stream = saying(server.public, &pipelined);
+    let mut stream = send_raw(server.public, &pipelined);
     assert_eq!(read_answer(&mut stream, true).unwrap().status, 200);
     assert_eq!(read_answer(&mut stream, true).unwrap().header("connection"), "close");
 }
 
-/// Clients send a body apart from its head, and the next request on the same connection as soon as they have the answer.
+/// Clients send the body separately from the head, and the next request on the same connection right after
+/// the answer.
 #[test]
-fn no_connection_is_closed_under_the_next_request_by_a_body_that_nobody_read() {
+fn unread_body_does_not_break_the_next_request() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).run();
     let head = |path: &str, lines: &str| {
@@ -99,12 +99,12 @@ fn no_connection_is_closed_under_the_next_request_by_a_body_that_nobody_read() {
     let body = json!({"name": "x"}).to_string();
     let length = format!("content-length: {}\r\n", body.len());
     let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
-    // A refusal before the body, no such path, a route that takes none.
+    // A refusal before the body, an unknown path, and a route without a body.
     for path in ["/v1/organizations", "/v1/nothing", "/healthz"] {
         for (lines, body) in [(length.as_str(), &body), ("transfer-encoding: chunked\r\n", &chunked)] {
-            // The rest comes soon, or along with the head, or only once there is an answer.
+            // The rest arrives soon, with the head, or only after the answer.
             for (first, pause_ms, second) in [(1, 20, body.len()), (body.len(), 0, body.len())] {
-                let mut stream = saying(server.public, &head(path, lines));
+                let mut stream = send_raw(server.public, &head(path, lines));
                 stream.get_mut().write_all(&body.as_bytes()[..first]).unwrap();
                 std::thread::sleep(Duration::from_millis(pause_ms));
                 stream.get_mut().write_all(&body.as_bytes()[first..second]).unwrap();
@@ -113,21 +113,21 @@ fn no_connection_is_closed_under_the_next_request_by_a_body_that_nobody_read() {
                 stream.get_mut().write_all(next.as_bytes()).unwrap();
                 assert_eq!(read_answer(&mut stream, true).unwrap().status, 200, "{path} {first}");
             }
-            let mut stream = saying(server.public, &head(path, lines));
+            let mut stream = send_raw(server.public, &head(path, lines));
             let answer = read_answer(&mut stream, true).unwrap();
             assert_eq!(answer.header("connection"), "close", "{path}: {answer:?}");
         }
-        // Who asks before sending isn't told to send what nobody wants.
+        // A client with `Expect: 100-continue` isn't asked to send an unwanted body.
         let asking = head(path, &format!("expect: 100-continue\r\n{length}"));
-        let answer = read_answer(&mut saying(server.public, &asking), true).unwrap();
+        let answer = read_answer(&mut send_raw(server.public, &asking), true).unwrap();
         assert!(answer.status >= 400 && answer.header("connection") == "close", "{path}: {answer:?}");
     }
 }
 
 #[test]
-fn no_cache_keeps_an_answer_to_a_bearer() {
+fn answers_to_a_bearer_are_not_cacheable() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut answers = 0;
         for route in routes::table() {
@@ -143,7 +143,7 @@ fn no_cache_keeps_an_answer_to_a_bearer() {
                 if route.path.ends_with("refresh-token") { &ada.refresh_token } else { &ada.access_token };
             for bearer in [bearer.as_str(), "", "nonsense"] {
                 let call = Call::new(&world.public, route.method.clone(), &path).bearer(bearer);
-                // What ends the session comes to nothing.
+                // Operations that end the session are skipped.
                 let call = if route.path.ends_with("logout") { call.bearer("x") } else { call };
                 let answer = call.send().await;
                 let found = answer.header("cache-control");
@@ -163,7 +163,7 @@ fn no_cache_keeps_an_answer_to_a_bearer() {
 }
 
 #[test]
-fn https_is_asked_of_browsers_where_it_is_configured() {
+fn hsts_is_sent_when_configured() {
     let header = "strict-transport-security";
     on_each_database(async |world| {
         assert_eq!(world.get("/healthz").send().await.header(header), "");
@@ -180,11 +180,11 @@ fn https_is_asked_of_browsers_where_it_is_configured() {
         let service = Call::new(&world.service, Method::GET, "/healthz").send().await;
         assert_eq!(service.header(header), "");
     });
-    // What isn't a request gets it too.
+    // Answers to invalid requests have it too.
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_SERVER__HSTS_SECONDS", "60").run();
-    let answer = read_answer(&mut saying(server.public, "nonsense\r\n\r\n"), true).unwrap();
+    let answer = read_answer(&mut send_raw(server.public, "nonsense\r\n\r\n"), true).unwrap();
     assert_eq!((answer.status, answer.header(header)), (400, "max-age=60"));
-    let answer = read_answer(&mut saying(server.public, "GET / HTTP/1.1\r\n\r\n"), true).unwrap();
+    let answer = read_answer(&mut send_raw(server.public, "GET / HTTP/1.1\r\n\r\n"), true).unwrap();
     assert_eq!((answer.status, answer.header(header)), (400, "max-age=60"));
 }

@@ -1,5 +1,5 @@
-//! Three replicas over one database, each a process, and clients that never come back to the one that answered last: what one
-//! replica is told holds for all of them, and nothing is spent, counted or done twice.
+//! Three replicas, each a process, over one database, with clients that use another replica for each request:
+//! state is shared, and nothing is spent, counted or done twice.
 
 mod jobs;
 mod journey;
@@ -13,15 +13,14 @@ use crate::support::process::on_each_database_url;
 use crate::support::replicas::Replicas;
 use crate::support::world::Folder;
 
-/// How many replicas.
 const REPLICAS: usize = 3;
 
-/// How often each test does what it tests: few in the suite, many by hand.
+/// Returns the repetitions of each test: few in the suite, more by an environment variable.
 fn trials() -> u64 {
     number("TOLLKEEPER_TEST_TRIALS").unwrap_or(1)
 }
 
-/// Runs a test with three replicas to be started, on each database: the word for it, and the folder of all.
+/// Runs a test on each database with three configured replicas and their folder.
 fn on_each(test: impl Fn(&str, Replicas, &Folder)) {
     on_each_database_url(|url, folder| {
         let backend = if url.is_some() { "postgres" } else { "sqlite" };

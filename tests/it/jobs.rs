@@ -1,4 +1,4 @@
-//! What goes on without a request.
+//! Background jobs.
 
 mod cleanup;
 mod retention;
@@ -32,10 +32,10 @@ async fn sessions(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn sessions_go_a_month_after_they_were_over() {
+fn ended_sessions_are_removed_after_a_month() {
     on_each_database(async |world| {
         let start = world.clock.now();
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let open = async |expires_at: Time, ended_at: Option<Time>| {
             let id = SessionId::new(start, &world.app.random);
             let mut tx = world.app.db.write().await.unwrap();
@@ -70,7 +70,7 @@ fn sessions_go_a_month_after_they_were_over() {
         expected(vec![short]).await;
         world.clock.advance_ms(1);
         expected(vec![]).await;
-        // Ada never logged out: hers runs a month, and is kept for one more.
+        // Ada never logged out: her session lasts a month, and is kept for one more.
         world.clock.advance_ms(MONTH_MS - 2 * HOUR_MS - 1);
         expected(vec![]).await;
         world.clock.advance_ms(1);
@@ -80,10 +80,10 @@ fn sessions_go_a_month_after_they_were_over() {
 }
 
 #[test]
-fn old_sessions_are_removed_some_at_a_time_and_found_by_index() {
+fn old_sessions_are_removed_in_slices_by_an_index() {
     on_each_database(async |world| {
         let start = world.clock.now();
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let mut tx = world.app.db.write().await.unwrap();
         for _ in 0..5 {
             let id = SessionId::new(start, &world.app.random);
@@ -101,7 +101,7 @@ fn old_sessions_are_removed_some_at_a_time_and_found_by_index() {
         );
         let question = "SELECT id FROM sessions WHERE expires_at <= 1 OR ended_at <= 1";
         let explain = if world.app.db.is_postgres() {
-            // A handful of rows would be read whole.
+            // A few rows would be read by a full scan.
             sql("SET LOCAL enable_seqscan = off").execute(&mut tx).await.unwrap();
             "EXPLAIN"
         } else {

@@ -1,7 +1,8 @@
-//! Nothing that a person or an API key does with a key gives them more than they had.
+//! No operation on keys gives a user or an API key more rights than they had.
 //!
-//! Every caller, a person or a key, with every mix of roles, makes, changes and rotates the keys of every maker. The gate is
-//! then asked what each secret that the caller has got may do, and nothing of it may be beyond what the caller may.
+//! Every caller, a user or a key, with every mix of roles, makes, changes and rotates the keys of every
+//! creator. The gate is then asked for the rights of each secret that the caller got; none may exceed the
+//! rights of the caller.
 
 use std::collections::BTreeSet;
 
@@ -15,21 +16,21 @@ use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAc
 use tollkeeper::web::input::RequestBody;
 
 use crate::support::http::Answer;
-use crate::support::world::{Place, Somebody, World, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, on_each_database_with};
 
 const ADDRESS: &str = "10.9.9.9";
 const LIMITS_OFF: (&str, &str) = ("TOLLKEEPER_LIMITS__ENABLED", "false");
 
-/// A credential and what it is bound to.
+/// A credential and its restrictions.
 #[derive(Clone)]
 struct Caller {
     name: String,
     bearer: String,
-    /// Whether it is a key with the bounds of [`bounds`].
+    /// Whether it is a key with the restrictions of [`bounds`].
     is_bound: bool,
 }
 
-/// A key that others act on, and the newest of its secrets that anybody was told.
+/// A key that others act on, and its newest known secret.
 struct Target {
     maker: String,
     id: String,
@@ -38,10 +39,10 @@ struct Target {
 
 struct Scene {
     place: Place,
-    people: Vec<(String, Somebody)>,
+    people: Vec<(String, TestUser)>,
     callers: Vec<Caller>,
     targets: Vec<Target>,
-    /// Keys that are only asked about.
+    /// Keys that are only read.
     probes: Vec<(String, String)>,
 }
 
@@ -51,7 +52,7 @@ fn bounds() -> Value {
 
 const ENDS: &str = "2026-03-20T00:00:00.000Z";
 
-/// Keys that a caller may be: whole, whole with bounds, and narrowed in each way.
+/// The kinds of keys that call: full, full with restrictions, and limited in each way.
 fn kinds() -> [(&'static str, Value); 5] {
     [
         ("whole", json!({})),
@@ -68,9 +69,9 @@ fn with_name(body: &Value, name: &str) -> Value {
     body
 }
 
-/// People with every mix of roles that differ in what they may, their keys, and a target of each maker.
+/// Creates users with every mix of roles that differ in rights, their keys, and a target of each creator.
 async fn scene(world: &World) -> Scene {
-    let owner = world.somebody("founder").await;
+    let owner = world.user("founder").await;
     let place = world.place(&owner, "Acme").await;
     let mut scene =
         Scene { place: place.clone(), people: vec![], callers: vec![], targets: vec![], probes: vec![] };
@@ -81,15 +82,15 @@ async fn scene(world: &World) -> Scene {
         for in_project in project_roles {
             let name = format!("{in_organization:?}-{in_project:?}");
             let name = name.replace("Some(", "").replace(')', "");
-            let who = world.somebody(&name).await;
-            // They make their keys as an admin, and become what they are afterwards.
-            world.join_organization(&place, &who, OrganizationRole::Admin).await;
+            let user = world.user(&name).await;
+            // They make their keys as an admin, and get their roles afterwards.
+            world.join_organization(&place, &user, OrganizationRole::Admin).await;
             for (kind, body) in kinds() {
-                // One way of narrowing stands for the others, but for the highest of all.
+                // One kind of limited key is enough, except for the highest role.
                 if matches!(kind, "models" | "tokens") && in_organization != Some(OrganizationRole::Owner) {
                     continue;
                 }
-                let key = world.key(&who, &place, &with_name(&body, &format!("{kind} of {name}"))).await;
+                let key = world.key(&user, &place, &with_name(&body, &format!("{kind} of {name}"))).await;
                 scene.callers.push(Caller {
                     name: format!("{kind} key of {name}"),
                     bearer: key.1,
@@ -97,23 +98,23 @@ async fn scene(world: &World) -> Scene {
                 });
             }
             let body = json!({"name": format!("target of {name}")});
-            let (id, secret) = world.key(&who, &place, &body).await;
+            let (id, secret) = world.key(&user, &place, &body).await;
             scene.targets.push(Target { maker: name.clone(), id, secret });
-            let probe = world.key(&who, &place, &json!({"name": format!("probe of {name}")})).await;
+            let probe = world.key(&user, &place, &json!({"name": format!("probe of {name}")})).await;
             scene.probes.push((name.clone(), probe.0));
-            execute(world, "DELETE FROM organization_members WHERE user_id = $1", &who.id.to_string()).await;
+            execute(world, "DELETE FROM organization_members WHERE user_id = $1", &user.id.to_string()).await;
             if let Some(role) = in_organization {
-                world.join_organization(&place, &who, role).await;
+                world.join_organization(&place, &user, role).await;
             }
             if let Some(role) = in_project {
-                world.join_project(&place, &who, role).await;
+                world.join_project(&place, &user, role).await;
             }
             scene.callers.push(Caller {
                 name: name.clone(),
-                bearer: who.access_token.clone(),
+                bearer: user.access_token.clone(),
                 is_bound: false,
             });
-            scene.people.push((name, who));
+            scene.people.push((name, user));
         }
     }
     scene
@@ -134,8 +135,8 @@ impl Scene {
         format!("{}/{}", self.keys(), self.targets[target].id)
     }
 
-    /// What the gate lets this bearer do: every action on the organization, the project, their members and the keys of each
-    /// maker, and the roles under the lock.
+    /// Returns what the gate allows this bearer: every action on the organization, the project, their members
+    /// and the keys of each creator, and the roles under the lock.
     async fn powers(&self, world: &World, bearer: &str) -> BTreeSet<String> {
         let mut powers = BTreeSet::new();
         let app = &world.app;
@@ -201,8 +202,8 @@ impl Scene {
         }
     }
 
-    /// Holds what a secret may do against what its caller may.
-    async fn must_not_rise(
+    /// Asserts that a secret has no right that its caller lacks.
+    async fn check_rights(
         &self,
         world: &World,
         caller: &Caller,
@@ -226,7 +227,7 @@ impl Scene {
     }
 }
 
-/// The key of a secret, and who made that.
+/// Returns the key of a secret, and its creator.
 async fn find(world: &World, secret: &str) -> (String, Option<String>) {
     let now = world.clock.now();
     let key = world.app.keys.authenticate(secret, now).await.unwrap();
@@ -237,13 +238,14 @@ async fn send(world: &World, method: Method, path: &str, bearer: &str, body: &Va
     world.call(method, path).bearer(bearer).from(ADDRESS).json(body).send().await
 }
 
-/// A refusal for want of a right; anything else is a mistake of this test.
-fn is_let(answer: &Answer) -> bool {
+/// Returns whether the call was allowed; any refusal for another reason is a mistake of this test.
+fn is_allowed(answer: &Answer) -> bool {
     assert!(matches!(answer.status, 200 | 403), "{}", answer.text);
     answer.status == 200
 }
 
-/// Every operation on keys that hands out a secret, or changes what a known secret may; how many were let.
+/// Tries every operation on keys that returns a secret or changes the rights of a known secret; returns the
+/// number of allowed ones.
 async fn try_everything(world: &World, scene: &mut Scene, caller: &Caller, number: &mut u32) -> u32 {
     let had = scene.powers(world, &caller.bearer).await;
     let mut let_through = 0;
@@ -251,10 +253,10 @@ async fn try_everything(world: &World, scene: &mut Scene, caller: &Caller, numbe
         *number += 1;
         let body = with_name(&body, &format!("made {number}"));
         let answer = send(world, Method::POST, &scene.keys(), &caller.bearer, &body).await;
-        if is_let(&answer) {
+        if is_allowed(&answer) {
             let_through += 1;
             let secret = answer.json()["data"]["key"].as_str().unwrap().to_owned();
-            scene.must_not_rise(world, caller, &had, &secret, &format!("a new {kind} key")).await;
+            scene.check_rights(world, caller, &had, &secret, &format!("a new {kind} key")).await;
         }
     }
     for target in 0..scene.targets.len() {
@@ -263,24 +265,22 @@ async fn try_everything(world: &World, scene: &mut Scene, caller: &Caller, numbe
             [json!({"restrictions": null}), json!({"permissions": ["chat", "embeddings", "models", "files"]})]
         {
             let answer = send(world, Method::PUT, &scene.key(target), &caller.bearer, &body).await;
-            if is_let(&answer) {
+            if is_allowed(&answer) {
                 let_through += 1;
                 let secret = scene.targets[target].secret.clone();
-                scene
-                    .must_not_rise(world, caller, &had, &secret, &format!("a change of {maker}'s key"))
-                    .await;
+                scene.check_rights(world, caller, &had, &secret, &format!("a change of {maker}'s key")).await;
             }
         }
         let path = format!("{}/rotate", scene.key(target));
         let answer = send(world, Method::POST, &path, &caller.bearer, &json!({})).await;
-        if is_let(&answer) {
+        if is_allowed(&answer) {
             let_through += 1;
             let data = answer.json()["data"].clone();
             let (new, previous) = (data["key"].as_str().unwrap(), data["previous_key"].as_str().unwrap());
-            scene.must_not_rise(world, caller, &had, new, &format!("a rotation of {maker}'s key")).await;
+            scene.check_rights(world, caller, &had, new, &format!("a rotation of {maker}'s key")).await;
             if !previous.ends_with('…') {
                 scene
-                    .must_not_rise(world, caller, &had, previous, &format!("{maker}'s previous secret"))
+                    .check_rights(world, caller, &had, previous, &format!("{maker}'s previous secret"))
                     .await;
             }
             new.clone_into(&mut scene.targets[target].secret);
@@ -290,7 +290,7 @@ async fn try_everything(world: &World, scene: &mut Scene, caller: &Caller, numbe
 }
 
 #[test]
-fn nothing_done_with_a_key_gives_more_than_its_caller_had() {
+fn no_operation_on_keys_adds_rights() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
         let mut scene = scene(&world).await;
         let (mut number, mut let_through) = (0, 0);
@@ -305,28 +305,28 @@ fn nothing_done_with_a_key_gives_more_than_its_caller_had() {
 }
 
 #[test]
-fn a_secret_acts_with_the_lower_roles_of_maker_and_rotator() {
+fn secret_has_the_lower_roles_of_creator_and_rotator() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
         let mut scene = scene(&world).await;
         let (mut number, mut pairs) = (0, 0);
-        let people: Vec<_> = scene.people.iter().map(|(name, who)| (name.clone(), who.clone())).collect();
+        let people: Vec<_> = scene.people.iter().map(|(name, user)| (name.clone(), user.clone())).collect();
         for target in 0..scene.targets.len() {
             for (name, rotator) in &people {
                 let path = format!("{}/rotate", scene.key(target));
                 let answer = send(&world, Method::POST, &path, &rotator.access_token, &json!({})).await;
                 let maker = scene.targets[target].maker.clone();
-                if !is_let(&answer) {
+                if !is_allowed(&answer) {
                     continue;
                 }
                 let secret = answer.json()["data"]["key"].as_str().unwrap().to_owned();
                 let rotated_by = (*name != maker).then(|| rotator.id.to_string());
                 assert_eq!(find(&world, &secret).await, (scene.targets[target].id.clone(), rotated_by));
-                // The secret of two people calls in its turn.
+                // The secret of both users is the caller.
                 if *name != maker && pairs % 7 == 0 {
                     let bearer = secret.clone();
                     let caller =
                         Caller { name: format!("{maker}'s key, rotated by {name}"), bearer, is_bound: false };
-                    // A key doesn't change itself, so it is out of its own reach.
+                    // A key can't change itself.
                     let own = scene.targets.remove(target);
                     try_everything(&world, &mut scene, &caller, &mut number).await;
                     scene.targets.insert(target, own);
@@ -335,31 +335,31 @@ fn a_secret_acts_with_the_lower_roles_of_maker_and_rotator() {
             }
         }
         assert!(pairs > 60, "only {pairs} pairs");
-        // An owner's key that an owner has rotated: when either loses the role, so does the secret.
+        // An owner's key rotated by another owner: when either loses the role, so does the secret.
         let names: Vec<_> = people.iter().filter(|(name, _)| name.starts_with("Owner")).collect();
         let (maker, rotator) = (&names[0], &names[1]);
         let target = scene.targets.iter().position(|target| target.maker == maker.0).unwrap();
         let path = format!("{}/rotate", scene.key(target));
         let answer = send(&world, Method::POST, &path, &rotator.1.access_token, &json!({})).await;
         let secret = answer.json()["data"]["key"].as_str().unwrap().to_owned();
-        for who in [rotator, maker] {
+        for user in [rotator, maker] {
             assert!(scene.powers(&world, &secret).await.contains("organization Delete"));
             let text = "UPDATE organization_members SET role = 'member' WHERE user_id = $1";
-            execute(&world, text, &who.1.id.to_string()).await;
+            execute(&world, text, &user.1.id.to_string()).await;
             let has = scene.powers(&world, &secret).await;
             assert!(!has.contains("organization Delete") && !has.contains("organization Modify"), "{has:?}");
             let text = "UPDATE organization_members SET role = 'owner' WHERE user_id = $1";
-            execute(&world, text, &who.1.id.to_string()).await;
+            execute(&world, text, &user.1.id.to_string()).await;
         }
     });
 }
 
 #[test]
-fn a_key_makes_no_owner() {
+fn key_cannot_make_an_owner() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
-        let ada = world.somebody("ada").await;
-        let bob = world.somebody("bob").await;
-        let eve = world.somebody("eve").await;
+        let ada = world.user("ada").await;
+        let bob = world.user("bob").await;
+        let eve = world.user("eve").await;
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         world.join_project(&place, &bob, ProjectRole::Viewer).await;
@@ -384,7 +384,7 @@ fn a_key_makes_no_owner() {
             assert_eq!((answer.status, answer.code().as_str()), (403, "key_exceeds_caller"), "{path}");
             assert_eq!(answer.json()["error"]["param"], "role", "{path}");
         }
-        // The next lower role is the key's to give, and the person may give both.
+        // The key may give the next lower role, and the user may give both.
         for (method, path, body) in &calls {
             let admin = json!({"role": "admin"});
             let mut lower = body.clone();
@@ -400,9 +400,9 @@ fn a_key_makes_no_owner() {
 }
 
 #[test]
-fn a_key_neither_changes_itself_nor_reaches_beyond_its_own_restrictions() {
+fn key_cannot_change_itself_or_exceed_its_restrictions() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let keys = format!("{}/api-keys", place.project_path());
         let body = json!({"name": "bound", "restrictions": bounds(), "expires_at": ENDS});
@@ -440,13 +440,13 @@ fn a_key_neither_changes_itself_nor_reaches_beyond_its_own_restrictions() {
         }
         let made = send(&world, Method::POST, &keys, &own, &within).await;
         let made_id = made.json()["data"]["id"].as_str().unwrap().to_owned();
-        // What it made it may change, but not beyond.
+        // It may change keys that it made, within its restrictions.
         let path = format!("{keys}/{made_id}");
         assert_eq!(send(&world, Method::PUT, &path, &own, &json!({"name": "renamed"})).await.status, 200);
         let answer =
             send(&world, Method::PUT, &path, &own, &json!({"restrictions": {"rate_limit": null}})).await;
         assert_eq!((answer.status, answer.code().as_str()), (403, "key_exceeds_caller"));
-        // A key without these restrictions is neither its to change nor its to rotate, but its to delete.
+        // It may not change or rotate a key without these restrictions, but it may delete it.
         let (free_id, _) = world.key(&ada, &place, &json!({"name": "free"})).await;
         let path = format!("{keys}/{free_id}");
         let change = send(&world, Method::PUT, &path, &own, &json!({"name": "taken"})).await;
@@ -459,9 +459,9 @@ fn a_key_neither_changes_itself_nor_reaches_beyond_its_own_restrictions() {
 }
 
 #[test]
-fn a_secret_that_is_about_to_end_leaves_no_longer_key_behind() {
+fn expiring_secret_creates_no_longer_lived_key() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let keys = format!("{}/api-keys", place.project_path());
         let (id, old) = world.key(&ada, &place, &json!({"name": "leaked"})).await;
@@ -476,21 +476,21 @@ fn a_secret_that_is_about_to_end_leaves_no_longer_key_behind() {
 }
 
 #[test]
-fn the_previous_secret_is_told_to_its_maker_and_to_owners() {
+fn previous_secret_is_shown_to_its_creator_and_to_owners() {
     on_each_database_with(&[LIMITS_OFF], async |world| {
-        let owner = world.somebody("owner").await;
+        let owner = world.user("owner").await;
         let place = world.place(&owner, "Acme").await;
         let keys = format!("{}/api-keys", place.project_path());
-        let (maker, other) = (world.somebody("maker").await, world.somebody("other").await);
-        for who in [&maker, &other] {
-            world.join_organization(&place, who, OrganizationRole::Admin).await;
+        let (maker, other) = (world.user("maker").await, world.user("other").await);
+        for user in [&maker, &other] {
+            world.join_organization(&place, user, OrganizationRole::Admin).await;
         }
         let (id, mut secret) = world.key(&maker, &place, &json!({"name": "shared"})).await;
-        for (who, sees) in [(&maker, true), (&other, false), (&owner, true), (&other, false), (&maker, true)]
+        for (user, sees) in [(&maker, true), (&other, false), (&owner, true), (&other, false), (&maker, true)]
         {
             let path = format!("{keys}/{id}/rotate");
-            let data =
-                send(&world, Method::POST, &path, &who.access_token, &json!({})).await.json()["data"].clone();
+            let data = send(&world, Method::POST, &path, &user.access_token, &json!({})).await.json()["data"]
+                .clone();
             let previous = data["previous_key"].as_str().unwrap();
             assert_eq!(previous == secret, sees, "{previous}");
             assert!(sees || previous.ends_with('…'), "{previous}");

@@ -1,18 +1,20 @@
-//! The law of the tree: a path's words are its handler's Rust path, and the file is where one looks for it.
+//! The layout of the tree: a handler's Rust path has the words of its URL path, and its file is named by
+//! that.
 
 use http::Method;
 use tollkeeper::api::routes;
 use tollkeeper::api::routes::Route;
 use tollkeeper::web::route::{ErrorShape, Listener};
 
-/// `/v1/organizations/{id}/projects` → `organizations::projects`: `/v1` and parameters drop out.
+/// Returns the words of a path: `/v1/organizations/{id}/projects` gives `organizations::projects`, without
+/// `/v1` and parameters.
 fn words(path: &str) -> Vec<String> {
     let parts = path.split('/').filter(|part| !part.is_empty() && *part != "v1" && !part.starts_with('{'));
     parts.map(|part| part.trim_start_matches('.').replace('-', "_")).collect()
 }
 
-/// Documents for machines, whose paths are other people's standards.
-const ELSEWHERE: &[(&str, &str)] = &[
+/// Machine-readable documents, with paths defined by external standards.
+const EXCEPTIONS: &[(&str, &str)] = &[
     ("/openapi.json", "openapi::read"),
     ("/.well-known/jwks.json", "well_known::jwks"),
     ("/metrics", "service::metrics::metrics"),
@@ -21,7 +23,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 fn allowed(route: &Route) -> Vec<String> {
-    if let Some((_, handler)) = ELSEWHERE.iter().find(|(path, _)| *path == route.path) {
+    if let Some((_, handler)) = EXCEPTIONS.iter().find(|(path, _)| *path == route.path) {
         return vec![(*handler).to_owned()];
     }
     let words = words(route.path);
@@ -36,15 +38,15 @@ fn allowed(route: &Route) -> Vec<String> {
         Method::DELETE => &["delete"],
         _ => &[],
     };
-    // A path that ends in a verb or in a reading's name is the handler itself; where an operation has a file of its own,
-    // the file and the function share the name.
+    // A path that ends in a verb or in a report's name is the handler itself; where an operation has its own
+    // file, the file and the function share the name.
     let mut allowed = vec![base.clone(), format!("{base}::{}", words.last().unwrap())];
     allowed.extend(verbs.iter().map(|verb| format!("{base}::{verb}")));
     allowed
 }
 
 #[test]
-fn a_path_s_words_are_its_handler_s() {
+fn handler_path_mirrors_url() {
     for route in routes::table() {
         let allowed = allowed(&route);
         assert!(
@@ -58,7 +60,7 @@ fn a_path_s_words_are_its_handler_s() {
 }
 
 #[test]
-fn a_handler_is_in_the_file_of_its_path() {
+fn handler_is_in_the_file_of_its_path() {
     for route in routes::table() {
         let (module, function) = route.handler.rsplit_once("::").unwrap();
         let file = format!("crates/api/src/{}.rs", module.replace("::", "/"));
@@ -68,7 +70,7 @@ fn a_handler_is_in_the_file_of_its_path() {
 }
 
 #[test]
-fn pages_fail_as_pages() {
+fn errors_of_pages_are_pages() {
     for route in routes::table() {
         let is_page = route.content_type == "text/html";
         assert_eq!(route.error_shape() == ErrorShape::Page, is_page, "{route:?}");
@@ -76,7 +78,7 @@ fn pages_fail_as_pages() {
 }
 
 #[test]
-fn no_row_stands_twice() {
+fn routes_are_unique() {
     let mut seen = std::collections::HashSet::new();
     for route in routes::table() {
         assert!(seen.insert((route.method.clone(), route.path)), "{route:?} stands twice");
@@ -130,7 +132,7 @@ GET /v1/models/{model_id}
 ";
 
 #[test]
-fn the_table_has_the_rows_of_the_contract_in_its_order() {
+fn table_has_the_contracts_routes_in_order() {
     let rows: Vec<_> = routes::table()
         .iter()
         .filter(|route| route.path.starts_with("/v1/"))
@@ -139,7 +141,7 @@ fn the_table_has_the_rows_of_the_contract_in_its_order() {
     assert_eq!(rows, CONTRACT.trim().lines().collect::<Vec<_>>());
 }
 
-/// Every `.rs` file below this folder, with its text.
+/// Collects every `.rs` file below this folder, with its text.
 fn sources(folder: &std::path::Path, found: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -151,8 +153,8 @@ fn sources(folder: &std::path::Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// Whether the `*` between these two texts stands for every column there is: `SELECT *`, `t.*`, `RETURNING *`, `a, *`. A count's
-/// doesn't, nor a product's, nor what Rust dereferences.
+/// Returns whether the `*` between these two texts selects all columns: `SELECT *`, `t.*`, `RETURNING *`, `a,
+/// *`. The `*` of a count, a product or a Rust dereference doesn't.
 fn is_every_column(before: &str, after: &str) -> bool {
     let is_word = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '}');
     if let Some(table) = before.strip_suffix('.') {
@@ -164,10 +166,10 @@ fn is_every_column(before: &str, after: &str) -> bool {
         || last.ends_with(',') && ends_there
 }
 
-/// A statement is prepared once. When a migration has added a column since, PostgreSQL refuses to answer one that asked for
-/// every column, and the transaction around it ends: a server that runs on through the upgrade would answer with 503.
+/// A statement is prepared once. After a migration adds a column, PostgreSQL refuses a prepared statement
+/// with `*` and fails its transaction: a server that runs on through the upgrade would answer with 503.
 #[test]
-fn no_statement_asks_for_every_column() {
+fn no_statement_selects_all_columns() {
     for (text, is_found) in [
         ("SELECT * FROM t", true),
         ("SELECT DISTINCT\n    * FROM t", true),
@@ -188,7 +190,7 @@ fn no_statement_asks_for_every_column() {
     }
     assert!(files.iter().any(|(file, _)| file.ends_with("store/projects/listing.rs")), "{}", files.len());
     for (file, text) in files {
-        // What a comment stresses isn't asked for.
+        // A `*` in a comment selects nothing.
         let blanked =
             |line: &str| if line.trim_start().starts_with("//") { String::new() } else { line.to_owned() };
         let text = text.lines().map(blanked).collect::<Vec<_>>().join("\n");

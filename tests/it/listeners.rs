@@ -1,4 +1,5 @@
-//! What clients may not do to the listeners: come slowly, send too much of a head, read nothing, stay for ever.
+//! Misbehaving clients: slow ones, large heads, clients that read nothing, connections that stay open
+//! forever.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,12 +10,12 @@ use serde_json::{Value, json};
 use crate::support::process::{Server, Start, until};
 use crate::support::world::Folder;
 
-/// A client that does as it likes.
-struct Raw {
+/// A client that sends raw bytes.
+struct RawClient {
     stream: TcpStream,
 }
 
-impl Raw {
+impl RawClient {
     fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -32,19 +33,19 @@ impl Raw {
         self.stream.write_all(words.as_bytes()).unwrap();
     }
 
-    /// Whether the server still listens to it.
+    /// Sends bytes; returns whether the server still accepts them.
     fn try_say(&mut self, words: &str) -> bool {
         self.stream.write_all(words.as_bytes()).is_ok()
     }
 
-    /// All that comes until the server closes.
+    /// Reads until the server closes the connection.
     fn rest(&mut self) -> String {
         let mut text = Vec::new();
         self.stream.read_to_end(&mut text).unwrap();
         String::from_utf8(text).unwrap()
     }
 
-    /// The next answer: its head and its body.
+    /// Reads the next answer: its head and its body.
     fn answer(&mut self) -> (String, String) {
         let mut reader = BufReader::new(&self.stream);
         let mut head = String::new();
@@ -58,8 +59,8 @@ impl Raw {
     }
 }
 
-/// A last answer: its status line, and `error`.
-fn last_words(text: &str) -> (&str, Value) {
+/// Returns the status line and `error` of a last answer.
+fn last_answer(text: &str) -> (&str, Value) {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
     assert!(head.contains("\r\nconnection: close"), "{head}");
     assert!(head.contains("\r\nx-request-id: req_"), "{head}");
@@ -77,23 +78,23 @@ fn server(folder: &Folder, settings: &[(&str, &str)]) -> Server {
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
 
 #[test]
-fn slow_heads_are_ended_and_keep_nobody_waiting() {
+fn slow_heads_are_closed_and_delay_no_other_client() {
     let folder = Folder::new();
     let server = server(&folder, &[("HEAD_TIMEOUT_SECONDS", "1"), ("IDLE_TIMEOUT_SECONDS", "60")]);
     for address in [server.public, server.service] {
         let opened = Instant::now();
         let mut slow: Vec<_> =
-            (0..200).map(|_| Raw::saying(address, "GET /healthz HTTP/1.1\r\nhost: x\r\n")).collect();
-        let mut silent = Raw::new(address);
-        // One that has behaved before gets no more time for its second request.
-        let mut second = Raw::saying(address, HEALTH);
+            (0..200).map(|_| RawClient::saying(address, "GET /healthz HTTP/1.1\r\nhost: x\r\n")).collect();
+        let mut silent = RawClient::new(address);
+        // An earlier good request gives no more time for the second.
+        let mut second = RawClient::saying(address, HEALTH);
         assert!(second.answer().0.starts_with("HTTP/1.1 200 "));
         second.say("GET /hea");
         let mut rounds = 0;
         while slow.iter_mut().filter_map(|one| one.try_say("a: b\r\n").then_some(())).count() > 0 {
             assert!(opened.elapsed() < Duration::from_secs(20), "they are let go on");
             let asked = Instant::now();
-            let mut other = Raw::saying(address, HEALTH);
+            let mut other = RawClient::saying(address, HEALTH);
             assert!(other.answer().0.starts_with("HTTP/1.1 200 "));
             assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
             rounds += 1;
@@ -102,20 +103,20 @@ fn slow_heads_are_ended_and_keep_nobody_waiting() {
         assert!(rounds > 0 && opened.elapsed() >= Duration::from_secs(1), "{rounds}");
         assert_eq!(silent.rest(), "");
         let (status, error) = (second.rest(), "request_timeout");
-        let (status, code) = (last_words(&status).0, last_words(&status).1["code"].clone());
+        let (status, code) = (last_answer(&status).0, last_answer(&status).1["code"].clone());
         assert_eq!((status, code), ("HTTP/1.1 408 Request Timeout", json!(error)));
     }
     server.wait_for_log("status=408 code=\"request_timeout\"");
 }
 
 #[test]
-fn who_stops_in_the_middle_of_a_head_is_told() {
+fn incomplete_head_gets_an_error() {
     let folder = Folder::new();
     let server = server(&folder, &[("HEAD_TIMEOUT_SECONDS", "1")]);
-    let mut half = Raw::saying(server.public, "GET /v1/models HTTP/1.1\r\nhost:");
+    let mut half = RawClient::saying(server.public, "GET /v1/models HTTP/1.1\r\nhost:");
     let asked = Instant::now();
     let text = half.rest();
-    let (status, error) = last_words(&text);
+    let (status, error) = last_answer(&text);
     assert_eq!(status, "HTTP/1.1 408 Request Timeout");
     assert_eq!(
         (&error["code"], &error["type"]),
@@ -126,7 +127,7 @@ fn who_stops_in_the_middle_of_a_head_is_told() {
 }
 
 #[test]
-fn a_slow_body_is_refused() {
+fn slow_body_is_refused() {
     let folder = Folder::new();
     let server = server(&folder, &[("BODY_TIMEOUT_SECONDS", "1")]);
     let token = std::fs::read_to_string(folder.0.join("data/service.token")).unwrap();
@@ -135,9 +136,9 @@ fn a_slow_body_is_refused() {
             "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{more}content-length: 99\r\n\r\n{{"
         )
     };
-    let login = Raw::saying(server.public, &head("/v1/auth/login", ""));
+    let login = RawClient::saying(server.public, &head("/v1/auth/login", ""));
     let bearer = format!("authorization: Bearer {}\r\n", token.trim());
-    let usage = Raw::saying(server.service, &head("/service/v1/usage", &bearer));
+    let usage = RawClient::saying(server.service, &head("/service/v1/usage", &bearer));
     let asked = Instant::now();
     for mut raw in [login, usage] {
         let (head, body) = raw.answer();
@@ -148,8 +149,8 @@ fn a_slow_body_is_refused() {
         assert_eq!(raw.rest(), "", "nothing comes after it");
     }
     assert!(asked.elapsed() >= Duration::from_millis(900));
-    // One byte a moment is no way around it.
-    let mut trickle = Raw::saying(server.public, &head("/v1/auth/login", ""));
+    // Sending single bytes doesn't help.
+    let mut trickle = RawClient::saying(server.public, &head("/v1/auth/login", ""));
     let ended = until(|| {
         std::thread::sleep(Duration::from_millis(100));
         !trickle.try_say(" ")
@@ -158,27 +159,28 @@ fn a_slow_body_is_refused() {
 }
 
 #[test]
-fn who_takes_no_answer_is_left() {
+fn client_that_reads_nothing_is_disconnected() {
     let folder = Folder::new();
     let server = server(&folder, &[("WRITE_TIMEOUT_SECONDS", "1")]);
-    let mut greedy = Raw::new(server.public);
+    let mut greedy = RawClient::new(server.public);
     greedy.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
-    // It asks until nobody listens any more: its answers fill every buffer on the way.
+    // It sends requests until the connection is closed: the answers fill every buffer on the way.
     let closed = until(|| match greedy.stream.write_all(ask.as_bytes()) {
         Ok(()) => false,
         Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
     });
     assert!(closed);
     server.wait_for_log("it does not take its answer");
-    assert!(Raw::saying(server.public, HEALTH).answer().0.starts_with("HTTP/1.1 200 "));
+    assert!(RawClient::saying(server.public, HEALTH).answer().0.starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
-fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
+fn idle_connection_is_closed_and_a_busy_one_is_not() {
     let folder = Folder::new();
     let server = server(&folder, &[("IDLE_TIMEOUT_SECONDS", "3")]);
-    let (mut idle, mut busy) = (Raw::saying(server.public, HEALTH), Raw::saying(server.public, HEALTH));
+    let (mut idle, mut busy) =
+        (RawClient::saying(server.public, HEALTH), RawClient::saying(server.public, HEALTH));
     let asked = Instant::now();
     idle.answer();
     busy.answer();
@@ -195,7 +197,7 @@ fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
 }
 
 #[test]
-fn what_is_no_request_gets_an_error_of_ours() {
+fn invalid_requests_get_our_error_format() {
     let folder = Folder::new();
     let server = server(&folder, &[]);
     let long = format!("GET / HTTP/1.1\r\nhost: x\r\na: {}\r\n\r\n", "x".repeat(40_000));
@@ -212,39 +214,39 @@ fn what_is_no_request_gets_an_error_of_ours() {
     for address in [server.public, server.service] {
         for (sent, status, code) in cases {
             for before in ["", HEALTH] {
-                let mut raw = Raw::new(address);
+                let mut raw = RawClient::new(address);
                 if !before.is_empty() {
                     raw.say(before);
                     raw.answer();
                 }
                 raw.say(sent);
                 let text = raw.rest();
-                let (line, error) = last_words(&text);
+                let (line, error) = last_answer(&text);
                 assert_eq!((line, &error["code"]), (format!("HTTP/1.1 {status}").as_str(), &json!(code)));
             }
         }
-        // More than anybody listens to: an answer may be lost, the connection is closed in any case.
-        let mut raw = Raw::new(address);
+        // More than the server reads: the answer may be lost, the connection is closed in any case.
+        let mut raw = RawClient::new(address);
         raw.try_say(&longer);
         let mut text = Vec::new();
         if raw.stream.read_to_end(&mut text).is_ok() {
             assert!(String::from_utf8(text).unwrap().starts_with("HTTP/1.1 431 "));
         }
-        let mut raw = Raw::saying(address, &most);
+        let mut raw = RawClient::saying(address, &most);
         assert!(raw.answer().0.starts_with("HTTP/1.1 200 "));
     }
     server.wait_for_log("method=\"-\" route=\"-\" status=431 code=\"head_too_large\"");
 }
 
 #[test]
-fn a_body_that_nobody_reads_does_not_lose_the_answer() {
+fn unread_body_does_not_lose_the_answer() {
     let folder = Folder::new();
     let server = server(&folder, &[]);
-    // 2 MiB: refused by the length alone, while it is still being sent.
+    // 2 MiB: refused by its declared length, while it is being sent.
     let body = "x".repeat(2 * 1024 * 1024);
     let head = format!("POST /v1/auth/login HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
     for _ in 0..20 {
-        let mut raw = Raw::saying(server.public, &head);
+        let mut raw = RawClient::saying(server.public, &head);
         raw.try_say(&body[..512 * 1024]);
         let (head, body) = raw.answer();
         assert!(head.starts_with("HTTP/1.1 413 "), "{head}");
@@ -253,35 +255,35 @@ fn a_body_that_nobody_reads_does_not_lose_the_answer() {
 }
 
 #[test]
-fn past_the_most_connections_new_ones_wait_their_turn() {
+fn connections_beyond_the_maximum_wait() {
     let folder = Folder::new();
     let server = server(&folder, &[("MAX_CONNECTIONS", "3")]);
-    // What asked whether it is ready has been let go of.
+    // The readiness probe's connection has been closed.
     let mut held: Vec<_> = (0..3)
         .map(|_| {
-            let mut raw = Raw::saying(server.public, HEALTH);
+            let mut raw = RawClient::saying(server.public, HEALTH);
             raw.answer();
             raw
         })
         .collect();
-    let mut fourth = Raw::saying(server.public, HEALTH);
+    let mut fourth = RawClient::saying(server.public, HEALTH);
     server.wait_for_log("all connections are taken: new ones wait until one ends");
     fourth.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut byte = [0];
     let waited = fourth.stream.read(&mut byte).unwrap_err();
     assert!(matches!(waited.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{waited}");
-    // The other listener has places of its own, and those that are in go on.
-    assert!(Raw::saying(server.service, HEALTH).answer().0.starts_with("HTTP/1.1 200 "));
+    // The other listener has its own maximum, and open connections go on.
+    assert!(RawClient::saying(server.service, HEALTH).answer().0.starts_with("HTTP/1.1 200 "));
     held[1].say(HEALTH);
     held[1].answer();
     drop(held.remove(0));
     fourth.stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     assert!(fourth.answer().0.starts_with("HTTP/1.1 200 "));
-    // Many that come and go leave a line a second at most.
+    // Many short connections log at most one line a second.
     let began = Instant::now();
     drop(fourth);
     for _ in 0..200 {
-        Raw::saying(server.public, HEALTH).answer();
+        RawClient::saying(server.public, HEALTH).answer();
     }
     let most = usize::try_from(began.elapsed().as_secs()).unwrap() + 3;
     let lines = server.log().matches("all connections are taken").count();
@@ -291,19 +293,19 @@ fn past_the_most_connections_new_ones_wait_their_turn() {
 }
 
 #[test]
-fn a_stop_finishes_what_is_in_flight_and_closes_the_rest() {
+fn stop_finishes_requests_in_flight_and_closes_idle_connections() {
     let folder = Folder::new();
     let server = server(&folder, &[]);
-    let mut idle = Raw::saying(server.public, HEALTH);
+    let mut idle = RawClient::saying(server.public, HEALTH);
     idle.answer();
-    let mut fresh = Raw::new(server.public);
+    let mut fresh = RawClient::new(server.public);
     let body = json!({"email": "nobody@example.com", "password": "x"}).to_string();
     let head = format!(
         "POST /v1/auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          expect: 100-continue\r\n\r\n",
         body.len()
     );
-    let mut flying: Vec<_> = (0..5).map(|_| Raw::saying(server.public, &head)).collect();
+    let mut flying: Vec<_> = (0..5).map(|_| RawClient::saying(server.public, &head)).collect();
     for one in &mut flying {
         assert_eq!(one.answer().0, "HTTP/1.1 100 Continue\r\n\r\n");
     }
@@ -327,13 +329,13 @@ fn a_stop_finishes_what_is_in_flight_and_closes_the_rest() {
 }
 
 #[test]
-fn half_a_head_does_not_hold_up_the_stop_for_longer_than_configured() {
+fn incomplete_head_does_not_delay_the_stop() {
     let folder = Folder::new();
     let start = Start::new(&folder.0).set("TOLLKEEPER_SHUTDOWN_GRACE_MS", "300");
     let server = start.run();
-    let mut half = Raw::saying(server.public, "GET /healthz HTTP/1.1\r\n");
-    // The server has read it when it answers somebody who came later.
-    Raw::saying(server.public, HEALTH).answer();
+    let mut half = RawClient::saying(server.public, "GET /healthz HTTP/1.1\r\n");
+    // The server has read it when it answers a later client.
+    RawClient::saying(server.public, HEALTH).answer();
     let asked = Instant::now();
     let ended = server.stop();
     assert_eq!(ended.code, Some(0), "{}", ended.log);

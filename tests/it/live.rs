@@ -1,4 +1,4 @@
-//! What replicas hold in memory, and how they let go of it.
+//! Replicas' caches, and how they are invalidated.
 
 mod announced;
 mod books;

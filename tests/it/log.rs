@@ -1,4 +1,4 @@
-//! The log of a whole server: a line a request, and no secret in any.
+//! The log of a server process: one line for each request, and no secret in any.
 
 use std::collections::HashSet;
 
@@ -15,11 +15,11 @@ const OTHER_PASSWORD: &str = "Wrong-Donkey-8-Paperclip";
 const WEAK_PASSWORD: &str = "weakling";
 const DATABASE_PASSWORD: &str = "hunter2-of-the-database";
 
-/// What one request must have left in the log.
-struct Expected {
+/// The expected log line of one request.
+struct ExpectedLine {
     method: &'static str,
     route: &'static str,
-    who: String,
+    actor: String,
     answer: Answer,
 }
 
@@ -36,7 +36,7 @@ fn every_request_is_one_line_without_secrets() {
             let start = Start::new(&folder.0)
                 .database(url.as_deref())
                 .set("TOLLKEEPER_LOG__FORMAT", format)
-                // Everything that any part of the program would say.
+                // All log levels of all parts of the program.
                 .set("TOLLKEEPER_LOG__LEVEL", "trace")
                 .set("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
                 .set("TOLLKEEPER_SERVICE_TOKEN", SERVICE_TOKEN);
@@ -46,7 +46,7 @@ fn every_request_is_one_line_without_secrets() {
             let mail_token = mailed_token(&server.data_dir, "@example.com");
             let calls = calls(&server, &ada, &place, &mail_token, format);
             let log = server.stop().log;
-            // Besides those: register, login and me; an organization, a project and a key.
+            // Other requests: register, login and me; an organization, a project and a key.
             let lines: Vec<_> = log.lines().filter(|line| is_access(line)).collect();
             assert_eq!(lines.len(), 6 + probes(&log) + calls.len(), "{log}");
             for call in &calls {
@@ -75,7 +75,7 @@ fn sign_up(server: &Server, name: &str) -> Account {
     server.log_in(name)
 }
 
-/// Readiness probes of the harness.
+/// Counts the readiness probes of the harness.
 fn probes(log: &str) -> usize {
     log.lines().filter(|line| is_access(line) && line.contains("/readyz")).count()
 }
@@ -84,13 +84,13 @@ fn is_access(line: &str) -> bool {
     line.contains("tollkeeper::tenants::access")
 }
 
-/// Secrets in every place, in calls that succeed and calls that fail.
-fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: &str) -> Vec<Expected> {
+/// Makes calls with secrets in every place, successful and failing ones.
+fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: &str) -> Vec<ExpectedLine> {
     let mut calls = Vec::new();
-    let mut call = |method, route, who: &str, status: u16, wire: Wire| {
+    let mut call = |method, route, actor: &str, status: u16, wire: Wire| {
         let answer = wire.send();
         assert_eq!(answer.status, status, "{method} {route}: {}", answer.text);
-        calls.push(Expected { method, route, who: who.to_owned(), answer });
+        calls.push(ExpectedLine { method, route, actor: actor.to_owned(), answer });
     };
     let Account { access_token: access, refresh_token: refresh } = ada;
     let key = place.key.as_str();
@@ -147,7 +147,7 @@ fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: 
     let query = format!("/v1/auth/me?access_token={access}&password={PASSWORD}");
     call("GET", "/v1/auth/me", "", 401, server.get(&query));
     call("GET", "/v1/auth/me", ada_id, 200, server.get(&query).bearer(access).header("cookie", refresh));
-    // In the path: of a parameter, of an unknown path, with a wrong method.
+    // In the path: as a parameter, in an unknown path, with a wrong method.
     let path = |secret: &str| format!("/v1/models/{secret}");
     call("GET", "/v1/models/{*model_id}", ada_id, 404, server.get(&path(access)).bearer(access));
     call("GET", "/v1/models/{*model_id}", &place.key_id, 404, server.get(&path(key)).bearer(key));
@@ -214,8 +214,8 @@ fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: 
     calls
 }
 
-/// Exactly one line has the request's id, and it says what came of it.
-fn check_line(lines: &[&str], call: &Expected, format: &str) {
+/// Asserts that exactly one line has the request's id and shows its result.
+fn check_line(lines: &[&str], call: &ExpectedLine, format: &str) {
     let id = call.answer.header("x-request-id");
     let found: Vec<_> = lines.iter().filter(|line| line.contains(id)).collect();
     assert_eq!(found.len(), 1, "{} {} {id}: {found:?}", call.method, call.route);
@@ -225,27 +225,27 @@ fn check_line(lines: &[&str], call: &Expected, format: &str) {
         let line: Value = serde_json::from_str(found[0]).unwrap();
         assert!(line["duration_us"].is_u64() && line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
         let expected = json!({
-            "timestamp": line["timestamp"], "level": "INFO", "message": "request", "target": "tollkeeper::tenants::access",
-            "method": call.method, "route": call.route, "status": call.answer.status, "code": code, "who": call.who,
+            "timestamp": line["timestamp"], "level": "INFO", "message": "request", "target": "tollkeeper::access",
+            "method": call.method, "route": call.route, "status": call.answer.status, "code": code, "who": call.actor,
             "address": "127.0.0.1", "duration_us": line["duration_us"], "request_id": id,
         });
         assert_eq!(line, expected);
     } else {
-        let (method, route, status, who) = (call.method, call.route, call.answer.status, &call.who);
+        let (method, route, status, actor) = (call.method, call.route, call.answer.status, &call.actor);
         let words = format!(
-            "request method=\"{method}\" route=\"{route}\" status={status} code=\"{code}\" who=\"{who}\" \
+            "request method=\"{method}\" route=\"{route}\" status={status} code=\"{code}\" who=\"{actor}\" \
              address=127.0.0.1 duration_us="
         );
         assert!(found[0].contains(&words) && found[0].contains(" INFO "), "{}\n{words}", found[0]);
     }
 }
 
-/// The mail folder logs its link by design, on a line of its own; nothing else does.
+/// Asserts that only the mail folder logs a link, on a line of its own, by design.
 fn check_secrets(log: &str, secrets: &[&str]) {
     for line in log.lines().filter(|line| !line.contains("mail::delivery") || !line.contains("mail written"))
     {
         for secret in secrets {
-            // A part of a token gives nothing away but is a sign that the whole may get out another time.
+            // A part of a token reveals nothing, but shows that the whole token might leak elsewhere.
             let parts = secret.split('.').filter(|part| part.len() >= 8).collect::<HashSet<_>>();
             for part in parts.into_iter().chain([*secret]) {
                 assert!(!line.contains(part), "{part} is in the log: {line}");
@@ -254,9 +254,9 @@ fn check_secrets(log: &str, secrets: &[&str]) {
     }
 }
 
-/// Who hangs up before the answer leaves a line all the same.
+/// A client that disconnects before the answer leaves a line all the same.
 #[test]
-fn a_request_that_is_given_up_is_one_line() {
+fn cancelled_request_is_one_line() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_LOG__FORMAT", "json").run();
     for _ in 0..20 {

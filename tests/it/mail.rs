@@ -1,4 +1,4 @@
-//! Mail through a real mail server: how it is encrypted, what happens when it fails, and that no mail is lost.
+//! Mail through a real mail server: encryption, failures, and that no mail is lost.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -22,12 +22,12 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::support::http::Call;
 use crate::support::postgres::Cluster;
 use crate::support::replica::Process;
-use crate::support::smtp::{self, MailServer, NobodyHome, make_certificates, token, until};
+use crate::support::smtp::{self, MailServer, UnusedPort, make_certificates, token, until};
 use crate::support::world::{ALLOW_FSYNC_OFF, Folder, PASSWORD, World, config, runtime};
 
 const ADA: &str = "ada@example.com";
 
-fn ada() -> Value {
+fn registration_of_ada() -> Value {
     json!({"email": ADA, "password": PASSWORD, "username": "ada"})
 }
 
@@ -50,11 +50,11 @@ fn on_each_url(test: impl AsyncFn(&'static str, Option<String>)) {
     });
 }
 
-/// What this thread logs while it is kept.
+/// The log of this thread while it is captured.
 #[derive(Clone, Default)]
-struct Logs(Arc<Mutex<Vec<u8>>>);
+struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-impl Logs {
+impl CapturedLog {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
@@ -65,7 +65,7 @@ impl Logs {
     }
 }
 
-impl Write for Logs {
+impl Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -76,7 +76,7 @@ impl Write for Logs {
     }
 }
 
-impl<'a> MakeWriter<'a> for Logs {
+impl<'a> MakeWriter<'a> for CapturedLog {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -84,9 +84,9 @@ impl<'a> MakeWriter<'a> for Logs {
     }
 }
 
-/// Puts a mail without a link into the outbox, to somebody new.
+/// Puts a mail without a link into the outbox, to a new recipient.
 async fn write_to(world: &World, name: &str) {
-    world.somebody(name).await;
+    world.user(name).await;
     let now = world.clock.now();
     let mut tx = world.app.db.write().await.unwrap();
     let address = format!("{name}@example.com");
@@ -95,15 +95,15 @@ async fn write_to(world: &World, name: &str) {
     tx.commit().await.unwrap();
 }
 
-async fn waiting(app: &App) -> i64 {
+async fn count_waiting(app: &App) -> i64 {
     tollkeeper::mail::store::outbox::count(&mut app.db.read().await.unwrap()).await.unwrap()
 }
 
-fn failed(world: &World) -> u64 {
+fn count_failed(world: &World) -> u64 {
     world.app.metrics.mails_failed.load(Ordering::Relaxed)
 }
 
-fn given_up(world: &World) -> u64 {
+fn count_given_up(world: &World) -> u64 {
     world.app.metrics.mails_given_up.load(Ordering::Relaxed)
 }
 
@@ -124,7 +124,7 @@ async fn register_over(python: &std::path::Path, tls: &str, scheme: &str) {
     ];
     let data = Folder::new();
     let process = Process::start(&data.0, &environment).await;
-    let (status, registered) = process.post("/v1/auth/register", &ada());
+    let (status, registered) = process.post("/v1/auth/register", &registration_of_ada());
     assert_eq!((status, &registered["data"]["verification_email_sent"]), (200, &json!(true)));
     let mail = until("the mail", || server.mails().pop()).await;
     assert_eq!(mail["to"], json!([ADA]));
@@ -139,7 +139,7 @@ async fn register_over(python: &std::path::Path, tls: &str, scheme: &str) {
 }
 
 #[test]
-fn a_mail_arrives_by_starttls_and_by_tls_with_a_login_and_its_token_works() {
+fn mail_arrives_by_starttls_and_by_tls_and_its_token_works() {
     let Some(python) = smtp::python("mail by TLS") else { return };
     runtime().block_on(async {
         register_over(&python, "starttls", "smtp").await;
@@ -148,7 +148,7 @@ fn a_mail_arrives_by_starttls_and_by_tls_with_a_login_and_its_token_works() {
 }
 
 #[test]
-fn a_certificate_that_nobody_vouches_for_is_refused() {
+fn untrusted_certificate_is_refused() {
     let Some(python) = smtp::python("mail by TLS") else { return };
     runtime().block_on(async {
         let [known, unknown] = [Folder::new(), Folder::new()];
@@ -164,7 +164,7 @@ fn a_certificate_that_nobody_vouches_for_is_refused() {
             let environment = [("SSL_CERT_FILE", ca.as_str()), ("TOLLKEEPER_MAIL__URL", &url)];
             let data = Folder::new();
             let process = Process::start(&data.0, &environment).await;
-            assert_eq!(process.post("/v1/auth/register", &ada()).0, 200);
+            assert_eq!(process.post("/v1/auth/register", &registration_of_ada()).0, 200);
             let refused = |log: &String| {
                 log.contains("a mail did not leave") && log.contains("invalid peer certificate")
             };
@@ -175,17 +175,17 @@ fn a_certificate_that_nobody_vouches_for_is_refused() {
 }
 
 #[test]
-fn without_starttls_nothing_is_said() {
+fn nothing_is_sent_without_starttls() {
     let Some(python) = smtp::python("mail without STARTTLS") else { return };
     on_each_url(async |backend, database_url| {
         let server = MailServer::start(&python, &["--login", "keeper:hunter2"]);
         let url = format!("smtp://keeper:hunter2@127.0.0.1:{}", server.port);
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
-        let logs = Logs::default();
+        let logs = CapturedLog::default();
         let _capture = logs.capture();
         write_to(&world, "ada").await;
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
-        assert_eq!((failed(&world), waiting(&world.app).await), (1, 1));
+        assert_eq!((count_failed(&world), count_waiting(&world.app).await), (1, 1));
         assert!(logs.text().contains("the mail server does not offer STARTTLS"), "{}", logs.text());
         let transcript = server.transcript();
         let commands: Vec<_> = transcript.lines().filter_map(|line| line.split_once(">> ")).collect();
@@ -195,7 +195,7 @@ fn without_starttls_nothing_is_said() {
 }
 
 #[test]
-fn a_wrong_login_is_tried_again_because_it_may_be_mended() {
+fn rejected_login_is_retried() {
     let Some(python) = smtp::python("a wrong login") else { return };
     runtime().block_on(async {
         let folder = Folder::new();
@@ -209,7 +209,7 @@ fn a_wrong_login_is_tried_again_because_it_may_be_mended() {
         let environment = [("SSL_CERT_FILE", ca.as_str()), ("TOLLKEEPER_MAIL__URL", &url)];
         let data = Folder::new();
         let process = Process::start(&data.0, &environment).await;
-        assert_eq!(process.post("/v1/auth/register", &ada()).0, 200);
+        assert_eq!(process.post("/v1/auth/register", &registration_of_ada()).0, 200);
         let refused = |log: &String| log.contains("logging in at the mail server: 535 5.7.8");
         let log = until("the refusal", || Some(process.log()).filter(refused)).await;
         assert!(log.contains("a mail did not leave") && !log.contains("gave a mail up"), "{log}");
@@ -218,47 +218,47 @@ fn a_wrong_login_is_tried_again_because_it_may_be_mended() {
 }
 
 #[test]
-fn a_mail_waits_longer_each_time_until_the_server_is_back() {
+fn retries_back_off_until_the_server_is_back() {
     let Some(python) = smtp::python("a mail server that is down") else { return };
     on_each_url(async |backend, database_url| {
-        let nobody = NobodyHome::new();
-        let port = nobody.port();
+        let unused_port = UnusedPort::new();
+        let port = unused_port.port();
         let url = format!("smtp://127.0.0.1:{port}?tls=none");
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
-        let registered = world.post("/v1/auth/register", &ada()).data().await;
+        let registered = world.post("/v1/auth/register", &registration_of_ada()).data().await;
         assert_eq!(registered["verification_email_sent"], true);
         send_due(&world.app.mail).await.unwrap();
         for (attempts, wait_s) in [(1, 10), (2, 20), (3, 40), (4, 80)] {
-            assert_eq!(failed(&world), attempts);
+            assert_eq!(count_failed(&world), attempts);
             world.clock.advance_ms(wait_s * SECOND_MS - 1);
             assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
-            assert_eq!(failed(&world), attempts, "not before its time");
+            assert_eq!(count_failed(&world), attempts, "not before its time");
             world.clock.advance_ms(1);
             assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         }
-        assert_eq!((failed(&world), waiting(&world.app).await), (5, 1));
-        drop(nobody);
+        assert_eq!((count_failed(&world), count_waiting(&world.app).await), (5, 1));
+        drop(unused_port);
         let server = MailServer::start(&python, &["--port", &port.to_string()]);
         world.clock.advance_ms(160 * SECOND_MS);
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 1);
         let [mail] = server.mails().try_into().unwrap();
         world.post("/v1/auth/verify-email", &json!({"token": token(&mail)})).data().await;
-        assert_eq!((given_up(&world), waiting(&world.app).await), (0, 0));
+        assert_eq!((count_given_up(&world), count_waiting(&world.app).await), (0, 0));
     });
 }
 
 #[test]
-fn a_mail_is_given_up_after_a_day() {
+fn mail_is_dropped_after_a_day() {
     on_each_url(async |backend, database_url| {
-        let nobody = NobodyHome::new();
-        let url = format!("smtp://127.0.0.1:{}?tls=none", nobody.port());
+        let unused_port = UnusedPort::new();
+        let url = format!("smtp://127.0.0.1:{}?tls=none", unused_port.port());
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
-        let logs = Logs::default();
+        let logs = CapturedLog::default();
         let _capture = logs.capture();
         write_to(&world, "ada").await;
         let begin = world.clock.now();
-        while given_up(&world) == 0 {
-            assert_eq!(waiting(&world.app).await, 1);
+        while count_given_up(&world) == 0 {
+            assert_eq!(count_waiting(&world.app).await, 1);
             assert!(!logs.text().contains("ERROR"), "{}", logs.text());
             world.clock.advance_ms(HOUR_MS);
             assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
@@ -268,7 +268,7 @@ fn a_mail_is_given_up_after_a_day() {
             begin.plus_ms(DAY_MS - HOUR_MS),
             "the next attempt would be a day after"
         );
-        assert_eq!(waiting(&world.app).await, 0);
+        assert_eq!(count_waiting(&world.app).await, 0);
         let text = logs.text();
         let line = text.lines().find(|line| line.contains("ERROR")).unwrap();
         for part in ["gave a mail up", "mail_id=mail_", "password_changed", "connecting to the mail server"] {
@@ -282,10 +282,10 @@ fn a_mail_is_given_up_after_a_day() {
 }
 
 #[test]
-fn a_refused_recipient_is_given_up_at_once_and_the_others_get_theirs() {
+fn refused_recipient_is_dropped_at_once_and_others_get_their_mail() {
     let flags = ["--refuse", "gone", "--defer", "later", "--refuse-content", "spam"];
     with_server("refused recipients", &flags, async |world, server| {
-        let logs = Logs::default();
+        let logs = CapturedLog::default();
         let _capture = logs.capture();
         for name in ["gone", "later", "spam", "ada", "bob"] {
             write_to(&world, name).await;
@@ -294,7 +294,10 @@ fn a_refused_recipient_is_given_up_at_once_and_the_others_get_theirs() {
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 2);
         assert_eq!(server.mails().len(), 2);
         assert_eq!((server.mails_to(ADA).len(), server.mails_to("bob@example.com").len()), (1, 1));
-        assert_eq!((given_up(&world), failed(&world), waiting(&world.app).await), (2, 1, 1));
+        assert_eq!(
+            (count_given_up(&world), count_failed(&world), count_waiting(&world.app).await),
+            (2, 1, 1)
+        );
         let text = logs.text();
         for reason in [
             "naming the recipient to the mail server: 550 5.1.1\n",
@@ -310,11 +313,11 @@ fn a_refused_recipient_is_given_up_at_once_and_the_others_get_theirs() {
 }
 
 #[test]
-fn a_server_that_repeats_the_mail_does_not_bring_its_link_into_the_log() {
+fn server_reply_with_the_mails_link_is_not_logged() {
     with_server("a mail that is repeated", &["--refuse-content", "ada"], async |world, _server| {
-        let logs = Logs::default();
+        let logs = CapturedLog::default();
         let _capture = logs.capture();
-        world.post("/v1/auth/register", &ada()).data().await;
+        world.post("/v1/auth/register", &registration_of_ada()).data().await;
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         let text = logs.text();
         assert!(text.contains("gave a mail up") && text.contains("554 5.7.1"), "{text}");
@@ -323,7 +326,7 @@ fn a_server_that_repeats_the_mail_does_not_bring_its_link_into_the_log() {
 }
 
 #[test]
-fn connections_are_used_again() {
+fn connections_are_reused() {
     with_server("connections", &[], async |world, server| {
         for name in ["ada", "bob"] {
             write_to(&world, name).await;
@@ -340,7 +343,7 @@ fn connections_are_used_again() {
 }
 
 #[test]
-fn a_slow_server_holds_up_neither_requests_nor_other_mails() {
+fn slow_server_delays_neither_requests_nor_other_mails() {
     with_server("a slow mail server", &["--slow", "slow"], async |world, server| {
         for name in ["slow1", "slow2", "slow3", "slow4", "slow5", "slow6", "slow7"] {
             write_to(&world, name).await;
@@ -348,13 +351,13 @@ fn a_slow_server_holds_up_neither_requests_nor_other_mails() {
         let begin = Instant::now();
         let jobs = tokio::spawn(jobs::run(world.app.clone()));
         until("the slow ones", || (server.transcript().matches("RCPT").count() == 7).then_some(())).await;
-        world.post("/v1/auth/register", &ada()).data().await;
+        world.post("/v1/auth/register", &registration_of_ada()).data().await;
         world.post("/v1/auth/forgot-password", &json!({"email": ADA})).data().await;
         until("the others", || (server.mails_to(ADA).len() == 2).then_some(())).await;
         assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
-        assert_eq!(failed(&world), 0, "the slow ones are still under way");
+        assert_eq!(count_failed(&world), 0, "the slow ones are still under way");
         if world.backend == "sqlite" {
-            until("the end of patience", || (failed(&world) == 7).then_some(())).await;
+            until("the end of patience", || (count_failed(&world) == 7).then_some(())).await;
             assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
         }
         jobs.abort();
@@ -373,8 +376,8 @@ fn two_replicas_send_each_mail_once() {
         let [one, two] = [world.app.clone(), other].map(|app| {
             tokio::spawn(async move {
                 let mut sent = 0;
-                // Who wants the same mails as the other at the same instant gets none, and comes back.
-                while waiting(&app).await > 0 {
+                // A replica that wants the same mails at the same instant gets none, and retries.
+                while count_waiting(&app).await > 0 {
                     sent += send_due(&app.mail).await.unwrap();
                 }
                 sent
@@ -392,9 +395,9 @@ fn two_replicas_send_each_mail_once() {
     });
 }
 
-/// Each takes another number of mails than the other, so what they want overlaps in part.
+/// Each takes a different number of mails, so their choices overlap in part.
 #[test]
-fn two_who_take_mails_do_not_wait_for_each_other_in_a_circle() {
+fn concurrent_senders_do_not_deadlock() {
     on_each_url(async |backend, database_url| {
         let world = World::new(backend, database_url, &[]).await;
         for n in 0..60 {
@@ -427,7 +430,7 @@ fn two_who_take_mails_do_not_wait_for_each_other_in_a_circle() {
 }
 
 #[test]
-fn a_mail_outlives_the_process_that_was_killed_while_sending_it() {
+fn mail_survives_a_process_killed_while_sending_it() {
     let Some(python) = smtp::python("a killed process") else { return };
     on_each_url(async |_, database_url| {
         let slow = MailServer::start(&python, &["--slow", "ada"]);
@@ -437,21 +440,21 @@ fn a_mail_outlives_the_process_that_was_killed_while_sending_it() {
         environment.extend(database_url.is_some().then(|| (ALLOW_FSYNC_OFF, "true".to_owned())));
         let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let process = Process::start(&data.0, &environment).await;
-        assert_eq!(process.post("/v1/auth/register", &ada()).0, 200);
+        assert_eq!(process.post("/v1/auth/register", &registration_of_ada()).0, 200);
         until("the attempt", || slow.transcript().contains("RCPT").then_some(())).await;
         process.kill();
         drop(slow);
 
-        // The process that comes after it: at first the dead one still has the mail, after two minutes nobody.
+        // The next process: at first the dead one still has the mail, after two minutes no process has.
         let server = MailServer::start(&python, &[]);
         let clock = Clock::fixed(Clock::System.now().plus_ms(MINUTE_MS));
         let settings = [("TOLLKEEPER_MAIL__URL", server.url())];
         let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let app = App::new(config(&data.0, database_url, &settings), clock.clone()).unwrap();
         app.boot().await.unwrap();
-        assert_eq!((send_due(&app.mail).await.unwrap(), waiting(&app).await), (0, 1));
+        assert_eq!((send_due(&app.mail).await.unwrap(), count_waiting(&app).await), (0, 1));
         clock.advance_ms(MINUTE_MS);
-        assert_eq!((send_due(&app.mail).await.unwrap(), waiting(&app).await), (1, 0));
+        assert_eq!((send_due(&app.mail).await.unwrap(), count_waiting(&app).await), (1, 0));
         let [mail] = server.mails().try_into().unwrap();
         let public = tollkeeper::api::routes::dispatcher(&app.api, Listener::Public);
         let verify = Call::new(&public, Method::POST, "/v1/auth/verify-email");
@@ -460,15 +463,15 @@ fn a_mail_outlives_the_process_that_was_killed_while_sending_it() {
 }
 
 #[test]
-fn nobody_s_name_or_address_adds_a_header_or_a_recipient() {
+fn names_and_addresses_add_no_header_or_recipient() {
     with_server("header injection", &[], async |world, server| {
         let attack = "\r\nBcc: eve@example.com\r\n\r\n.\r\nRCPT TO:<eve@example.com>\r\n";
         for field in ["email", "username", "full_name"] {
-            let mut body = ada();
+            let mut body = registration_of_ada();
             body[field] = json!(format!("{}{attack}", body[field].as_str().unwrap_or("Ada")));
             assert_eq!(world.post("/v1/auth/register", &body).refused().await.0, 400, "{field}");
         }
-        // What registration refuses is put past it, as an older version or another program might have.
+        // Inserts values that registration refuses, as an older version or another program might have.
         let now = world.clock.now();
         let username = format!("ada{attack}");
         let new = tollkeeper::accounts::store::users::NewUser {

@@ -1,4 +1,4 @@
-//! How many mails within an hour somebody may cause or be sent, and which of them leave first.
+//! Limits on the mails that a user may cause or receive within an hour, and which mails are sent first.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use tollkeeper::mail::store::outbox::Template;
 use crate::support::books::number;
 use crate::support::http::{Answer, Call};
 use crate::support::twin::Twin;
-use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database, on_each_database_with};
+use crate::support::world::{PASSWORD, Place, TestUser, World, on_each_database, on_each_database_with};
 
-/// Mails in the outbox to this address.
-async fn queued(world: &World, address: &str) -> i64 {
+/// Counts the mails in the outbox to this address.
+async fn count_queued(world: &World, address: &str) -> i64 {
     let mut tx = world.app.db.read().await.unwrap();
     let (count,): (i64,) =
         sql("SELECT COUNT(*) FROM outbox WHERE email = $1").bind(address).one(&mut tx).await.unwrap();
     count
 }
 
-/// Notices that were dropped for this reason.
+/// Returns the metric of notices dropped for this reason.
 async fn suppressed(world: &World, reason: &str) -> String {
     let call = Call::new(&world.service, Method::GET, "/metrics");
     let metrics = call.bearer(world.app.api.service_token.expose()).send().await.text;
@@ -40,45 +40,45 @@ async fn invite(world: &World, by: &str, organization: &str, address: &str) -> A
     world.post(&path, &json!({ "email": address })).bearer(by).send().await
 }
 
-/// Adds somebody to the project and takes them out again.
-async fn add_and_remove(world: &World, owner: &Somebody, place: &Place, who: &Somebody) {
+/// Adds a user to the project and removes them again.
+async fn add_and_remove(world: &World, owner: &TestUser, place: &Place, user: &TestUser) {
     let path = format!("{}/members", place.project_path());
-    let body = json!({"user_id": who.id, "role": "viewer"});
+    let body = json!({"user_id": user.id, "role": "viewer"});
     world.post(&path, &body).bearer(&owner.access_token).data().await;
-    let path = format!("{path}/{}", who.id);
+    let path = format!("{path}/{}", user.id);
     world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
 }
 
-fn too_many(answer: &Answer, wait_ms: i64) {
+fn assert_rate_limited(answer: &Answer, wait_ms: i64) {
     assert_eq!((answer.status, answer.code().as_str()), (429, "too_many_attempts"), "{}", answer.text);
     assert_eq!(answer.header("retry-after"), (wait_ms / 1000).to_string(), "{}", answer.text);
 }
 
 #[test]
-fn a_recipient_is_told_twenty_things_an_hour_and_the_rest_is_dropped() {
+fn recipient_gets_twenty_notices_an_hour_and_the_rest_is_dropped() {
     on_each_database(async |world| {
-        let (mallory, bob) = (world.somebody("mallory").await, world.somebody("bob").await);
+        let (mallory, bob) = (world.user("mallory").await, world.user("bob").await);
         let place = world.place(&mallory, "Acme").await;
         for _ in 0..25 {
             add_and_remove(&world, &mallory, &place, &bob).await;
         }
-        assert_eq!(queued(&world, "bob@example.com").await, 20);
+        assert_eq!(count_queued(&world, "bob@example.com").await, 20);
         assert_eq!(suppressed(&world, "recipient").await, "5");
-        // Nobody else has to do without.
-        let carol = world.somebody("carol").await;
+        // Other recipients are not affected.
+        let carol = world.user("carol").await;
         add_and_remove(&world, &mallory, &place, &carol).await;
-        assert_eq!(queued(&world, "carol@example.com").await, 1);
+        assert_eq!(count_queued(&world, "carol@example.com").await, 1);
         world.clock.advance_ms(HOUR_MS);
         let access_token = world.token(TokenKind::Access, mallory.id, mallory.session_id, 60).await;
-        add_and_remove(&world, &Somebody { access_token, ..mallory }, &place, &bob).await;
-        assert_eq!(queued(&world, "bob@example.com").await, 21);
+        add_and_remove(&world, &TestUser { access_token, ..mallory }, &place, &bob).await;
+        assert_eq!(count_queued(&world, "bob@example.com").await, 21);
     });
 }
 
 #[test]
-fn a_loop_of_password_changes_floods_no_mailbox() {
+fn repeated_password_changes_do_not_flood_a_mailbox() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "3")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let passwords = [PASSWORD, "Violet-Kettle-Orbit-9"];
         for number in 0..5 {
             let (current, new) = (passwords[number % 2], passwords[(number + 1) % 2]);
@@ -86,33 +86,33 @@ fn a_loop_of_password_changes_floods_no_mailbox() {
                 json!({"current_password": current, "new_password": new, "new_password_confirmation": new});
             world.post("/v1/auth/change-password", &body).bearer(&ada.access_token).data().await;
         }
-        assert_eq!(queued(&world, "ada@example.com").await, 3);
+        assert_eq!(count_queued(&world, "ada@example.com").await, 3);
         assert_eq!(suppressed(&world, "recipient").await, "2");
-        // The way back in isn't held up by it.
+        // Password resets are not limited by it.
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
-        assert_eq!(queued(&world, "ada@example.com").await, 4);
+        assert_eq!(count_queued(&world, "ada@example.com").await, 4);
     });
 }
 
 #[test]
-fn invitations_to_one_address_are_refused_with_the_wait_whoever_sends_them() {
+fn invitations_to_one_address_are_limited_across_senders() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "3")], async |world| {
-        world.somebody("bob").await;
+        world.user("bob").await;
         let mut refusals = Vec::new();
         for address in ["bob@example.com", "nobody@example.com"] {
             for number in 0..3 {
-                let sender = world.somebody(&format!("s{number}.{}", &address[..3])).await;
+                let sender = world.user(&format!("s{number}.{}", &address[..3])).await;
                 let organization = world.organization(&sender, "Acme").await;
-                // However it is written, it is one mailbox.
+                // All spellings are one mailbox.
                 let written = if number == 1 { address.to_uppercase() } else { address.to_owned() };
                 let sent = invite(&world, &sender.access_token, &organization, &written).await;
                 assert_eq!(sent.status, 200, "{}", sent.text);
             }
-            let sender = world.somebody(&format!("last.{}", &address[..3])).await;
+            let sender = world.user(&format!("last.{}", &address[..3])).await;
             let organization = world.organization(&sender, "Acme").await;
             world.clock.advance_ms(MINUTE_MS);
             let refused = invite(&world, &sender.access_token, &organization, address).await;
-            too_many(&refused, 59 * MINUTE_MS);
+            assert_rate_limited(&refused, 59 * MINUTE_MS);
             assert_eq!(open_invitations(&world, &organization).await, 0, "nothing was done");
             refusals.push(refused.json());
         }
@@ -128,10 +128,10 @@ async fn open_invitations(world: &World, organization: &str) -> i64 {
 }
 
 #[test]
-fn a_person_and_all_their_keys_cause_so_many_mails_an_hour() {
+fn mails_are_limited_by_user_including_their_keys() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "4")], async |world| {
         let (mallory, ada, bob) =
-            (world.somebody("mallory").await, world.somebody("ada").await, world.somebody("bob").await);
+            (world.user("mallory").await, world.user("ada").await, world.user("bob").await);
         let (place, theirs) = (world.place(&mallory, "Acme").await, world.place(&ada, "Acme").await);
         let mut callers = vec![mallory.access_token.clone()];
         for name in ["one", "two", "three"] {
@@ -143,11 +143,11 @@ fn a_person_and_all_their_keys_cause_so_many_mails_an_hour() {
         }
         for caller in &callers {
             let refused = invite(&world, caller, &place.organization, "more@example.com").await;
-            too_many(&refused, HOUR_MS);
+            assert_rate_limited(&refused, HOUR_MS);
         }
-        // What is only told is dropped, and what is done is done.
+        // Notices are dropped, and the action itself succeeds.
         add_and_remove(&world, &mallory, &place, &bob).await;
-        assert_eq!(queued(&world, "bob@example.com").await, 0);
+        assert_eq!(count_queued(&world, "bob@example.com").await, 0);
         assert_eq!(suppressed(&world, "account").await, "1");
         let sent = invite(&world, &ada.access_token, &theirs.organization, "more@example.com").await;
         assert_eq!(sent.status, 200, "{}", sent.text);
@@ -155,7 +155,7 @@ fn a_person_and_all_their_keys_cause_so_many_mails_an_hour() {
 }
 
 #[test]
-fn a_client_address_causes_so_many_mails_an_hour() {
+fn mails_are_limited_by_client_address() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ADDRESS_HOUR", "3")], async |world| {
         let register = |name: &str, address: &str| {
             let body =
@@ -167,13 +167,13 @@ fn a_client_address_causes_so_many_mails_an_hour() {
         {
             assert_eq!(register(name, address).await.status, 200);
         }
-        too_many(&register("four", "2001:db8::1").await, HOUR_MS);
+        assert_rate_limited(&register("four", "2001:db8::1").await, HOUR_MS);
         assert_eq!(register("four", "2001:db8:0:1::1").await.status, 200, "nothing was left of it");
         let mut refusals = Vec::new();
         for name in ["one", "nobody"] {
             let body = json!({"email": format!("{name}@example.com")});
             let refused = world.post("/v1/auth/forgot-password", &body).from("2001:db8::2").send().await;
-            too_many(&refused, HOUR_MS);
+            assert_rate_limited(&refused, HOUR_MS);
             refusals.push(refused.json());
             world.post("/v1/auth/forgot-password", &body).from("192.0.2.7").data().await;
         }
@@ -186,12 +186,12 @@ fn nothing_is_counted_while_limits_are_off() {
     let settings =
         [("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "1"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
     on_each_database_with(&settings, async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let place = world.place(&ada, "Acme").await;
         for _ in 0..3 {
             add_and_remove(&world, &ada, &place, &bob).await;
         }
-        assert_eq!((queued(&world, "bob@example.com").await, counters(&world).await), (3, 0));
+        assert_eq!((count_queued(&world, "bob@example.com").await, counters(&world).await), (3, 0));
     });
 }
 
@@ -202,13 +202,13 @@ async fn counters(world: &World) -> i64 {
 }
 
 #[test]
-fn counters_go_when_their_hour_is_over_and_a_clock_set_back_holds_nobody_up() {
+fn counters_expire_after_an_hour_even_if_the_clock_is_set_back() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__PASSWORD_RESETS_PER_HOUR", "1")], async |world| {
         let ask = || world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).send();
         assert_eq!(ask().await.status, 200);
         sweep(&world.app).await.unwrap();
         assert_eq!(counters(&world).await, 2, "the address and the recipient");
-        too_many(&ask().await, HOUR_MS);
+        assert_rate_limited(&ask().await, HOUR_MS);
         world.clock.advance_ms(-2 * MINUTE_MS);
         assert_eq!(ask().await.status, 200, "that count lies in the future");
         world.clock.advance_ms(HOUR_MS + 1);
@@ -217,11 +217,11 @@ fn counters_go_when_their_hour_is_over_and_a_clock_set_back_holds_nobody_up() {
     });
 }
 
-/// So many organizations, each of its own person.
-async fn senders(world: &World, count: usize) -> Vec<(Somebody, String)> {
+/// Creates this many organizations, each with its own owner.
+async fn senders(world: &World, count: usize) -> Vec<(TestUser, String)> {
     let mut senders = Vec::new();
     for number in 0..count {
-        let sender = world.somebody(&format!("sender{number}")).await;
+        let sender = world.user(&format!("sender{number}")).await;
         let organization = world.organization(&sender, "Acme").await;
         senders.push((sender, organization));
     }
@@ -229,7 +229,7 @@ async fn senders(world: &World, count: usize) -> Vec<(Somebody, String)> {
 }
 
 #[test]
-fn two_replicas_never_pass_a_bound_by_one() {
+fn two_replicas_never_exceed_a_limit() {
     let settings = [
         ("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "9"),
         ("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "7"),
@@ -237,7 +237,7 @@ fn two_replicas_never_pass_a_bound_by_one() {
     ];
     on_each_database_with(&settings, async |world| {
         let twins = Twin::both(&world).await;
-        let send = async |senders: &[(Somebody, String)], address: &dyn Fn(usize) -> String| {
+        let send = async |senders: &[(TestUser, String)], address: &dyn Fn(usize) -> String| {
             let calls = senders.iter().enumerate().map(|(number, (sender, organization))| {
                 let path = format!("/v1/organizations/{organization}/invitations");
                 let call = twins[number % 2].post(&path, &json!({"email": address(number)}));
@@ -249,8 +249,8 @@ fn two_replicas_never_pass_a_bound_by_one() {
         };
         let many = senders(&world, 40).await;
         assert_eq!(send(&many, &|_| "victim@example.com".to_owned()).await, (9, 31));
-        assert_eq!(queued(&world, "victim@example.com").await, 9);
-        let one = world.somebody("one").await;
+        assert_eq!(count_queued(&world, "victim@example.com").await, 9);
+        let one = world.user("one").await;
         let mut theirs = Vec::new();
         for number in 0..40 {
             theirs.push((one.clone(), world.organization(&one, &format!("O{number}")).await));
@@ -259,7 +259,7 @@ fn two_replicas_never_pass_a_bound_by_one() {
     });
 }
 
-/// Three addresses in the order of their hashes, and so of their counters.
+/// Returns three addresses in the order of their hashes, and so of their counters.
 fn in_order() -> [String; 3] {
     let mut addresses = ["ada", "bob", "eve"].map(|name| format!("{name}@example.com"));
     addresses.sort_by_key(|address| {
@@ -269,7 +269,7 @@ fn in_order() -> [String; 3] {
 }
 
 #[test]
-fn two_who_write_to_the_same_people_do_not_wait_for_each_other_in_a_circle() {
+fn mails_to_the_same_recipients_do_not_deadlock() {
     on_each_database(async |world| {
         if !world.app.db.is_postgres() {
             // SQLite has one writer at a time.
@@ -287,7 +287,8 @@ fn two_who_write_to_the_same_people_do_not_wait_for_each_other_in_a_circle() {
                 admit(&mut tx, bounds.as_ref(), &sender, template, recipients, now).await.map(|_| tx)
             }
         };
-        // The counter in the middle is held until both wait: in another order each would have one that the other needs.
+        // The middle counter is locked until both wait: in another order each would have one that the other
+        // needs.
         let holder = admit("192.0.2.1", &[&middle]).await.unwrap();
         let writers = [
             tokio::spawn(admit("192.0.2.2", &[&low, &middle, &high])),
@@ -308,9 +309,9 @@ fn two_who_write_to_the_same_people_do_not_wait_for_each_other_in_a_circle() {
 }
 
 #[test]
-fn links_that_people_wait_for_leave_first() {
+fn mails_with_links_are_sent_first() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for number in 0..12 {
             let sent =
@@ -337,16 +338,16 @@ fn links_that_people_wait_for_leave_first() {
         assert_eq!(words(3).await, ["invitation", "reset_password", "verify_email"]);
         assert_eq!(words(100).await, ["invitation"; 11]);
         assert_eq!(words(100).await, [""; 0], "they are leased");
-        // Those that wait for another attempt keep nobody else waiting.
+        // Mails that wait for a retry delay no other mail.
         invite(&world, &ada.access_token, &place.organization, "late@example.com").await;
         assert_eq!(words(8).await, ["invitation"]);
     });
 }
 
 #[test]
-fn a_refusal_says_what_was_met() {
+fn refusal_names_the_limit() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "1")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         invite(&world, &ada.access_token, &organization, "bob@example.com").await;
         let refused = invite(&world, &ada.access_token, &organization, "carol@example.com").await;

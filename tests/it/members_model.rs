@@ -1,15 +1,17 @@
-//! Members held against a model: random histories of what people do to an organization, its projects and each other, at the
-//! same time on two servers over one database.
+//! Compares members with a model: random histories of concurrent calls that change an organization, its
+//! projects and members, on two servers over one database.
 //!
-//! What is asked is dealt to several tasks by a seed; what comes first is the machine's affair. The audit trail tells
-//! afterwards, because each change is recorded in its own transaction under the organization's lock. Played in this order
-//! through a model with rules of its own ([`model::State::decide`]), each change must have been allowed to who made it at
-//! that moment, so nobody ever held a role that no authorized caller gave, and there was always an owner. Every other
-//! answer must be what the model says in one of the states between the begin and the end of its call. In the end lists,
-//! counts and details are what the model has, for everybody who may read them.
+//! A seed distributes the calls over several tasks; their interleaving is up to the machine. The audit trail
+//! shows the order afterwards, because each change is recorded in its own transaction under the
+//! organization's lock. Replayed in this order through a model with its own rules ([`model::State::decide`]),
+//! each change must have been allowed for its caller at that moment; so no member ever held a role that no
+//! authorized caller gave, and there was always an owner. Every other answer must equal the model's answer in
+//! one of the states between begin and end of its call. At the end lists, counts and details must equal the
+//! model's, for every member who may read them.
 //!
-//! Where they differ, the test prints the history; `TOLLKEEPER_TEST_SEED` asks for the same again, before the others.
-//! `TOLLKEEPER_TEST_HISTORIES` sets how many there are on `SQLite`; 1,000 of them take four minutes of processor time.
+//! On a difference the test prints the history; `TOLLKEEPER_TEST_SEED` repeats it before the others.
+//! `TOLLKEEPER_TEST_HISTORIES` sets the number of histories on `SQLite`; 1,000 of them take four minutes of
+//! processor time.
 
 mod checks;
 mod history;
@@ -23,20 +25,20 @@ use crate::support::chance::{first_seed, number};
 use crate::support::twin::Twin;
 use crate::support::world::on_each_database_with;
 
-/// Histories on `SQLite`. A call of PostgreSQL takes twice as long, so there a fifth of them.
+/// The number of histories on `SQLite`. Calls take twice as long on PostgreSQL, which runs a fifth of them.
 const HISTORIES: u64 = 50;
-const POSTGRES_HAS_ONE_IN: u64 = 5;
+const POSTGRES_DIVISOR: u64 = 5;
 const STEPS: usize = 200;
 const TASKS: usize = 4;
 
 #[test]
-fn members_are_what_the_model_says() {
+fn members_match_the_model() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
         number_entries(&world).await;
         let twins = Twin::both_with_cheap_hashes(&world).await;
         let mut histories = number("TOLLKEEPER_TEST_HISTORIES").unwrap_or(HISTORIES);
         if world.app.db.is_postgres() {
-            histories = histories.div_ceil(POSTGRES_HAS_ONE_IN);
+            histories = histories.div_ceil(POSTGRES_DIVISOR);
         }
         let (begin, mut figures) = (first_seed(), Figures::default());
         let started = std::time::Instant::now();

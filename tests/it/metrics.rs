@@ -17,7 +17,7 @@ async fn metrics(world: &World, token: &str) -> Answer {
     Call::new(&world.service, Method::GET, "/metrics").bearer(token).send().await
 }
 
-/// The value of one metric.
+/// Returns the value of one metric.
 async fn value(world: &World, name: &str) -> u64 {
     let text = metrics(world, world.app.api.service_token.expose()).await.text;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -27,9 +27,9 @@ async fn value(world: &World, name: &str) -> u64 {
 }
 
 #[test]
-fn metrics_need_the_service_token_and_count_mails() {
+fn metrics_require_the_service_token_and_count_mails() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for token in ["", "svc_wrong", &ada.access_token] {
             assert_eq!(metrics(&world, token).await.status, 401, "{token}");
         }
@@ -73,9 +73,9 @@ fn metrics_need_the_service_token_and_count_mails() {
 }
 
 #[test]
-fn the_feed_and_what_is_held_are_measured() {
+fn feed_and_caches_are_measured() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
@@ -93,7 +93,7 @@ fn the_feed_and_what_is_held_are_measured() {
     });
 }
 
-/// What stands on the line of this name and these labels; 0 where there is none.
+/// Returns the value of the line with this name and these labels; 0 if there is none.
 async fn count(world: &World, series: &str) -> u64 {
     let text = metrics(world, world.app.api.service_token.expose()).await.text;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -105,7 +105,7 @@ async fn count(world: &World, series: &str) -> u64 {
 #[test]
 fn requests_are_counted_by_route_and_status() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         for _ in 0..3 {
@@ -135,7 +135,7 @@ fn requests_are_counted_by_route_and_status() {
         let organization = "/v1/organizations/{organization_id}";
         assert_eq!(requests("public", "GET", organization, 200).await, (1, 2));
         assert_eq!(requests("public", "GET", organization, 404).await, (1, 2));
-        // What finds no route is one row, whatever a client makes up.
+        // Unknown paths share one row, whatever a client makes up.
         assert_eq!(requests("public", "-", "-", 404).await, (2, 4));
         assert_eq!(requests("public", "-", "-", 405).await, (2, 4));
         let (scrapes, _) = requests("service", "GET", "/metrics", 200).await;
@@ -156,7 +156,7 @@ fn requests_are_counted_by_route_and_status() {
 #[test]
 fn decisions_are_counted_by_code() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let restricted = json!({"name": "k", "permissions": ["chat"]});
         let (_, key) = world.key(&ada, &place, &restricted).await;
@@ -207,12 +207,12 @@ fn decisions_are_counted_by_code() {
 }
 
 #[test]
-fn the_oldest_mail_and_the_feed_have_an_age() {
+fn ages_of_the_oldest_mail_and_of_the_feed_are_measured() {
     on_each_database(async |world| {
         let text = async || metrics(&world, world.app.api.service_token.expose()).await.text;
         assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 0.000\n"));
         assert!(text().await.contains("\ntollkeeper_changes_age_seconds 0.000\n"));
-        world.somebody("ada").await;
+        world.user("ada").await;
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
         world.clock.advance_ms(90_500);
         assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 90.500\n"));
@@ -223,10 +223,10 @@ fn the_oldest_mail_and_the_feed_have_an_age() {
 }
 
 #[test]
-fn the_servers_check_the_books_by_themselves() {
+fn servers_audit_the_books_periodically() {
     on_each_database_with(&[("TOLLKEEPER_AUDIT__EVERY_HOURS", "6")], async |world| {
         let app = &world.app;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let [one, two] = [(); 2].map(|()| app.leases.lease(Job::Audit));
         let run = async |lease| auditing::run_due(&app.billing, lease).await.unwrap();
@@ -235,7 +235,7 @@ fn the_servers_check_the_books_by_themselves() {
         assert_eq!(count(&world, leads).await, 1);
         assert_eq!(count(&world, "tollkeeper_audit_organizations").await, 0);
         world.clock.advance_ms(HOUR_MS);
-        // The first replica is gone, so the second may.
+        // The first replica has ended, so the second may audit.
         let report = run(&two).await.unwrap();
         assert!(report.is_clean() && report.checked.organizations == 1, "{report:?}");
         assert_eq!(run(&one).await, None, "another one has the lease");
@@ -264,7 +264,7 @@ fn the_servers_check_the_books_by_themselves() {
 }
 
 #[test]
-fn an_audit_can_be_switched_off() {
+fn audit_can_be_switched_off() {
     on_each_database_with(&[("TOLLKEEPER_AUDIT__EVERY_HOURS", "0")], async |world| {
         let lease = world.app.leases.lease(Job::Audit);
         for _ in 0..3 {
@@ -276,7 +276,7 @@ fn an_audit_can_be_switched_off() {
     });
 }
 
-/// Reads the format with the parser of Prometheus' own library, and looks for what it lets pass.
+/// Parses the format with Prometheus' own library, and checks what that doesn't.
 const PARSE: &str = r#"
 import sys
 from prometheus_client.parser import text_string_to_metric_families
@@ -303,7 +303,7 @@ print("valid", families)
 "#;
 
 #[test]
-fn the_official_parser_reads_what_a_server_tells() {
+fn official_parser_reads_the_metrics() {
     let Some(mut program) = python("prometheus_client", "prometheus-client", "the metrics' format") else {
         return;
     };
@@ -314,7 +314,7 @@ fn the_official_parser_reads_what_a_server_tells() {
     server.report(&place, "event-1");
     server.get("/no/such/path").send();
     let scrape = || Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send();
-    // The jobs have had a turn by then.
+    // The jobs have run by then.
     server.wait_for_log("a mail left");
     let answer = scrape();
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -342,7 +342,7 @@ fn the_official_parser_reads_what_a_server_tells() {
 }
 
 #[test]
-fn metrics_are_told_while_the_database_is_away() {
+fn metrics_are_served_while_the_database_is_down() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).database(Some("postgres://nobody@127.0.0.1:1/none")).listening();
     let answer = Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send();

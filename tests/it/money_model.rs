@@ -1,14 +1,14 @@
-//! Money held against a model: random histories of what happens to an organization's balance, on two servers over one
-//! database, and what every endpoint then says.
+//! Compares money with a model: random histories of an organization's balance, on two servers over one
+//! database, and the answers of every endpoint.
 //!
-//! A history is dealt by a seed: reservations, captures, repeated and contradicting reports, late events, corrections,
-//! releases, expiries, credit, payments, void invoices, changed prices, ends of months, days on which nothing runs. Each
-//! answer must be what books kept as plain lists say ([`books::Books`]); after each history the audit finds nothing, every
-//! figure that the interface gives is the books' own, to the last digit, and all documents together charge what the contract
-//! says ([`contract`]), whatever the order of things was.
+//! A seed determines a history: reservations, captures, repeated and conflicting reports, late events,
+//! corrections, releases, expiries, credit, payments, void invoices, changed prices, ends of months, days on
+//! which nothing runs. Each answer must equal the one of books kept as plain lists ([`books::Books`]). After
+//! each history the audit passes, every figure of the API equals the model's to the last digit, and all
+//! documents together charge what the contract says ([`contract`]), in any order of events.
 //!
-//! Where they differ, the test prints the history; `TOLLKEEPER_TEST_SEED` asks for the same again, before the others.
-//! `TOLLKEEPER_TEST_HISTORIES` sets how many there are on `SQLite`.
+//! On a difference the test prints the history; `TOLLKEEPER_TEST_SEED` repeats it before the others.
+//! `TOLLKEEPER_TEST_HISTORIES` sets the number of histories on `SQLite`.
 
 mod books;
 mod contract;
@@ -26,13 +26,13 @@ use crate::support::chance::{first_seed, number};
 use crate::support::postgres::Cluster;
 use crate::support::world::{Folder, World, runtime};
 
-/// Histories on `SQLite`; on PostgreSQL a fourth of them.
+/// The number of histories on `SQLite`; PostgreSQL runs a fourth of them.
 const HISTORIES: u64 = 100;
-const POSTGRES_HAS_ONE_IN: u64 = 4;
+const POSTGRES_DIVISOR: u64 = 4;
 const STEPS: usize = 100;
 
 #[test]
-fn money_is_what_the_model_says() {
+fn money_matches_the_model() {
     let folder = Folder::new();
     let catalog = folder.0.join("catalog.toml");
     std::fs::write(&catalog, CATALOG).unwrap();
@@ -45,12 +45,13 @@ fn money_is_what_the_model_says() {
         let histories = number("TOLLKEEPER_TEST_HISTORIES").unwrap_or(HISTORIES);
         play("sqlite", &settings, &catalog, histories).await;
         if Cluster::shared().is_some() {
-            play("postgres", &settings, &catalog, histories.div_ceil(POSTGRES_HAS_ONE_IN)).await;
+            play("postgres", &settings, &catalog, histories.div_ceil(POSTGRES_DIVISOR)).await;
         }
     });
 }
 
-/// Each history has a database of its own: every month of every organization in one is closed again and again.
+/// Runs the histories, each on its own database, because every history closes every month of every
+/// organization.
 async fn play(backend: &'static str, settings: &[(&str, &str)], catalog: &Path, histories: u64) {
     let (begin, started) = (first_seed(), std::time::Instant::now());
     let mut tally = BTreeMap::new();

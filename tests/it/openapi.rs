@@ -1,4 +1,4 @@
-//! The OpenAPI document against the routes, against itself, and against what the server really takes and sends.
+//! Compares the OpenAPI document with the routes, with itself, and with the server's behaviour.
 
 mod schemathesis;
 
@@ -17,16 +17,16 @@ use crate::support::billed;
 use crate::support::http::{Answer, Call};
 use crate::support::process::run_to_end;
 use crate::support::python::python;
-use crate::support::world::{Folder, PASSWORD, Place, Somebody, World, on_each_database};
+use crate::support::world::{Folder, PASSWORD, Place, TestUser, World, on_each_database};
 
-/// Answers whose shape is a standard of somebody else's.
-const FOREIGN: [&str; 2] = ["/openapi.json", "/.well-known/jwks.json"];
+/// Answers with a shape defined by an external standard.
+const EXTERNAL_STANDARDS: [&str; 2] = ["/openapi.json", "/.well-known/jwks.json"];
 
 fn document() -> Value {
     openapi::document("http://127.0.0.1:8080", "http://127.0.0.1:8081")
 }
 
-/// Method, path and operation of everything in the document.
+/// Returns method, path and operation of everything in the document.
 fn operations(document: &Value) -> Vec<(String, String, &Map<String, Value>)> {
     let paths = document["paths"].as_object().unwrap();
     let operations = paths.iter().flat_map(|(path, item)| {
@@ -44,13 +44,13 @@ fn operation<'a>(document: &'a Value, route: &Route) -> &'a Value {
     &document["paths"][documented_path(route)][route.method.as_str().to_lowercase()]
 }
 
-/// All but the pages, which have tests of their own.
+/// Returns all routes but the pages, which have their own tests.
 fn json_routes() -> Vec<Route> {
     routes::table().into_iter().filter(|route| route.content_type != "text/html").collect()
 }
 
 #[test]
-fn every_route_is_there_and_nothing_else() {
+fn document_has_exactly_the_routes() {
     let document = document();
     let routes: BTreeSet<_> =
         routes::table().iter().map(|route| (route.method.to_string(), documented_path(route))).collect();
@@ -61,7 +61,7 @@ fn every_route_is_there_and_nothing_else() {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_resolves() {
     let document = document();
     let mut used = BTreeSet::new();
     walk(&document, "", &mut |value, place| {
@@ -76,7 +76,7 @@ fn every_reference_leads_somewhere() {
     assert_eq!(used, made, "and no schema is there for nothing");
 }
 
-/// Absent values are null, never missing: who generates a client from the document may rely on every property.
+/// Absent values are null, never missing: a client generated from the document may rely on every property.
 #[test]
 fn every_property_of_an_answer_is_required() {
     let document = document();
@@ -85,21 +85,21 @@ fn every_property_of_an_answer_is_required() {
             let required = value.get("required").and_then(Value::as_array).into_iter().flatten();
             let required: BTreeSet<_> = required.map(|name| name.as_str().unwrap()).collect();
             let mut named: BTreeSet<_> = properties.keys().map(String::as_str).collect();
-            // Rows of a report have what they are grouped by, and nothing else.
+            // Rows of a report have their groups, and nothing else.
             let groups: &[&str] = match place {
                 "/UsageRow" => &["model", "project_id", "api_key_id", "user_id"],
                 "/ProjectUsageRow" => &["model"],
                 _ => &[],
             };
             named.retain(|name| !groups.contains(name));
-            // A property may itself be called `properties`; none is so far.
+            // A property may be called `properties`; none is so far.
             assert_eq!(required, named, "{place}");
         }
     });
 }
 
 #[test]
-fn every_operation_is_whole() {
+fn every_operation_is_complete() {
     let document = document();
     let mut ids = BTreeSet::new();
     for route in json_routes() {
@@ -148,7 +148,7 @@ fn every_operation_is_whole() {
         due.extend(named.first().map(|_| 404));
         if let Some(body) = operation.get("requestBody") {
             due.extend([400, 413]);
-            // Without a body only that is missing which must be there.
+            // Without a body, only required parts are missing.
             let schema = &body["content"]["application/json"]["schema"];
             assert_eq!(body["required"], schema.get("required").is_some(), "{id}");
         }
@@ -167,7 +167,7 @@ fn every_operation_is_whole() {
         for (status, response) in responses {
             let kind = if status == "200" { route.content_type } else { "application/json" };
             let schema = &response["content"][kind]["schema"];
-            assert!(schema.is_object() || FOREIGN.contains(&route.path), "{id} {status}");
+            assert!(schema.is_object() || EXTERNAL_STANDARDS.contains(&route.path), "{id} {status}");
             assert_eq!(status != "200", *schema == error, "{id} {status}");
             assert!(response["headers"]["x-request-id"].is_object(), "{id} {status}");
         }
@@ -175,7 +175,7 @@ fn every_operation_is_whole() {
 }
 
 #[test]
-fn what_is_called_like_its_only_function_is_named_once() {
+fn function_named_like_its_module_is_named_once() {
     let document = document();
     let known = [
         ("/v1/auth/change-password", "post", "auth_change_password", "Change the password"),
@@ -194,9 +194,9 @@ fn what_is_called_like_its_only_function_is_named_once() {
     }
 }
 
-/// The way from what was made to what can be done with it.
+/// The link from a creation to the operations on the new object.
 #[test]
-fn what_is_made_says_where_it_is_found() {
+fn creations_link_to_their_object() {
     let document = document();
     let ids: BTreeSet<_> = operations(&document)
         .iter()
@@ -227,21 +227,21 @@ fn what_is_made_says_where_it_is_found() {
     let due = json!({"organization_id": "$request.path.organization_id", "project_id": "$request.path.project_id",
                      "key_id": "$response.body#/data/id"});
     assert_eq!(*parameters, due);
-    // Which member, nobody says who makes an organization.
+    // The creation of an organization doesn't name a member.
     assert!(made["/v1/organizations"].get("organizations_members_update").is_none());
 }
 
 #[test]
-fn every_example_is_what_its_schema_says() {
+fn every_example_matches_its_schema() {
     let document = document();
     let mut count = 0;
     walk(&document, "", &mut |value, place| {
         for example in value.get("examples").and_then(Value::as_array).into_iter().flatten() {
-            assert_ne!(*example, "…", "{place}: whoever sends an example gets an answer");
+            assert_ne!(*example, "…", "{place}: an example can be sent as it is");
             count += 1;
             valid(&document, value, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
         }
-        // Of a body and of a parameter.
+        // Examples of bodies and of parameters.
         if let (Some(schema), Some(example)) = (value.get("schema"), value.get("example")) {
             count += 1;
             valid(&document, schema, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
@@ -256,7 +256,7 @@ fn walk(value: &Value, place: &str, look: &mut impl FnMut(&Map<String, Value>, &
         Value::Object(members) => {
             look(members, place);
             for (name, member) in members {
-                // An example is data, whatever its members are called.
+                // An example is data, even if its members have names of keywords.
                 if name != "example" && name != "examples" {
                     walk(member, &format!("{place}/{name}"), look);
                 }
@@ -273,18 +273,18 @@ fn walk(value: &Value, place: &str, look: &mut impl FnMut(&Map<String, Value>, &
 
 // ---- A value against a schema ----------------------------------------------------------------------------------------
 
-/// Whether the schema allows the value. It knows the keywords that the document uses, and refuses any other, so that
-/// nothing is passed over in silence.
+/// Checks a value against a schema. Knows the keywords that the document uses, and refuses any other one, so
+/// that nothing is ignored silently.
 fn valid<'a>(document: &'a Value, schema: impl Into<Schema<'a>>, value: &Value) -> Result<(), String> {
     check(document, schema.into(), value, false)
 }
 
-/// The same, and objects have exactly the properties that are documented.
+/// Like [`valid`], and objects must have exactly the documented properties.
 fn exact<'a>(document: &'a Value, schema: &'a Value, value: &Value) -> Result<(), String> {
     check(document, schema.into(), value, true)
 }
 
-/// An object with keywords, or one of the two schemas that are a word.
+/// An object with keywords, or a boolean schema.
 enum Schema<'a> {
     Word(bool),
     Object(&'a Map<String, Value>),
@@ -355,7 +355,7 @@ fn check(document: &Value, schema: Schema<'_>, value: &Value, is_exact: bool) ->
                 }
                 let names = |map: &Map<String, Value>| map.keys().cloned().collect::<BTreeSet<_>>();
                 let (due, found) = (rule.as_object().map(names), value.as_object().map(names));
-                // What must be there is checked by `required`.
+                // Required properties are checked by `required`.
                 let known = |found: &BTreeSet<_>| due.as_ref().is_some_and(|due| found.is_subset(due));
                 if is_exact && !found.as_ref().is_none_or(known) {
                     return Err(format!("documented are {due:?}, there are {found:?}"));
@@ -414,9 +414,9 @@ fn length(value: &Value) -> Option<u64> {
 
 // ---- The document against the server ---------------------------------------------------------------------------------
 
-/// Somebody with an organization in which there is something of everything.
+/// A user with an organization that has one of everything.
 struct Scene {
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     key_id: String,
     member_id: String,
@@ -425,7 +425,7 @@ struct Scene {
 }
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("scenic").await;
+    let ada = world.user("scenic").await;
     let place = world.place(&ada, "Scene").await;
     let restrictions =
         json!({"allowed_ips": ["10.0.0.0/8"], "rate_limit": 5, "max_tokens": 7, "models": ["svc-1"]});
@@ -439,7 +439,7 @@ async fn scene(world: &World) -> Scene {
     let events =
         [event("1", "svc-1", "chat", 5), event("2", "svc-embedding-1", "embeddings", 0), json!({"id": 1})];
     world.ask("/service/v1/usage", &json!({ "events": events })).bare().await;
-    let member = world.somebody("extra").await;
+    let member = world.user("extra").await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
     let call = json!({"credential": ada.access_token, "operation": "chat", "model": "svc-1",
@@ -450,7 +450,7 @@ async fn scene(world: &World) -> Scene {
     Scene { ada, place, key_id, member_id: member.id.to_string(), reservation_id, invoice_id }
 }
 
-/// A call of the route, with nothing in it but the path.
+/// Builds a call of the route, with nothing in it but the path.
 fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     let mut path = route.path.to_owned();
     for (name, id) in ids {
@@ -461,7 +461,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     if route.access.scheme != Some("proxyToken") {
         return Call::new(router, route.method.clone(), &path);
     }
-    // A proxy's question about whoever has the bearer.
+    // A proxy's question about the owner of the bearer.
     let named = |name: &str| ids.iter().find(|(other, _)| *other == name).map_or("", |(_, id)| *id);
     path.push_str(&format!(
         "?operation=chat&model=svc-1&reserve=false&organization_id={}",
@@ -492,7 +492,7 @@ fn bearer<'a>(world: &'a World, scene: &'a Scene, route: &Route) -> &'a str {
     }
 }
 
-/// The answer is documented: its status, and exactly its properties.
+/// Asserts that the answer is documented: its status, and exactly its properties.
 fn assert_documented(document: &Value, route: &Route, answer: &Answer) {
     let responses = &operation(document, route)["responses"];
     let response = responses.get(answer.status.to_string());
@@ -509,7 +509,7 @@ fn assert_documented(document: &Value, route: &Route, answer: &Answer) {
 }
 
 #[test]
-fn what_is_read_is_what_is_documented() {
+fn answers_of_reads_are_documented() {
     on_each_database(async |world| {
         let document = document();
         let scene = scene(&world).await;
@@ -519,7 +519,7 @@ fn what_is_read_is_what_is_documented() {
             assert_documented(&document, route, &answer);
         }
         // The same in other states: an empty list, other rows, a model of another kind.
-        let bob = world.somebody("bob").await;
+        let bob = world.user("bob").await;
         let empty = world.place(&bob, "Empty").await;
         let project = &scene.place.project_path();
         let cases = [
@@ -540,10 +540,10 @@ fn what_is_read_is_what_is_documented() {
             ),
             ("/v1/models/{*model_id}", "/v1/models/svc-embedding-1".to_owned(), &bob),
         ];
-        for (template, path, who) in cases {
+        for (template, path, user) in cases {
             let table = json_routes();
             let route = table.iter().find(|one| one.path == template && one.method == Method::GET).unwrap();
-            let answer = world.get(&path).bearer(&who.access_token).send().await;
+            let answer = world.get(&path).bearer(&user.access_token).send().await;
             assert_eq!(answer.status, 200, "{}", answer.text);
             assert_documented(&document, route, &answer);
         }
@@ -552,19 +552,19 @@ fn what_is_read_is_what_is_documented() {
 
 const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
 
-/// Every example of a body is sent as it is: the server takes it, and what it answers is documented.
+/// Every documented example of a body is sent: the server accepts it, and the answer is documented.
 #[test]
-fn what_is_written_is_what_is_documented() {
+fn answers_of_writes_are_documented() {
     on_each_database(async |world| {
         let document = document();
         let scene = scene(&world).await;
         let register = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
         world.post("/v1/auth/register", &register).data().await;
         let verification = world.mailed_token("eve@example.com").await;
-        world.somebody("kim").await;
+        world.user("kim").await;
         world.post("/v1/auth/forgot-password", &json!({"email": "kim@example.com"})).data().await;
         let reset = world.mailed_token("kim@example.com").await;
-        let newcomer = world.somebody("newcomer").await.id.to_string();
+        let newcomer = world.user("newcomer").await.id.to_string();
         let good: BTreeMap<_, _> = [
             (
                 "/v1/organizations/{organization_id}/projects/{project_id}/members",
@@ -578,7 +578,7 @@ fn what_is_written_is_what_is_documented() {
             ),
             (
                 "/v1/auth/change-password",
-                // The example has changed it already.
+                // The example has already changed it.
                 json!({"current_password": NEW_PASSWORD, "new_password": PASSWORD,
                        "new_password_confirmation": PASSWORD}),
             ),
@@ -591,7 +591,7 @@ fn what_is_written_is_what_is_documented() {
         let table = json_routes();
         let (mut last, mut writes): (Vec<_>, Vec<_>) =
             table.iter().filter(|route| route.method != Method::GET).partition(|route| takes_away(route));
-        // What lies deepest goes first, and the session after all.
+        // Nested objects are deleted first, and the session last.
         last.reverse();
         last.sort_by_key(|route| route.method != Method::DELETE);
         let logout = last.pop().unwrap();
@@ -606,7 +606,7 @@ fn what_is_written_is_what_is_documented() {
                 answer
             };
             let answer = send(example).await;
-            // Only what is secret in it is nobody's.
+            // Only the secrets in it are invalid.
             let allowed = [
                 "",
                 "invalid_token",
@@ -617,7 +617,7 @@ fn what_is_written_is_what_is_documented() {
             ];
             assert!(allowed.contains(&answer.code().as_str()), "{route:?} {example}: {}", answer.text);
             if route.method == Method::DELETE {
-                // What was used in the organization is too little to be paid.
+                // The usage of the organization is too small to be due.
                 assert_eq!(answer.status, 200, "{route:?}: {}", answer.text);
                 continue;
             }
@@ -630,7 +630,7 @@ fn what_is_written_is_what_is_documented() {
     });
 }
 
-/// What a reader says it knows, when it is sent what nobody knows, is what is documented.
+/// The known fields that a reader lists for an unknown field are the documented ones.
 #[test]
 fn bodies_have_the_documented_fields() {
     on_each_database(async |world| {
@@ -658,7 +658,7 @@ fn bodies_have_the_documented_fields() {
                     schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
                 assert_eq!(names, documented, "{route:?} {place}");
                 assert_eq!(schema["additionalProperties"], false);
-                // The required ones are those that are missed.
+                // The required fields are those reported as missing.
                 let missed = details.iter().filter(|detail| detail["code"] == "required");
                 let missed: BTreeSet<_> = missed
                     .filter_map(|detail| {
@@ -678,7 +678,7 @@ fn bodies_have_the_documented_fields() {
     });
 }
 
-/// The object and those in its properties, each with a dot and its name before it.
+/// Returns the object and those in its properties, each with a dot and its name before it.
 fn objects<'a>(place: &str, schema: &'a Value) -> Vec<(String, &'a Value)> {
     let mut found = vec![(place.to_owned(), schema)];
     for (name, member) in schema["properties"].as_object().unwrap() {
@@ -689,22 +689,22 @@ fn objects<'a>(place: &str, schema: &'a Value) -> Vec<(String, &'a Value)> {
     found
 }
 
-/// A success of it would end what comes after.
+/// Returns whether a success of the route would break later calls.
 fn takes_away(route: &Route) -> bool {
     route.path == "/v1/auth/logout" || route.method == Method::DELETE
 }
 
-/// Whatever goes wrong, its status is documented and its body is as documented.
+/// Every failure has a documented status and a documented body.
 #[test]
 fn failures_are_documented() {
     on_each_database(async |world| {
         let document = document();
         let scene = scene(&world).await;
-        let stranger = world.somebody("stranger").await;
+        let stranger = world.user("stranger").await;
         let own = ids(&scene);
         let unknown = own.map(|(name, _)| (name, "nothing"));
         let (mut statuses, mut routes) = (BTreeSet::new(), json_routes());
-        // The stranger's as well.
+        // The unauthenticated caller's as well.
         routes.sort_by_key(|route| route.path == "/v1/auth/logout");
         for route in &routes {
             let bearer = bearer(&world, &scene, route);
@@ -743,10 +743,11 @@ fn failures_are_documented() {
     });
 }
 
-// ---- Somebody else's word --------------------------------------------------------------------------------------------
+// ---- External validation
+// ------------------------------------------------------------------------------------------
 
 #[test]
-fn a_validator_of_others_agrees() {
+fn external_validator_accepts_the_document() {
     const SCRIPT: &str = "import json, sys
 from openapi_spec_validator import OpenAPIV31SpecValidator
 with open(sys.argv[1]) as file:

@@ -1,4 +1,4 @@
-//! What operators do beside a running server: rotating the signing key, reading the audit trail.
+//! Operators' commands while a server runs: rotating the signing key, reading the audit trail.
 
 use serde_json::json;
 use tollkeeper::accounts::jwt::TokenKind;
@@ -18,9 +18,9 @@ async fn rotate(world: &World) -> String {
 }
 
 #[test]
-fn a_rotated_key_logs_nobody_out() {
+fn rotated_signing_key_keeps_sessions() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let kids = async || {
             let jwks = world.get("/.well-known/jwks.json").bare().await;
             let keys = jwks["keys"].as_array().unwrap().clone();
@@ -30,7 +30,7 @@ fn a_rotated_key_logs_nobody_out() {
         assert_eq!(before.len(), 1);
         world.clock.advance_ms(1);
         let new = rotate(&world).await;
-        // A server that runs meanwhile signs with the new key within five seconds.
+        // A running server signs with the new key within five seconds.
         world.clock.advance_ms(5_000);
         assert_eq!(kids().await, [new.clone(), before[0].clone()]);
         let signed = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
@@ -40,7 +40,7 @@ fn a_rotated_key_logs_nobody_out() {
         }
         let answer = world.get("/.well-known/jwks.json").send().await;
         assert_eq!(answer.header("cache-control"), "public, max-age=300");
-        // The old key goes when the last token that it signed has ended.
+        // The old key is removed when the last token that it signed has expired.
         world.clock.advance_ms(30 * DAY_MS);
         assert_eq!(kids().await.len(), 2);
         world.clock.advance_ms(HOUR_MS);
@@ -49,12 +49,12 @@ fn a_rotated_key_logs_nobody_out() {
 }
 
 #[test]
-fn a_token_of_another_replica_s_new_key_is_met_at_once() {
+fn token_signed_by_another_replicas_new_key_is_accepted_at_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let before = world.app.accounts.keyset().await.unwrap();
         rotate(&world).await;
-        // This replica still holds the old keyset, and the new key's token comes: it looks, and finds it.
+        // This replica still caches the old keyset; for a token with an unknown key it reads again.
         let fresh = SigningKeys::new();
         let keyset = fresh.keyset(&world.app.accounts).await.unwrap();
         assert_ne!(keyset.active_kid(), before.active_kid());
@@ -67,12 +67,12 @@ fn a_token_of_another_replica_s_new_key_is_met_at_once() {
 }
 
 #[test]
-fn a_repeated_token_is_remembered_and_still_ends() {
+fn cached_token_check_still_expires() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
         world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
-        // What is remembered for one use is nothing for another.
+        // A check cached for one use doesn't count for another.
         let refused =
             world.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.access_token).refused().await;
         assert_eq!(refused.0, 401);
@@ -85,9 +85,9 @@ fn a_repeated_token_is_remembered_and_still_ends() {
 }
 
 #[test]
-fn tokens_go_on_while_the_keys_cannot_be_read_again() {
+fn tokens_work_while_the_keys_cannot_be_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
         let rename = async |text: &str| {
             let mut tx = world.app.db.write().await.unwrap();
@@ -96,7 +96,7 @@ fn tokens_go_on_while_the_keys_cannot_be_read_again() {
         };
         rename("ALTER TABLE signing_keys RENAME TO mislaid").await;
         world.clock.advance_ms(60_000);
-        // Another token, because what was checked once is remembered.
+        // Another token, because a checked one is cached.
         let token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
         world.get("/v1/auth/me").bearer(&token).data().await;
         rename("ALTER TABLE mislaid RENAME TO signing_keys").await;
@@ -105,7 +105,7 @@ fn tokens_go_on_while_the_keys_cannot_be_read_again() {
 }
 
 #[test]
-fn every_change_leaves_an_entry() {
+fn every_change_is_audited() {
     on_each_database(async |world| {
         let register = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
         let user =
@@ -125,7 +125,7 @@ fn every_change_leaves_an_entry() {
             "new_password_confirmation": "Violet-Kettle-Orbit-9"});
         world.post("/v1/auth/change-password", &change).bearer(&token).data().await;
         world.post("/v1/auth/logout", &json!({})).bearer(&token).data().await;
-        // What is refused leaves none.
+        // Refused calls leave no entry.
         world.post("/v1/organizations", &json!({})).bearer(&token).send().await;
 
         let all = Filter { limit: 100, ..Filter::default() };
@@ -153,7 +153,7 @@ fn every_change_leaves_an_entry() {
         );
         assert_eq!(registered.target, user.as_str().unwrap());
         assert!(registered.request_id.as_ref().unwrap().starts_with("req_"));
-        // The server made its first key by itself, before anybody asked for anything.
+        // The server made its first key by itself, before the first request.
         let first_key = entry("signing_key.created");
         let kid = world.app.accounts.keyset().await.unwrap().active_kid().to_owned();
         assert_eq!((first_key.actor.as_str(), &first_key.target), ("system", &kid));
@@ -176,7 +176,7 @@ fn every_change_leaves_an_entry() {
         assert_eq!(count(Filter { action: "session.started".into(), ..all.clone() }).await, 1);
         assert_eq!(count(Filter { until: Some(world.clock.now()), ..all.clone() }).await, 0);
         assert_eq!(count(Filter { since: Some(world.clock.now()), ..all.clone() }).await, 9);
-        // A second start finds the key, and has nothing to tell.
+        // A second start finds the key, and records nothing.
         world.app.accounts.signing_keys.ensure(&world.app.accounts).await.unwrap();
         assert_eq!(count(Filter { action: "signing_key.created".into(), ..all.clone() }).await, 1);
     });

@@ -1,4 +1,4 @@
-//! The examples of packaging/ and the documents against the code: what they name exists, and what can be run is run.
+//! The examples of packaging/ and of the documents: names in them exist, and runnable ones are run.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tollkeeper::api::routes;
 use tollkeeper::config::{Config, names, variable, warnings};
 
 use crate::support::process::{Start, free_addresses, run_to_end};
-use crate::support::proxy::{Proxy, is_here};
+use crate::support::proxy::{Proxy, is_installed};
 use crate::support::python::{self, python};
 use crate::support::world::Folder;
 
@@ -18,7 +18,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every file of packaging/ and docs/, and the README: path and text.
+/// Returns every file of packaging/ and docs/, and the README: path and text.
 fn texts() -> Vec<(PathBuf, String)> {
     let mut found = vec![(PathBuf::from("README.md"), read("README.md"))];
     let mut folders = vec![PathBuf::from("packaging"), PathBuf::from("docs")];
@@ -37,7 +37,7 @@ fn texts() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The words of a text that start like this and go on with these characters.
+/// Returns the words of a text with this start and these characters.
 fn words<'a>(text: &'a str, start: &str, belongs: impl Fn(char) -> bool) -> Vec<&'a str> {
     let found = text.match_indices(start).map(|(at, _)| {
         let rest = &text[at..];
@@ -48,7 +48,7 @@ fn words<'a>(text: &'a str, start: &str, belongs: impl Fn(char) -> bool) -> Vec<
 }
 
 #[test]
-fn every_variable_and_key_that_is_named_exists() {
+fn every_named_variable_and_key_exists() {
     let keys: BTreeSet<&str> = names().collect();
     let variables: BTreeSet<String> = names().map(variable).collect();
     let tables: BTreeSet<&str> = keys.iter().filter_map(|key| Some(key.split_once('.')?.0)).collect();
@@ -56,7 +56,8 @@ fn every_variable_and_key_that_is_named_exists() {
     for (path, text) in texts() {
         for word in words(&text, "TOLLKEEPER_", |c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
         {
-            // `TOLLKEEPER_…` stands for any; the last two are in operations.md as what isn't ours.
+            // `TOLLKEEPER_…` stands for any variable; the last two are in operations.md as examples of
+            // foreign ones.
             let known = word == "TOLLKEEPER_"
                 || word == "TOLLKEEPER_CONFIG"
                 || word.starts_with("TOLLKEEPER_TEST_")
@@ -85,7 +86,7 @@ fn every_variable_and_key_that_is_named_exists() {
 }
 
 #[test]
-fn ports_and_folders_are_the_same_everywhere() {
+fn ports_and_folders_agree() {
     let Config { listen, service_listen, .. } = Config::default();
     assert_eq!((listen.port(), service_listen.port()), (8080, 8081));
     let docker = read("packaging/Dockerfile");
@@ -111,16 +112,16 @@ fn ports_and_folders_are_the_same_everywhere() {
     ] {
         assert!(text.contains(&line), "no `{line}`");
     }
-    // The images are built by the compiler that the manifest asks for.
+    // The images use the compiler version of the manifest.
     let rust =
         read("Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = ").map(str::to_owned));
     assert!(docker.contains(&format!("FROM rust:{}-", rust.unwrap().trim_matches('"'))));
-    // What the build reads, and nothing else, goes to it.
+    // The build context has the files that the build reads, and nothing else.
     for name in ["src", "crates", "catalog", "Cargo.toml", "Cargo.lock", ".cargo"] {
         assert!(read("packaging/Dockerfile.dockerignore").contains(&format!("\n!{name}\n")), "{name}");
         assert!(Path::new(name).exists());
     }
-    // A probe that asks for a path which isn't there would never be content.
+    // A probe of a path that doesn't exist would always fail.
     let paths: BTreeSet<_> = routes::table().iter().map(|route| route.path).collect();
     for probe in ["/readyz", "/healthz"] {
         assert!(paths.contains(probe) && kubernetes.contains(&format!("path: {probe},")));
@@ -128,7 +129,7 @@ fn ports_and_folders_are_the_same_everywhere() {
 }
 
 #[test]
-fn the_commands_that_are_started_exist() {
+fn started_commands_exist() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     let binary = "/usr/local/bin/tollkeeper";
@@ -137,7 +138,7 @@ fn the_commands_that_are_started_exist() {
         let text = read(path);
         let line = text.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
         let words = line.split(binary).nth(1).unwrap().trim_end_matches('\'');
-        // A shell's substitution is one word.
+        // A shell substitution is one word.
         let words = words.replace("$$(date -u +%%Y%%m%%dT%%H%%M%%SZ)", "NOW");
         let words = words.split_whitespace();
         commands.push(words.map(str::to_owned).collect::<Vec<_>>());
@@ -161,10 +162,10 @@ fn the_commands_that_are_started_exist() {
 }
 
 #[test]
-fn the_example_configurations_are_accepted() {
+fn example_configurations_are_valid() {
     Config::load(Some(Path::new("packaging/tollkeeper.toml")), []).unwrap();
     let Some(mut command) = python("yaml", "pyyaml", "the YAML of packaging/") else { return };
-    // The replicas' variables, as their runtimes would give them.
+    // The replicas' variables, as their runtimes set them.
     let program = r#"
 import json, re, sys, yaml
 compose = yaml.safe_load(open("packaging/compose/compose.yaml"))
@@ -238,7 +239,7 @@ print(json.dumps(environments + [environment]))
         assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
         let shown: Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!(shown["public_url"], "https://keeper.example.com");
-        // An example to copy isn't one that the start warns of.
+        // The start warns of nothing in an example.
         let config = start.config();
         assert!(!config.listen.ip().is_loopback());
         assert_eq!(warnings(&config), Vec::<String>::new());
@@ -246,19 +247,15 @@ print(json.dumps(environments + [environment]))
     }
 }
 
-/// The example for nginx as it stands, but for addresses and where the certificate lies.
+/// The nginx example as it is, except for addresses and the certificate's path.
 #[test]
-fn nginx_in_front_keeps_the_client_s_address() {
-    if !is_here("nginx", "nginx-light", "nginx in front of the public listener") {
+fn nginx_example_keeps_the_clients_address() {
+    if !is_installed("nginx", "nginx-light", "nginx in front of the public listener") {
         return;
     }
     for program in ["openssl", "curl"] {
         if Command::new(program).arg("version").output().is_err() {
-            python::skip_for_want_of(
-                "nginx",
-                "nginx in front of the public listener",
-                &format!("no {program}"),
-            );
+            python::skip_without("nginx", "nginx in front of the public listener", &format!("no {program}"));
             return;
         }
     }
@@ -284,7 +281,7 @@ fn nginx_in_front_keeps_the_client_s_address() {
 
     let ada = server.sign_up("ada");
     let bearer = format!("authorization: Bearer {}", ada.access_token);
-    // From another address of this machine, and with a header that would like to be believed.
+    // From another address of this machine, with a forged header.
     let me = curl(&[
         "--interface",
         "127.0.0.2",
@@ -299,7 +296,7 @@ fn nginx_in_front_keeps_the_client_s_address() {
     assert!(!server.log().contains("192.0.2.9"), "{}", server.log());
     let hidden = curl(&["-o", "/dev/null", "-w", "%{http_code}", &format!("https://{tls}/readyz")]);
     assert_eq!(hidden, "404");
-    // A body over the limit is refused in our form of an error, though nginx does it.
+    // A too large body is refused in our error format, although nginx refuses it.
     let large = folder.0.join("large");
     std::fs::write(&large, vec![b' '; 1_500_000]).unwrap();
     let body = format!("@{}", large.display());

@@ -1,4 +1,4 @@
-//! The pages behind the links of mails, in process; `tests/it/browser.rs` has them in a browser.
+//! The pages linked from mails, in process; `tests/it/browser.rs` tests them in a browser.
 
 use http::Method;
 use serde_json::json;
@@ -20,7 +20,7 @@ async fn register(world: &World) {
     world.post("/v1/auth/register", &body).data().await;
 }
 
-async fn asked_for_a_reset(world: &World) -> String {
+async fn request_reset(world: &World) -> String {
     register(world).await;
     world.mailed_token(EMAIL).await;
     world.clock.advance_ms(1);
@@ -42,7 +42,7 @@ async fn may_log_in(world: &World, password: &str) -> bool {
     world.post("/v1/auth/login", &body).send().await.status == 200
 }
 
-/// What every answer of a page has, whatever it says.
+/// Checks the properties that every page has.
 fn check(answer: &Answer, status: u16, title: &str) {
     assert_eq!(answer.status, status, "{}", answer.text);
     let heading = format!("<h1>{title}</h1>");
@@ -80,7 +80,7 @@ fn check_headers(answer: &Answer) {
 }
 
 #[test]
-fn looking_uses_nothing_up_and_a_click_confirms_once() {
+fn opening_the_page_uses_no_token_and_a_click_confirms_once() {
     on_each_database(async |world| {
         register(&world).await;
         let token = world.mailed_token(EMAIL).await;
@@ -103,7 +103,7 @@ fn looking_uses_nothing_up_and_a_click_confirms_once() {
 }
 
 #[test]
-fn a_verification_link_lives_a_day() {
+fn verification_link_lives_a_day() {
     on_each_database(async |world| {
         register(&world).await;
         let token = world.mailed_token(EMAIL).await;
@@ -111,7 +111,7 @@ fn a_verification_link_lives_a_day() {
         let late = form(&world, "/verify-email", &[("token", &token), ("password", PASSWORD)]).send().await;
         check(&late, 400, "This link no longer works");
         world.clock.advance_ms(-1);
-        // A token that was copied by hand brings blanks along.
+        // A token copied by hand may have blanks around it.
         let padded = format!(" {token}\r\n");
         let done = form(&world, "/verify-email", &[("token", &padded), ("password", PASSWORD)]).send().await;
         check(&done, 200, "Your address is confirmed");
@@ -119,9 +119,9 @@ fn a_verification_link_lives_a_day() {
 }
 
 #[test]
-fn a_reset_tells_every_broken_rule_and_keeps_the_link() {
+fn reset_reports_every_broken_rule_and_keeps_the_link() {
     on_each_database(async |world| {
-        let token = asked_for_a_reset(&world).await;
+        let token = request_reset(&world).await;
         let page = world.get(&format!("/reset-password?token={token}")).send().await;
         check(&page, 200, "Choose a new password");
         assert_eq!(page.text.matches("autocomplete=\"new-password\"").count(), 2);
@@ -159,9 +159,9 @@ fn a_reset_tells_every_broken_rule_and_keeps_the_link() {
 }
 
 #[test]
-fn a_reset_ends_every_session() {
+fn reset_ends_every_session() {
     on_each_database(async |world| {
-        let token = asked_for_a_reset(&world).await;
+        let token = request_reset(&world).await;
         let body = json!({"email": EMAIL, "password": PASSWORD});
         let before = world.post("/v1/auth/login", &body).data().await;
         let access = before["access_token"].as_str().unwrap();
@@ -178,7 +178,7 @@ fn a_reset_ends_every_session() {
 }
 
 #[test]
-fn a_link_without_its_token_asks_for_it() {
+fn link_without_a_token_asks_for_it() {
     on_each_database(async |world| {
         for path in PATHS {
             for query in
@@ -206,7 +206,7 @@ fn a_link_without_its_token_asks_for_it() {
 }
 
 #[test]
-fn nothing_that_was_sent_becomes_html() {
+fn input_is_never_rendered_as_html() {
     on_each_database(async |world| {
         let evil = "\"><script>alert('1')</script><b a=\"";
         let escaped = "&quot;&gt;&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;&lt;b a=&quot;";
@@ -229,7 +229,7 @@ fn nothing_that_was_sent_becomes_html() {
 }
 
 #[test]
-fn errors_are_pages_too() {
+fn errors_are_pages() {
     on_each_database(async |world| {
         for path in PATHS {
             let head = world.call(Method::HEAD, path).send().await;
@@ -266,7 +266,7 @@ fn errors_are_pages_too() {
             let id = large.header("x-request-id");
             assert!(large.text.contains(id), "the page names the request: {}", large.text);
         }
-        // The longest passwords that are read fit.
+        // The longest allowed passwords fit.
         let long = "ẞ".repeat(512);
         let page = reset(&world, &"A".repeat(43), &long, &long).send().await;
         check(&page, 400, "This link no longer works");
@@ -274,7 +274,7 @@ fn errors_are_pages_too() {
 }
 
 #[test]
-fn an_address_that_tries_too_often_is_told_how_long_to_wait() {
+fn rate_limited_page_shows_the_wait() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "2")], async |world| {
         for _ in 0..2 {
             check(
@@ -296,7 +296,7 @@ fn an_address_that_tries_too_often_is_told_how_long_to_wait() {
 }
 
 #[test]
-fn a_server_that_is_not_ready_says_so_on_a_page() {
+fn unready_server_answers_with_a_page() {
     runtime().block_on(async {
         let folder = Folder::new();
         let clock = Clock::fixed(Time::parse(START).unwrap());

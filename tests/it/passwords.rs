@@ -1,4 +1,4 @@
-//! New passwords: what they end, what can't overtake them, and how often there may be one.
+//! New passwords: the sessions and links that they end, concurrent logins, and limits.
 
 mod hijacking;
 mod overlapping;
@@ -44,7 +44,7 @@ fn text(data: &Value, name: &str) -> String {
     data[name].as_str().unwrap().to_owned()
 }
 
-/// The mails to somebody with this subject, once what is due has left.
+/// Sends due mail and returns the mails to a user with this subject.
 async fn mails(world: &World, name: &str, subject: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
@@ -56,13 +56,13 @@ async fn mails(world: &World, name: &str, subject: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_changed_password_voids_older_reset_links() {
+fn password_change_voids_older_reset_links() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         forgot(&world, "ada").await;
         let link = world.mailed_token("ada@example.com").await;
         world.clock.advance_ms(1);
-        // Another one has been asked for, but its mail hasn't left.
+        // Another link has been requested, but its mail hasn't been sent.
         forgot(&world, "ada").await;
         world.clock.advance_ms(1);
         change(&world, &ada.access_token, PASSWORD, NEW_PASSWORD).data().await;
@@ -70,7 +70,7 @@ fn a_changed_password_voids_older_reset_links() {
         assert_eq!(refused, (400, "invalid_token".into()));
         assert_eq!(mails(&world, "ada", "Choose a new password").await.len(), 1, "the other never leaves");
         login(&world, "ada", NEW_PASSWORD).data().await;
-        // One that is asked for afterwards works.
+        // A link requested afterwards works.
         world.clock.advance_ms(1);
         forgot(&world, "ada").await;
         let link = world.mailed_token("ada@example.com").await;
@@ -80,9 +80,9 @@ fn a_changed_password_voids_older_reset_links() {
 }
 
 #[test]
-fn a_reset_voids_links_that_were_asked_for_before_it() {
+fn password_reset_voids_earlier_links() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         forgot(&world, "ada").await;
         let link = world.mailed_token("ada@example.com").await;
         world.clock.advance_ms(1);
@@ -94,7 +94,7 @@ fn a_reset_voids_links_that_were_asked_for_before_it() {
 }
 
 #[test]
-fn a_changed_password_leaves_the_verification_link() {
+fn password_change_keeps_the_verification_link() {
     on_each_database(async |world| {
         register(&world, "ada", PASSWORD).await;
         let link = world.mailed_token("ada@example.com").await;
@@ -105,9 +105,9 @@ fn a_changed_password_leaves_the_verification_link() {
 }
 
 #[test]
-fn the_same_password_again_is_refused() {
+fn unchanged_password_is_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let other = access_token(&world, "ada", PASSWORD).await;
         let answer = change(&world, &ada.access_token, PASSWORD, PASSWORD).send().await;
         assert_eq!(
@@ -127,15 +127,15 @@ fn the_same_password_again_is_refused() {
         );
         assert_eq!(mails(&world, "ada", "Your password was changed").await, Vec::<String>::new());
         world.get("/v1/auth/me").bearer(&other).data().await;
-        // The link is as good as before.
+        // The link still works.
         reset(&world, &link, NEW_PASSWORD).data().await;
     });
 }
 
 #[test]
-fn a_letter_in_two_pieces_is_the_same_password() {
+fn decomposed_letters_are_the_same_password() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         change(&world, &ada.access_token, PASSWORD, "Caf\u{e9}-Kettle-Orbit-9").data().await;
         let again =
             change(&world, &ada.access_token, "Caf\u{e9}-Kettle-Orbit-9", "Cafe\u{301}-Kettle-Orbit-9");
@@ -144,27 +144,27 @@ fn a_letter_in_two_pieces_is_the_same_password() {
 }
 
 #[test]
-fn an_address_that_nobody_verified_gets_no_mail_about_passwords() {
+fn unverified_address_gets_no_mail_about_passwords() {
     on_each_database(async |world| {
         register(&world, "victim", PASSWORD).await;
         let token = access_token(&world, "victim", PASSWORD).await;
         change(&world, &token, PASSWORD, NEW_PASSWORD).data().await;
         assert_eq!(mails(&world, "victim", "Your password was changed").await, Vec::<String>::new());
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         change(&world, &ada.access_token, PASSWORD, NEW_PASSWORD).data().await;
         assert_eq!(mails(&world, "ada", "Your password was changed").await.len(), 1);
     });
 }
 
 #[test]
-fn five_changes_of_a_password_an_hour() {
+fn password_changes_are_limited_to_five_an_hour() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let password = |n: usize| format!("Violet-Kettle-Orbit-{n}");
         let mut current = PASSWORD.to_owned();
         for n in 0..5 {
             change(&world, &ada.access_token, &current, &password(n)).data().await;
-            // What is refused isn't counted.
+            // Refused changes don't count.
             assert_eq!(change(&world, &ada.access_token, PASSWORD, "weak").send().await.status, 400);
             current = password(n);
             world.clock.advance_ms(MINUTE_MS);
@@ -187,9 +187,9 @@ fn five_changes_of_a_password_an_hour() {
 }
 
 #[test]
-fn without_limits_passwords_change_as_often_as_one_likes() {
+fn password_changes_are_unlimited_without_limits() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let password = |n: usize| format!("Violet-Kettle-Orbit-{n}");
         let mut current = PASSWORD.to_owned();
         for n in 0..7 {
@@ -200,18 +200,18 @@ fn without_limits_passwords_change_as_often_as_one_likes() {
 }
 
 #[test]
-fn a_changed_password_counts_as_a_login_of_its_address() {
+fn password_change_counts_as_a_login_of_its_address() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "2")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let wrong = || change(&world, &ada.access_token, "Wrong-Kettle-1", NEW_PASSWORD);
         assert_eq!(login(&world, "ada", "Wrong-Kettle-1").send().await.status, 401);
         assert_eq!(wrong().refused().await, (401, "wrong_password".into()));
         assert_eq!(wrong().refused().await, (429, "rate_limited".into()));
         assert_eq!(login(&world, "ada", PASSWORD).refused().await, (429, "rate_limited".into()));
         assert_eq!(wrong().from("192.0.2.9").refused().await, (401, "wrong_password".into()));
-        // Whoever isn't logged in takes nothing of the address's share.
-        let nobody = change(&world, "nothing", PASSWORD, NEW_PASSWORD).from("192.0.2.9");
-        assert_eq!(nobody.refused().await, (401, "invalid_access_token".into()));
+        // A call without a session uses nothing of the address's share.
+        let unauthenticated = change(&world, "nothing", PASSWORD, NEW_PASSWORD).from("192.0.2.9");
+        assert_eq!(unauthenticated.refused().await, (401, "invalid_access_token".into()));
         assert_eq!(wrong().from("192.0.2.9").refused().await, (401, "wrong_password".into()));
     });
 }

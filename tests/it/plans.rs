@@ -1,4 +1,4 @@
-//! What the databases do for a list: they go by an index of the tenant, however large the installation is.
+//! Query plans of lists: they use an index of the tenant, however large the installation is.
 
 mod bounds;
 mod growth;
@@ -16,12 +16,12 @@ use tollkeeper::tenants::store::{invitations, organization_members as members, o
 
 use crate::support::world::{World, on_each_database};
 
-/// People in a large organization: its list is never sorted as a whole.
+/// Members of a large organization: its list is never sorted as a whole.
 const STRANGERS: i64 = 6_000;
-/// People in a small one beside it: its search never looks at the others.
+/// Members of a small organization: its search never reads the others.
 const MEMBERS: i64 = 20;
 
-/// One step of a plan, in the database's own words.
+/// One step of a query plan, in the database's own words.
 struct Step(String);
 
 impl FromRow for Step {
@@ -54,12 +54,12 @@ async fn fill(tx: &mut Tx, organization: &str, from: i64, to: i64) {
     sql(invite).execute(tx).await.unwrap();
 }
 
-/// The plan of a statement with these parameters, a step a line.
+/// Returns the plan of a statement with these parameters, one step a line.
 async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
     let explain = if world.app.db.is_postgres() { "EXPLAIN" } else { "EXPLAIN QUERY PLAN" };
     let mut statement = sql(format!("{explain} {text}"));
     if world.app.db.is_postgres() {
-        // There it plans as it likes: elsewhere it is told to go by indexes.
+        // There it plans freely: elsewhere it is told to use indexes.
         statement = statement.heavy();
     }
     for parameter in parameters {
@@ -68,7 +68,7 @@ async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
             Err(_) => statement.bind(*parameter),
         };
     }
-    // A handle to read with refuses a statement that would write, even if it is only explained.
+    // A read handle refuses a statement that would write, even if it is only explained.
     let db = &world.app.db;
     let tx = if text.starts_with("SELECT") { db.read().await } else { db.write().await };
     let steps: Vec<Step> = statement.all(&mut tx.unwrap()).await.unwrap();
@@ -76,9 +76,9 @@ async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
 }
 
 #[test]
-fn lists_go_by_the_tenant_s_index() {
+fn lists_use_the_tenants_index() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (mine, other) = (world.organization(&ada, "Mine").await, world.organization(&ada, "Other").await);
         for (organization, from, to) in [(&other, 1, STRANGERS), (&mine, STRANGERS + 1, STRANGERS + MEMBERS)]
         {
@@ -95,8 +95,8 @@ fn lists_go_by_the_tenant_s_index() {
         let (by_tenant, by_person) = ("organization_members_list", "organization_members_user_id");
         let me = ada.id.to_string();
         let cases: [(&str, &[&str], &str, usize); 11] = [
-            // Statement, parameters, the index that it goes by, and how often it may sort: the page itself, what was
-            // found, or what one person belongs to.
+            // Statement, parameters, its index, and how many sorts are allowed: the page itself, the matches,
+            // or the memberships of one user.
             (&OrganizationId::statements().from_start, &[&other, "20", "100"], by_tenant, 1),
             (&OrganizationId::statements().from_end, &[&other, "20", "100"], by_tenant, 1),
             (
@@ -114,7 +114,7 @@ fn lists_go_by_the_tenant_s_index() {
             (organizations::LIST, &[&me, "", "%", "", "20", "0"], by_person, 1),
             (organizations::COUNT, &[&me, "", "%", ""], by_person, 0),
             (invitations::OPEN_FOR, &["x7", "0"], "invitations_email_folded", 1),
-            // What a change of a membership asks and ends.
+            // Statements of a membership change.
             (members::TWO, &[&other, &me, "x7"], "organization_members_owners", 0),
             (invitations::END_SENT, &[&other, "x7", "admin", "0"], "invitations_sent", 0),
             (invitations::END_WITH_MEMBER, &[&other, "x7", "x7", "0"], "invitations_sent", 1),
@@ -140,9 +140,9 @@ fn lists_go_by_the_tenant_s_index() {
 }
 
 #[test]
-fn the_first_and_the_last_page_of_a_large_organization() {
+fn pages_of_a_large_organization_need_few_statements() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Large").await;
         let mut tx = world.app.db.write().await.unwrap();
         fill(&mut tx, &organization, 1, 2_000).await;
@@ -155,7 +155,7 @@ fn the_first_and_the_last_page_of_a_large_organization() {
             let names: Vec<_> = rows.iter().map(|row| row["username"].as_str().unwrap().to_owned()).collect();
             (names.join(" "), data["total"].as_i64().unwrap(), world.app.db.statement_count() - before)
         };
-        // Role, the count that stands in the organization's row, the page; the session is held.
+        // Role, the count in the organization's row, the page; the session is cached.
         assert_eq!(names("?page_size=3").await, ("ada m2000 m1999".into(), 2_001, 3));
         assert_eq!(names("?page_size=3&page=2").await, ("m1998 m1997 m1996".into(), 2_001, 3));
         assert_eq!(names("?page_size=3&page=667").await, ("m3 m2 m1".into(), 2_001, 3));
@@ -165,7 +165,8 @@ fn the_first_and_the_last_page_of_a_large_organization() {
     });
 }
 
-/// Projects of an organization, every tenth of them public, and members of the first one; usage of 40 days in each.
+/// Inserts projects of an organization, every tenth of them public, members of the first one, and usage of 40
+/// days in each.
 async fn fill_projects(tx: &mut Tx, organization: &str, owner: &str, first: i64, from: i64, to: i64) {
     let series =
         format!("WITH RECURSIVE n(i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to})");
@@ -200,14 +201,15 @@ async fn fill_projects(tx: &mut Tx, organization: &str, owner: &str, first: i64,
 }
 
 #[test]
-fn project_lists_go_by_an_index_and_sort_what_they_show() {
+fn project_lists_use_an_index_and_sort_their_page_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (mine, other) = (world.organization(&ada, "Mine").await, world.organization(&ada, "Other").await);
         let me = ada.id.to_string();
         for (organization, from, to) in [(&other, 1, STRANGERS), (&mine, STRANGERS + 1, STRANGERS + MEMBERS)]
         {
-            // Not all at once: each row adds one to a count, and one transaction keeps every version of that row.
+            // In several transactions: each row adds one to a count, and one transaction keeps every version
+            // of that row.
             for from_here in (from..=to).step_by(500) {
                 let to_here = to.min(from_here + 499);
                 let mut tx = world.app.db.write().await.unwrap();
@@ -222,7 +224,7 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
 
         let crowd = format!("proj_{:026}", 1);
         let few = format!("proj_{:026}", STRANGERS + 1);
-        let somebody = format!("user_{:026}", 7);
+        let user = format!("user_{:026}", 7);
         let visible = listing::visible_page();
         let [newest, oldest] = [false, true].map(listing::visible_stretch);
         let by_time = "projects_organization_id_created_at";
@@ -232,31 +234,22 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
         let by_everything = reports::organization_text(everything);
         let of_project = reports::project_text(Subject::Project.by_day());
         let cases: [(&str, &[&str], &[&str], usize); 17] = [
-            // Statement, parameters, the indexes that it goes by, and how often it may sort: the page, or what was found.
+            // Statement, parameters, its indexes, and how many sorts are allowed: the page, or the matches.
             (&listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
             (&listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
             (&listing::SEARCHED, &[&mine, "%p6%", "20", "0"], &[in_organization], 1),
             (listing::SEARCHED_COUNT, &[&mine, "%p6%"], &[in_organization], 0),
             (
                 &visible,
-                &[&other, &somebody, "%", "", "20", "0"],
+                &[&other, &user, "%", "", "20", "0"],
                 &["project_members_user_id", "projects_public"],
                 1,
             ),
-            // One's own are sorted, and what is left of both kinds; the public ones come in the index's order.
-            (
-                &newest,
-                &[&other, &somebody, "20", "20", "0"],
-                &["project_members_user_id", "projects_public"],
-                4,
-            ),
-            (
-                &oldest,
-                &[&other, &somebody, "20", "20", "0"],
-                &["project_members_user_id", "projects_public"],
-                4,
-            ),
-            (listing::VISIBLE_TOTAL, &[&other, &somebody], &["project_members_user_id"], 0),
+            // The member's own projects are sorted, and the rest of both kinds; the public ones come in the
+            // order of the index.
+            (&newest, &[&other, &user, "20", "20", "0"], &["project_members_user_id", "projects_public"], 4),
+            (&oldest, &[&other, &user, "20", "20", "0"], &["project_members_user_id", "projects_public"], 4),
+            (listing::VISIBLE_TOTAL, &[&other, &user], &["project_members_user_id"], 0),
             (&ProjectId::statements().from_start, &[&crowd, "20", "100"], &["project_members_list"], 1),
             (&ProjectId::statements().from_end, &[&crowd, "20", "100"], &["project_members_list"], 1),
             (
@@ -271,9 +264,9 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
                 &["project_members_|PRIMARY KEY"],
                 0,
             ),
-            // What ends with a membership of the organization.
+            // Statements at the end of a membership of the organization.
             (members::LEAVE_PROJECTS, &[&mine, &me], &["project_members_user_id"], 0),
-            // Reports: the days that are asked for, which are then grouped.
+            // Reports: the days of the range, which are then grouped.
             (
                 &by_day,
                 &[&mine, "1", "3", "100"],
@@ -287,7 +280,7 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
                 1,
             ),
             (&of_project, &[&other, &crowd, "1", "3", "100"], &["usage_daily_pkey|PRIMARY KEY"], 1),
-            // A month's bill: its rows, not all there ever were.
+            // A month's invoice: its rows, not all rows of the tenant.
             (months::USED, &[&other, "5"], &["usage_daily_organization_month"], 2),
         ];
         for (text, parameters, indexes, sorts) in cases {
@@ -296,10 +289,10 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
             for index in indexes {
                 assert!(index.split('|').any(|index| plan.contains(index)), "{index} {what}");
             }
-            // These are the rows that were found already.
+            // These are the rows found already.
             let scans = |line: &&str| line.contains("Seq Scan") || line.starts_with("SCAN ");
             let found = ["SCAN page", "SCAN p", "SCAN own", "SCAN others", "SCAN d"];
-            // Nobody has a key here: PostgreSQL reads an empty table whole.
+            // There is no key here: PostgreSQL reads an empty table by a full scan.
             let empty = |line: &&str| line.contains("Seq Scan on") && line.contains("api_keys");
             let scanned: Vec<_> =
                 plan.lines().filter(scans).filter(|line| !found.contains(line) && !empty(line)).collect();
@@ -312,9 +305,9 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
 }
 
 #[test]
-fn the_first_and_the_last_page_of_many_projects() {
+fn pages_of_many_projects_need_few_statements() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let organization = world.organization(&ada, "Large").await;
         let mut tx = world.app.db.write().await.unwrap();
         fill(&mut tx, &organization, 1, 2_000).await;
@@ -336,7 +329,7 @@ fn the_first_and_the_last_page_of_many_projects() {
             let names: Vec<_> = rows.iter().map(|row| row[name].as_str().unwrap().to_owned()).collect();
             (names.join(" "), data["total"].as_i64().unwrap(), world.app.db.statement_count() - before)
         };
-        // Role, the count that stands beside it, the page; the session is held.
+        // Role, the count stored with it, the page; the session is cached.
         for (query, due) in
             [("", "p2000 p1999 p1998"), ("&page=667", "p2 p1"), ("&page=2", "p1997 p1996 p1995")]
         {
@@ -344,7 +337,7 @@ fn the_first_and_the_last_page_of_many_projects() {
             let found = names(&path, "projects", "name", &ada.access_token).await;
             assert_eq!(found, (due.into(), 2_000, 3), "{query}");
         }
-        // A member's are counted, and none but the public ones are looked at.
+        // A member's projects are counted, and only the public ones are read.
         let path = format!("{projects}?page_size=3");
         world.get("/v1/organizations").bearer(&bob.access_token).data().await;
         let found = names(&path, "projects", "name", &bob.access_token).await;
@@ -358,12 +351,12 @@ fn the_first_and_the_last_page_of_many_projects() {
     });
 }
 
-/// What the gate asks of an organization, a person or a key is what is answered; a project is read after it, and so is what was
-/// used of both.
+/// The gate's read of an organization, a user or a key is the answer itself; a project is read after it, and
+/// so is the usage of both.
 #[test]
-fn one_row_is_read_in_as_few_statements_as_can_be() {
+fn single_objects_need_few_statements() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (organization, project) = (place.organization_path(), place.project_path());
         let made = world.post(&format!("{project}/api-keys"), &json!({"name": "one"}));
@@ -371,12 +364,12 @@ fn one_row_is_read_in_as_few_statements_as_can_be() {
         let key = format!("{project}/api-keys/{}", made["id"].as_str().unwrap());
         let reads = [("/v1/auth/me", 1), (&organization, 1), (&project, 3), (&key, 2)];
         for (path, statements) in reads {
-            // The session is held by then.
+            // The session is cached by then.
             let before = world.app.db.statement_count();
             world.get(path).bearer(&ada.access_token).data().await;
             assert_eq!(world.app.db.statement_count() - before, statements, "{path}");
         }
-        // The gate; then the lock where it has to be taken, the gate's question again, the change, its trail.
+        // The gate; then the lock where needed, the gate's check again, the change, its audit entry.
         let changes = [(&organization, 5), (&project, 5), (&key, 7)];
         for (path, statements) in changes {
             let before = world.app.db.statement_count();
@@ -388,11 +381,11 @@ fn one_row_is_read_in_as_few_statements_as_can_be() {
     });
 }
 
-/// What was used is found by the months that are still open.
+/// Total usage reads the open months only.
 #[test]
-fn only_open_months_are_added_up() {
+fn only_open_months_are_summed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let mut tx = world.app.db.write().await.unwrap();
         // Five years of two keys in each project, 30 days a month.
@@ -439,7 +432,7 @@ fn only_open_months_are_added_up() {
     });
 }
 
-/// Whether PostgreSQL, asked again and again, comes to keep one plan.
+/// Returns whether PostgreSQL keeps one plan for a repeated statement.
 async fn is_planned_once(world: &World, text: &str, parameters: &[&str]) -> bool {
     let of = |parameter: &&str| match parameter.parse::<i64>() {
         Ok(number) => ("BIGINT", number.to_string()),
@@ -457,9 +450,9 @@ async fn is_planned_once(world: &World, text: &str, parameters: &[&str]) -> bool
     kept > 0
 }
 
-/// The audit and the walk over old events read slices, each by an index from where the one before has ended.
+/// The audit and the removal of old events read slices, each by an index from the end of the previous one.
 #[test]
-fn walks_over_the_books_go_by_their_keys() {
+fn walks_over_the_books_use_their_keys() {
     on_each_database(async |world| {
         let db = &world.app.db;
         let (series, hash) = (
@@ -500,7 +493,7 @@ fn walks_over_the_books_go_by_their_keys() {
             let plan = plan(&world, text, parameters).await;
             let what = format!("on {}: {text}\n{plan}", world.backend);
             assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
-            // Small tables that hold nothing here, and what a slice has found already.
+            // Small tables that are empty here, and rows that a slice has already found.
             let large = ["usage_events", "usage_daily", "ledger_"];
             let scans = |line: &&str| {
                 (line.contains("Seq Scan") || line.starts_with("SCAN "))

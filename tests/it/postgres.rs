@@ -1,4 +1,4 @@
-//! What only a PostgreSQL has: TLS on the way to it, a standby for reports, and what goes wrong with it under load.
+//! PostgreSQL only: TLS connections, a standby for reports, and faults under load.
 
 mod cuts;
 mod failover;
@@ -11,7 +11,7 @@ mod slow;
 mod tls;
 mod wire;
 
-/// The name of the database that a URL ends with.
+/// Returns the name of the database at the end of a URL.
 fn database_of(url: &str) -> &str {
     url.rsplit('/').next().unwrap()
 }

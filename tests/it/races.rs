@@ -1,4 +1,4 @@
-//! 64 requests at once for what only one can have, by turns on two servers over one database.
+//! 64 concurrent requests of which only one can succeed, in turn on two servers over one database.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::support::world::{PASSWORD, World, on_each_database_with};
 
 const RACERS: usize = 64;
 
-/// Several hashes end at about the same time on either server, so that what follows them really meets in the database; and
-/// nobody is held up by the rate of one address, or by its share of the queue.
+/// Several hashes end at about the same time on either server, so that the writes after them really race in
+/// the database; and no request is delayed by the rate of one address or by its share of the queue.
 const SETTINGS: [(&str, &str); 4] = [
     ("TOLLKEEPER_PASSWORDS__HASH_THREADS", "8"),
     ("TOLLKEEPER_PASSWORDS__QUEUE", "1000"),
@@ -22,7 +22,7 @@ const SETTINGS: [(&str, &str); 4] = [
     ("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "10000"),
 ];
 
-/// Each request in a task of its own; none begins before all are there.
+/// Sends each request in its own task; none begins before all are ready.
 async fn race(twins: &[Twin; 2], call: impl Fn(&Twin, usize) -> Call) -> Vec<Answer> {
     let start = Arc::new(Barrier::new(RACERS));
     let tasks: Vec<_> = (0..RACERS)
@@ -41,7 +41,7 @@ async fn race(twins: &[Twin; 2], call: impl Fn(&Twin, usize) -> Call) -> Vec<Ans
     answers
 }
 
-/// How often each status and code came.
+/// Counts each status and code.
 fn tally(answers: &[Answer]) -> BTreeMap<(u16, String), usize> {
     let mut tally = BTreeMap::new();
     for answer in answers {
@@ -71,18 +71,18 @@ async fn mails_waiting(world: &World) -> i64 {
 }
 
 #[test]
-fn one_of_many_gets_an_address_and_one_a_name() {
+fn one_of_many_registrations_gets_the_email_and_one_the_username() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
         let answers = race(&twins, |twin, n| {
-            // One address, written in two ways.
+            // One address in two spellings.
             let email = if n < RACERS / 2 { "ada@example.com" } else { "ADA@Example.com" };
             twin.post("/v1/auth/register", &account(email, &format!("ada{n}")))
         })
         .await;
         let lost = RACERS - 1;
         assert_eq!(tally(&answers), expected([(200, "", 1), (409, "email_taken", lost)]));
-        assert_eq!(mails_waiting(&world).await, 1, "who lost left nothing behind");
+        assert_eq!(mails_waiting(&world).await, 1, "the losers sent no mail");
 
         let answers = race(&twins, |twin, n| {
             let name = if n < RACERS / 2 { "bob" } else { "BOB" };
@@ -99,7 +99,7 @@ fn one_of_many_gets_an_address_and_one_a_name() {
 }
 
 #[test]
-fn one_of_many_uses_a_verification_token() {
+fn one_of_many_requests_uses_a_verification_token() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
         twins[0].post("/v1/auth/register", &account("ada@example.com", "ada")).data().await;
@@ -110,10 +110,10 @@ fn one_of_many_uses_a_verification_token() {
 }
 
 #[test]
-fn one_of_many_uses_a_reset_token() {
+fn one_of_many_requests_uses_a_reset_token() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        world.somebody("ada").await;
+        world.user("ada").await;
         let asked = twins[0].post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"}));
         asked.data().await;
         let token = world.mailed_token("ada@example.com").await;
@@ -125,7 +125,7 @@ fn one_of_many_uses_a_reset_token() {
         })
         .await;
         assert_eq!(tally(&answers), expected([(200, "", 1), (400, "invalid_token", RACERS - 1)]));
-        // The password is that of the one who was told so.
+        // The password is that of the successful request.
         let won = winner(&answers);
         assert_eq!(login(&twins[1], "ada@example.com", &password(won)).await.status, 200);
         let lost = (won + 1) % RACERS;
@@ -134,10 +134,10 @@ fn one_of_many_uses_a_reset_token() {
 }
 
 #[test]
-fn one_of_many_changes_a_password() {
+fn one_of_many_requests_changes_a_password() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let password = |n: usize| format!("Violet-Kettle-Orbit-{n}");
         let answers = race(&twins, |twin, n| {
             let new = password(n);
@@ -158,11 +158,11 @@ fn one_of_many_changes_a_password() {
 }
 
 #[test]
-fn many_guesses_at_once_are_ten_guesses() {
+fn concurrent_guesses_are_limited_to_ten() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
-        // At the login and behind it: what is guessed is the same password.
+        let ada = world.user("ada").await;
+        // At the login and within a session: both guess the same password.
         let answers = race(&twins, |twin, n| {
             let guess = format!("Wrong-Kettle-{n}");
             if n % 4 < 2 {
@@ -184,17 +184,17 @@ fn many_guesses_at_once_are_ten_guesses() {
 }
 
 #[test]
-fn a_guess_too_many_costs_no_hash() {
+fn refused_guess_computes_no_hash() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        world.somebody("ada").await;
+        world.user("ada").await;
         for email in ["ada@example.com", "nobody@example.com"] {
             let body = json!({"email": email, "password": "Wrong-Kettle-1"});
             let answers = race(&twins, |twin, _| twin.post("/v1/auth/login", &body)).await;
             let due = [(401, "invalid_credentials", 10), (429, "too_many_attempts", RACERS - 10)];
             assert_eq!(tally(&answers), expected(due));
         }
-        // Whoever gets as far as the hasher now meets a hash that can't be read.
+        // A request that reaches the hasher now finds an unreadable hash.
         let mut tx = world.app.db.write().await.unwrap();
         sql("UPDATE users SET password_hash = 'damaged'").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();

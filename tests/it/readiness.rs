@@ -1,4 +1,4 @@
-//! GET /readyz: whether requests can be sent here, and why not. GET /healthz: whether anybody is there.
+//! GET /readyz: whether the server can take requests. GET /healthz: whether it runs.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -19,8 +19,8 @@ async fn ready(world: &World) -> Value {
     answer.json()
 }
 
-/// The only check that fails, by its words in both places.
-async fn refused(world: &World, name: &str, code: &str, message: &str) {
+/// Asserts that only this check fails, with these words in both places.
+async fn assert_only_failure(world: &World, name: &str, code: &str, message: &str) {
     let answer = ask(world, "/readyz").await;
     assert_eq!((answer.status, answer.code().as_str()), (503, code), "{}", answer.text);
     let error = &answer.json()["error"];
@@ -30,7 +30,7 @@ async fn refused(world: &World, name: &str, code: &str, message: &str) {
 }
 
 #[test]
-fn readiness_names_every_check() {
+fn readiness_lists_every_check() {
     on_each_database(async |world| {
         let body = ready(&world).await;
         assert_eq!((&body["status"], &body["version"]), (&json!("ready"), &json!(env!("CARGO_PKG_VERSION"))));
@@ -43,17 +43,18 @@ fn readiness_names_every_check() {
 }
 
 #[test]
-fn a_feed_that_is_not_read_is_told() {
+fn unread_feed_is_reported() {
     on_each_database(async |world| {
         world.clock.advance_ms(TRUST_MS);
-        refused(&world, "feed", "not_ready", "What replicas change was not read for a while.").await;
+        assert_only_failure(&world, "feed", "not_ready", "What replicas change was not read for a while.")
+            .await;
         world.catch_up().await;
         ready(&world).await;
     });
 }
 
 #[test]
-fn a_schema_that_is_too_old_is_told_and_a_newer_one_will_do() {
+fn older_schema_is_reported_and_a_newer_one_is_ready() {
     on_each_database(async |world| {
         let change = async |text: String| {
             let mut tx = world.app.db.write().await.unwrap();
@@ -74,26 +75,32 @@ fn a_schema_that_is_too_old_is_told_and_a_newer_one_will_do() {
         let message = format!(
             "The database has schema {older}, this version needs {newest}: run `tollkeeper migrate`."
         );
-        refused(&world, "schema", "not_ready", &message).await;
-        // Another database than the one that the start met.
+        assert_only_failure(&world, "schema", "not_ready", &message).await;
+        // The database was replaced since the start.
         change(format!("DROP TABLE {history}")).await;
         let message = "The database has no schema of this program: run `tollkeeper migrate`.";
-        refused(&world, "schema", "not_ready", message).await;
+        assert_only_failure(&world, "schema", "not_ready", message).await;
     });
 }
 
 #[test]
-fn a_server_that_stops_sends_requests_elsewhere() {
+fn stopping_server_is_not_ready() {
     on_each_database(async |world| {
         world.app.stop();
-        refused(&world, "running", "not_ready", "The server is stopping: send requests elsewhere.").await;
-        // Who comes all the same is served.
-        world.somebody("ada").await;
+        assert_only_failure(
+            &world,
+            "running",
+            "not_ready",
+            "The server is stopping: send requests elsewhere.",
+        )
+        .await;
+        // Requests that arrive all the same are served.
+        world.user("ada").await;
     });
 }
 
 #[test]
-fn a_refused_catalog_is_told_and_no_reason_to_go_elsewhere() {
+fn refused_catalog_is_reported_and_the_server_stays_ready() {
     let folder = crate::support::world::Folder::new();
     let file = folder.0.join("catalog.toml");
     std::fs::copy("catalog/default.toml", &file).unwrap();

@@ -1,5 +1,5 @@
-//! The README's own lines, run as a newcomer would: the start command, every block of "Try it", a stop by SIGTERM, a second
-//! start, and the last block. Only the ports differ, because a test must not care who has 8080.
+//! Runs the README's commands as a newcomer would: the start command, every block of "Try it", a stop by
+//! SIGTERM, a second start, and the last block. Only the ports differ, because port 8080 may be in use.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::process::Command;
 use crate::support::python;
 use crate::support::world::Folder;
 
-/// The `sh` blocks of one section.
+/// Returns the `sh` blocks of one section.
 fn blocks(readme: &str, heading: &str) -> Vec<String> {
     let section =
         readme.split(&format!("\n## {heading}\n")).nth(1).expect(heading).split("\n## ").next().unwrap();
     section.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// What runs the blocks: the server in the background, where the reader has it in another terminal.
+/// The script that runs the blocks: the server in the background, where the reader uses another terminal.
 const HARNESS: &str = r#"
 set -euo pipefail
 start() {
@@ -41,7 +41,7 @@ trap - EXIT
 "#;
 
 #[test]
-fn the_readme_s_lines_work() {
+fn commands_of_the_readme_work() {
     if Command::new("curl").arg("--version").output().is_err() {
         python::skip("the README's lines", "`curl` is not installed");
         return;
@@ -68,7 +68,7 @@ fn run(script: &str, python: Option<&Path>) -> String {
     let folder = Folder::new();
     let bin = folder.0.join("bin");
     std::fs::create_dir(&bin).unwrap();
-    // The binary under test stands in for what cargo would build; nothing else of the lines changes.
+    // The binary under test replaces the one that cargo would build; nothing else is changed.
     write_program(&bin.join("cargo"), &format!("exec {} \"${{@:3}}\"", env!("CARGO_BIN_EXE_tollkeeper")));
     if let Some(python) = python {
         write_program(&bin.join("python3"), &format!("exec {} \"$@\"", python.display()));
@@ -104,8 +104,8 @@ fn check(output: &str, last_is_usage: bool) {
     assert!(output.contains("\"allowed\":true"), "{output}");
     assert_eq!(output.matches("\"status\":\"accepted\"").count(), 1, "{output}");
     assert_eq!(output.matches("\"status\":\"duplicate\"").count(), 1, "{output}");
-    // 1234 x 0.000002 + 567 x 0.000006, in the rows and the totals of project and organization, and once more after the
-    // restart: exact, and once.
+    // 1234 x 0.000002 + 567 x 0.000006, in the rows and the totals of project and organization, and once more
+    // after the restart: exact, and once.
     let chat = "\"chat\":{\"requests\":1,\"tokens\":{\"prompt\":1234,\"completion\":567},\"amount\":0.00587}";
     assert!(last_is_usage);
     assert_eq!(output.matches(chat).count(), 6, "{output}");

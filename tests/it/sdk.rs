@@ -1,4 +1,4 @@
-//! The official SDKs of OpenAI against a real server: what programs that exist already see of the model endpoints.
+//! The official OpenAI SDKs against a real server: the model endpoints as existing programs see them.
 
 use std::process::Command;
 
@@ -10,22 +10,22 @@ use crate::support::python::python;
 use crate::support::world::Folder;
 
 #[test]
-fn the_openai_sdk_for_python_understands_us() {
+fn openai_python_sdk_works() {
     if let Some(mut program) = python("openai", "openai", "the OpenAI SDK for Python") {
         program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/openai_client.py"));
-        try_out(program);
+        run_program(program);
     }
 }
 
 #[test]
-fn the_openai_sdk_for_node_understands_us() {
+fn openai_node_sdk_works() {
     if let Some(mut program) = node("openai", "the OpenAI SDK for Node") {
         program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/openai_client.cjs"));
-        try_out(program);
+        run_program(program);
     }
 }
 
-/// A model whose id has slashes and a colon, which programs put into a path in more than one way.
+/// A model id with slashes and a colon, which programs encode in more than one way.
 const SLASHES: &str = r#"
 [[models]]
 id = "acme/chat/v2:latest"
@@ -38,8 +38,9 @@ max_requests_per_min = 60
 max_concurrent_requests = 5
 "#;
 
-/// Runs the program with an address and bearers for every case, and holds what it counted against the server's own log.
-fn try_out(mut program: Command) {
+/// Runs the program with an address and bearers for every case, and compares its counts with the server's own
+/// log.
+fn run_program(mut program: Command) {
     let folder = Folder::new();
     let catalog = folder.0.join("catalog.toml");
     let built_in =
@@ -71,7 +72,7 @@ fn try_out(mut program: Command) {
         "one_model_key": key(json!({"name": "svc-1 only", "restrictions": {"models": ["svc-1"]}})),
         "slow_key": key(json!({"name": "slow", "restrictions": {"rate_limit": 60}})),
     });
-    // The line of this one stands before those of the program.
+    // The log line of this call comes before those of the program.
     server.get("/openapi.json").bare();
     let ended = run_to_end({
         program.arg(setup.to_string());
@@ -79,7 +80,7 @@ fn try_out(mut program: Command) {
     });
     let sent = ended.stdout.trim().strip_prefix("all good ").and_then(|count| count.parse::<usize>().ok());
     assert!(ended.code == Some(0) && sent.is_some(), "{}\n{}", ended.stdout, ended.log);
-    // Nothing was tried twice behind the program's back: an answer that says not to come back is believed.
+    // No call was retried silently: an answer that forbids a retry is respected.
     let log = server.stop().log;
     let of_the_program = log.split_once("/openapi.json").map_or("", |(_, rest)| rest);
     let seen = of_the_program.lines().filter(|line| line.contains("tollkeeper::tenants::access")).count();

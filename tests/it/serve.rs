@@ -1,4 +1,4 @@
-//! The server as a process: what it keeps over a stop and a crash, and how two of them share a database.
+//! The server as a process: data after a stop and a crash, and two servers with one database.
 
 use serde_json::json;
 use tollkeeper::accounts::jwt::{SigningKey, TokenKind};
@@ -8,7 +8,7 @@ use crate::support::process::{Start, on_each_database_url};
 use crate::support::world::{Folder, config, on_each_database};
 
 #[test]
-fn everything_is_there_after_a_stop_and_a_start() {
+fn data_survives_a_restart() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         let server = start.run();
@@ -54,7 +54,7 @@ fn everything_is_there_after_a_stop_and_a_start() {
 }
 
 #[test]
-fn an_answered_event_outlives_a_crash() {
+fn answered_event_survives_a_crash() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         let mut server = start.run();
@@ -73,7 +73,7 @@ fn an_answered_event_outlives_a_crash() {
 }
 
 #[test]
-fn a_request_that_does_not_end_is_cut_off() {
+fn endless_request_is_cut_off_by_the_stop() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_SHUTDOWN_GRACE_MS", "100").run();
     let endless = server.post("/v1/auth/login", &json!({"email": "a", "password": "b"})).begin();
@@ -83,9 +83,9 @@ fn a_request_that_does_not_end_is_cut_off() {
     drop(endless);
 }
 
-/// Another process holds the lock of migrations, which the server waits for on a thread that can't be cancelled.
+/// Another process has the migration lock; the server waits for it on a thread that can't be cancelled.
 #[test]
-fn a_start_that_waits_can_be_stopped() {
+fn waiting_start_can_be_stopped() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     assert_eq!(start.command(&["migrate"]).code, Some(0));
@@ -105,7 +105,7 @@ fn two_servers_start_at_once_on_a_fresh_database() {
     const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     on_each_database_url(|url, folder| {
         let other_folder = Folder::new();
-        // Replicas on PostgreSQL share nothing but the key; on SQLite they share the data folder.
+        // Replicas on PostgreSQL share only the key; on SQLite they share the data folder.
         let starts = match url {
             None => [Start::new(&folder.0), Start::new(&folder.0)],
             Some(_) => [&folder.0, &other_folder.0]
@@ -137,9 +137,9 @@ fn two_servers_start_at_once_on_a_fresh_database() {
 
 /// Two replicas that start at once may each make a signing key, and one of them has read the table too early.
 #[test]
-fn a_signing_key_of_another_replica_is_met_at_once() {
+fn signing_key_of_another_replica_is_found_at_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let later = world.clock.now().plus_ms(1);
         let (key, private) = SigningKey::generate(&world.app.random).unwrap();
         let place = format!("signing-key:{}", key.kid());

@@ -1,4 +1,4 @@
-//! The service listener: what inference servers and proxies ask before a model call.
+//! The service listener: authorization of model calls for inference servers and proxies.
 
 mod amounts;
 mod authorize;
@@ -11,5 +11,5 @@ mod request_ids;
 mod reservations;
 mod restrictions;
 
-/// The catalog of the stories about amounts, choices and repeated questions.
+/// The catalog of the tests of amounts, choices and repeated requests.
 const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/it/service/catalog.toml");

@@ -1,9 +1,9 @@
-//! Sessions held against a model: random sequences of what ends and begins them, on two servers over one database, and
-//! after each step every token that the sequence has got so far, on both servers.
+//! Compares sessions with a model: random sequences of logins and session ends on two servers over one
+//! database. After each step every token of the sequence is checked on both servers.
 //!
-//! The model is five lines ([`Model::accepts`]): a token is good until its own end, its session's end by time, or the first
-//! logout, change or reset that ends the session, whatever comes first. Where the code and the model differ, the test
-//! prints the sequence; `TOLLKEEPER_TEST_SEED` runs it again, before the others.
+//! The model ([`Model::accepts`]): a token is valid until it expires, its session expires, or the first
+//! logout, password change or reset ends the session. On a difference the test prints the sequence;
+//! `TOLLKEEPER_TEST_SEED` repeats it before the others.
 
 mod calls;
 mod model;
@@ -22,13 +22,13 @@ use crate::support::chance::{Chance, first_seed};
 use crate::support::twin::{Twin, settle};
 use crate::support::world::{PASSWORD, World, on_each_database_with};
 
-/// Sequences on SQLite. A query of PostgreSQL costs more, so there a twentieth of them.
+/// The number of sequences on SQLite. Queries cost more on PostgreSQL, which runs a twentieth of them.
 const SEQUENCES: u64 = 10_000;
 const SEQUENCES_ON_POSTGRES: u64 = 500;
 const STEPS: usize = 6;
 const PEOPLE: usize = 16;
 
-/// Waits, in milliseconds: next to every end that a token or a session has, and inside a second.
+/// Waits, in milliseconds: around every expiry of a token or a session, and less than a second.
 const WAITS_MS: [i64; 9] = [
     1,
     500,
@@ -41,7 +41,7 @@ const WAITS_MS: [i64; 9] = [
     30 * DAY_MS,
 ];
 
-/// What happens. Tokens are meant by the order in which the sequence got them, people as one of two.
+/// A step. Tokens are numbered in the order in which the sequence got them; the user is one of two.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Wait { ms: i64 },
@@ -52,7 +52,7 @@ enum Step {
     ResetPassword { person: usize, mailed: Mailed },
 }
 
-/// The current password that somebody gives, to change it.
+/// The current password given for a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Current {
     Right,
@@ -61,7 +61,7 @@ enum Current {
     RightForAWeakOne,
 }
 
-/// The token that somebody has, to choose a new password.
+/// The token used to set a new password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mailed {
     Fresh,
@@ -70,7 +70,7 @@ enum Mailed {
     FreshForAWeakOne,
 }
 
-/// Somebody who lives through many sequences.
+/// A user of many sequences.
 struct Person {
     id: UserId,
     email: String,
@@ -79,7 +79,7 @@ struct Person {
     used: String,
 }
 
-/// One sequence while it runs.
+/// A running sequence.
 struct Sequence<'a> {
     world: &'a World,
     twins: &'a [Twin; 2],
@@ -101,7 +101,7 @@ impl Sequence<'_> {
         }
     }
 
-    /// Something has to begin before anything can end.
+    /// The first step must begin a session.
     fn next_step(&mut self, first: bool) -> Step {
         let chance = &mut self.chance;
         let person = chance.below(2);
@@ -203,7 +203,7 @@ impl Sequence<'_> {
         }
     }
 
-    /// A token, its session, and whether it should be good for what takes this kind.
+    /// Returns a token, its session, and whether it should be valid for this kind of use.
     fn bearer(&self, token: usize, kind: TokenKind, now: Time) -> (String, usize, bool) {
         let token = &self.model.tokens[token];
         let good = token.kind == kind && self.model.accepts(token, now);
@@ -220,7 +220,7 @@ impl Sequence<'_> {
         answer.json()["data"].take()
     }
 
-    /// Every token so far, on both servers.
+    /// Checks every token so far, on both servers.
     async fn probe(&mut self) {
         let now = self.world.clock.now();
         for (on, server) in self.twins.iter().enumerate() {
@@ -246,7 +246,7 @@ fn text(data: &Value, name: &str) -> String {
     data[name].as_str().unwrap().to_owned()
 }
 
-/// Two of them.
+/// Picks two different elements.
 fn two<'a, T>(all: &'a mut [T], chance: &mut Chance) -> [&'a mut T; 2] {
     let one = chance.below(all.len());
     let other = (one + 1 + chance.below(all.len() - 1)) % all.len();
@@ -254,14 +254,14 @@ fn two<'a, T>(all: &'a mut [T], chance: &mut Chance) -> [&'a mut T; 2] {
 }
 
 #[test]
-fn tokens_are_as_good_as_the_model_says() {
-    // Attempts have tests of their own; here thousands of logins come from one address.
+fn tokens_match_the_model() {
+    // Limits of attempts have their own tests; here thousands of logins come from one address.
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
         let twins = Twin::both_with_cheap_hashes(&world).await;
         let mut people = Vec::new();
         for number in 0..PEOPLE {
             let name = format!("person{number}");
-            let id = world.somebody(&name).await.id;
+            let id = world.user(&name).await.id;
             let used = MailToken::generate(&world.app.random).expose().to_owned();
             let email = format!("{name}@example.com");
             people.push(Person { id, email, password: PASSWORD.to_owned(), used });

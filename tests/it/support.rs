@@ -1,4 +1,4 @@
-//! What the tests stand on.
+//! Helpers for the tests.
 
 pub mod billed;
 pub mod books;

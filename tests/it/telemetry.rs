@@ -1,4 +1,4 @@
-//! Traces for a collector of OpenTelemetry, and request ids in everything that a request causes.
+//! Traces for an OpenTelemetry collector, and request ids in everything that a request causes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -20,7 +20,7 @@ use crate::support::world::{Folder, PASSWORD};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// Takes what is sent, and answers as it is told.
+/// A collector that records what is sent, with a configured answer.
 struct Collector {
     address: SocketAddr,
     bodies: Arc<Mutex<Vec<Value>>>,
@@ -32,7 +32,7 @@ impl Collector {
         Self::with(status, None)
     }
 
-    /// Behind TLS, by `server.pem` and `server.key` of this folder.
+    /// Starts it with TLS, by `server.pem` and `server.key` of this folder.
     fn under_tls(certificates: &Path) -> Self {
         let file = |name: &str| std::fs::File::open(certificates.join(name)).unwrap();
         let chain = CertificateDer::pem_reader_iter(file("server.pem")).map(Result::unwrap).collect();
@@ -69,21 +69,21 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// Every span so far.
+    /// Returns every span so far.
     fn spans(&self) -> Vec<Value> {
         let bodies = self.bodies.lock().unwrap();
         let spans = |body: &Value| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().cloned();
         bodies.iter().filter_map(spans).flatten().collect()
     }
 
-    /// Every line of the log so far.
+    /// Returns every log line so far.
     fn lines(&self) -> Vec<Value> {
         let bodies = self.bodies.lock().unwrap();
         let lines = |body: &Value| body["resourceLogs"][0]["scopeLogs"][0]["logRecords"].as_array().cloned();
         bodies.iter().filter_map(lines).flatten().collect()
     }
 
-    /// The spans of a trace, once its request has come.
+    /// Returns the spans of a trace, once its request has arrived.
     fn trace(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> (Value, Vec<Value>) {
         let found = || self.spans().into_iter().find(|span| span["name"] == name && wanted(span));
         let until = Instant::now() + Duration::from_secs(60);
@@ -125,7 +125,7 @@ fn attribute(span: &Value, name: &str) -> Value {
     value.get("stringValue").or(value.get("intValue")).cloned().unwrap_or_default()
 }
 
-fn traced(folder: &Folder, endpoint: &str, ratio: &str) -> Server {
+fn start_with_tracing(folder: &Folder, endpoint: &str, ratio: &str) -> Server {
     let start = Start::new(&folder.0).set("TOLLKEEPER_TELEMETRY__ENDPOINT", endpoint);
     start
         .set("TOLLKEEPER_TELEMETRY__SAMPLE_RATIO", ratio)
@@ -141,9 +141,9 @@ fn reserve(server: &Server, place: &Place, traceparent: &str) -> String {
 }
 
 #[test]
-fn a_request_s_trace_has_its_parts_and_goes_on_from_its_caller_s() {
+fn trace_has_its_parts_and_continues_the_callers() {
     let (folder, collector) = (Folder::new(), Collector::start("200 OK"));
-    let server = traced(&folder, &collector.url(), "1");
+    let server = start_with_tracing(&folder, &collector.url(), "1");
     let place = server.settle(&server.sign_up("ada"));
     let request_id = reserve(&server, &place, &format!("00-{TRACE}-{PARENT}-01"));
     let (root, parts) = collector.trace("POST /service/v1/authorize", |_| true);
@@ -187,7 +187,7 @@ fn a_request_s_trace_has_its_parts_and_goes_on_from_its_caller_s() {
         collector.spans().iter().map(|span| span["spanId"].to_string()).collect();
     assert_eq!(ids.len(), collector.spans().len());
 
-    // A request that nobody began a trace for begins its own.
+    // A request without a trace begins its own.
     server.get(&place.project_path).send();
     let route = "/v1/organizations/{organization_id}/projects/{project_id}";
     let (root, _) = collector.trace(&format!("GET {route}"), |_| true);
@@ -199,7 +199,7 @@ fn a_request_s_trace_has_its_parts_and_goes_on_from_its_caller_s() {
     for line in ["content-type: application/json", "x-api-key: s3cret=", "x-more: 1"] {
         assert!(heads[0].contains(&format!("\r\n{line}\r\n")), "{}", heads[0]);
     }
-    // What is left leaves with the server.
+    // The rest is sent at the server's stop.
     let answer = server.get("/no/such/path").send();
     let last = answer.header("x-request-id").to_owned();
     let ended = server.stop();
@@ -210,9 +210,9 @@ fn a_request_s_trace_has_its_parts_and_goes_on_from_its_caller_s() {
 }
 
 #[test]
-fn who_may_use_the_service_listener_chooses_and_the_public_does_not() {
+fn only_service_listener_callers_choose_sampling() {
     let (folder, collector) = (Folder::new(), Collector::start("200 OK"));
-    let server = traced(&folder, &collector.url(), "0");
+    let server = start_with_tracing(&folder, &collector.url(), "0");
     let place = server.settle(&server.sign_up("ada"));
     let chosen = format!("00-{TRACE}-{PARENT}-01");
     assert_eq!(server.get("/healthz").header("traceparent", &chosen).send().status, 200);
@@ -227,17 +227,17 @@ fn who_may_use_the_service_listener_chooses_and_the_public_does_not() {
 }
 
 #[test]
-fn a_collector_that_is_away_or_refuses_costs_a_log_line() {
-    // An address where nobody listens, and nobody else will while it is kept.
+fn unavailable_collector_costs_a_log_line() {
+    // An address without a listener, reserved meanwhile.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let nobody = format!("http://{}", socket.local_addr().unwrap());
+    let unused_address = format!("http://{}", socket.local_addr().unwrap());
     let refusing = Collector::start("401 Unauthorized");
     for (endpoint, why) in
-        [(nobody, "refused"), (refusing.url(), "the collector answers 401 Unauthorized: {}")]
+        [(unused_address, "refused"), (refusing.url(), "the collector answers 401 Unauthorized: {}")]
     {
         let folder = Folder::new();
-        let server = traced(&folder, &endpoint, "1");
+        let server = start_with_tracing(&folder, &endpoint, "1");
         let place = server.settle(&server.sign_up("ada"));
         server.wait_for_log("traces can't be exported and are dropped");
         let lost = |server: &Server| {
@@ -265,7 +265,7 @@ fn a_collector_that_is_away_or_refuses_costs_a_log_line() {
 }
 
 #[test]
-fn a_collector_under_tls_is_known_by_its_certificate() {
+fn collector_is_verified_by_its_certificate() {
     if std::process::Command::new("openssl").arg("version").output().is_err() {
         return skip("TLS to a collector", "`openssl` is not installed");
     }
@@ -273,7 +273,7 @@ fn a_collector_under_tls_is_known_by_its_certificate() {
     make_certificates(&certificates.0);
     let collector = Collector::under_tls(&certificates.0);
     let port = collector.address.port();
-    // Whose authority is known, and whose isn't.
+    // One with a known authority, and one with an unknown one.
     let other = Folder::new();
     make_certificates(&other.0);
     let cases = [("localhost", &certificates, None), ("localhost", &other, Some("invalid peer certificate"))];
@@ -296,12 +296,12 @@ fn a_collector_under_tls_is_known_by_its_certificate() {
         server.wait_for_log("traces can't be exported and are dropped");
         let ended = server.stop();
         assert!(ended.log.contains(why), "{}", ended.log);
-        assert_eq!(collector.spans().len(), before, "nothing is sent to somebody else");
+        assert_eq!(collector.spans().len(), before, "nothing is sent to another server");
     }
 }
 
 #[test]
-fn what_is_sent_is_what_the_standard_has() {
+fn sent_data_follows_the_standard() {
     const CHECK: &str = r#"
 import json, sys
 from google.protobuf import json_format
@@ -320,7 +320,7 @@ print("valid", spans)
         ("opentelemetry.proto.collector.trace.v1.trace_service_pb2", "opentelemetry-proto");
     let Some(mut program) = python(module, package, "the traces' format") else { return };
     let (folder, collector) = (Folder::new(), Collector::start("200 OK"));
-    let server = traced(&folder, &collector.url(), "1");
+    let server = start_with_tracing(&folder, &collector.url(), "1");
     let place = server.settle(&server.sign_up("ada"));
     assert_eq!(server.report(&place, "event-1"), "accepted");
     server.ask("/service/v1/usage", &usage_event(&place, "event-2")).header("traceparent", "nonsense").send();
@@ -338,7 +338,7 @@ print("valid", spans)
 }
 
 #[test]
-fn log_lines_go_to_the_collector_where_that_is_wanted() {
+fn log_lines_are_sent_when_configured() {
     const CHECK: &str = r#"
 import json, sys
 from google.protobuf import json_format
@@ -393,7 +393,7 @@ print("valid", lines)
     }
 }
 
-/// The address of the public listener, as the log says it.
+/// Returns the address of the public listener from the log.
 fn server_address(log: &str) -> String {
     let line = log.lines().find(|line| line.contains(": listening")).unwrap();
     let address = line.split("public=").nth(1).unwrap();
@@ -401,7 +401,7 @@ fn server_address(log: &str) -> String {
 }
 
 #[test]
-fn a_mail_names_the_request_that_caused_it_in_both_formats() {
+fn mail_log_names_its_request_in_both_formats() {
     for format in ["text", "json"] {
         let folder = Folder::new();
         let server = Start::new(&folder.0).set("TOLLKEEPER_LOG__FORMAT", format).run();

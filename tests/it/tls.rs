@@ -1,4 +1,4 @@
-//! TLS on the listeners, met by curl and openssl with certificates made here.
+//! TLS on the listeners, tested by curl and openssl with certificates made here.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::process::{Ended, Server, Start, run_to_end};
+use crate::support::process::{ProcessResult, Server, Start, run_to_end};
 use crate::support::smtp::make_certificates;
 use crate::support::{python, world::Folder};
 
-fn is_here(what: &str) -> bool {
+fn is_installed(what: &str) -> bool {
     let here = |program: &str, flag: &str| Command::new(program).arg(flag).output().is_ok();
     let here = here("curl", "--version") && here("openssl", "version");
     if !here {
@@ -19,7 +19,7 @@ fn is_here(what: &str) -> bool {
     here
 }
 
-/// A folder with an authority, a certificate and its key.
+/// Creates a folder with an authority, a certificate and its key.
 fn certificates() -> Folder {
     let folder = Folder::new();
     make_certificates(&folder.0);
@@ -32,19 +32,19 @@ fn with_pair(start: Start, which: &str, folder: &Path) -> Start {
         .set(&format!("TOLLKEEPER_TLS__{which}KEY_FILE"), folder.join("server.key").to_str().unwrap())
 }
 
-/// Both listeners with one pair.
+/// Configures both listeners with one pair.
 fn with_tls(start: Start, folder: &Path) -> Start {
     with_pair(with_pair(start, "", folder), "SERVICE_", folder)
 }
 
-/// Its own `run` waits by plain HTTP.
-fn started(start: &Start) -> Server {
+/// Starts the server; `Start::run` would wait by plain HTTP.
+fn start_server(start: &Start) -> Server {
     let server = start.listening();
     server.wait_for_log("database is ready");
     server
 }
 
-fn curl(certificates: &Path, arguments: &[&str]) -> Ended {
+fn curl(certificates: &Path, arguments: &[&str]) -> ProcessResult {
     let mut command = Command::new("curl");
     command.args(["-sS", "--max-time", "20", "--cacert"]).arg(certificates.join("ca.pem")).args(arguments);
     run_to_end(command)
@@ -58,11 +58,11 @@ fn answers(certificates: &Path, arguments: &[&str]) -> String {
 
 #[test]
 fn both_listeners_speak_tls() {
-    if !is_here("TLS on the listeners") {
+    if !is_installed("TLS on the listeners") {
         return;
     }
     let (folder, certificates) = (Folder::new(), certificates());
-    let server = started(&with_tls(Start::new(&folder.0), &certificates.0));
+    let server = start_server(&with_tls(Start::new(&folder.0), &certificates.0));
     for address in [server.public, server.service] {
         let url = |path: &str| format!("https://{address}{path}");
         for version in [&["--tlsv1.3"][..], &["--tlsv1.2", "--tls-max", "1.2"], &["--http1.1"], &["--http2"]]
@@ -79,7 +79,7 @@ fn both_listeners_speak_tls() {
         let text = answers(&certificates.0, &["-w", "\n%{num_connects}\n", &document, &document, &document]);
         let connects: Vec<_> = text.lines().filter(|line| ["0", "1"].contains(line)).collect();
         assert_eq!(connects, ["1", "0", "0"]);
-        // Nothing older, and nothing but HTTP/1.1.
+        // No older TLS versions, and only HTTP/1.1.
         let old = curl(&certificates.0, &["--tls-max", "1.1", &url("/healthz")]);
         assert_ne!(old.code, Some(0), "{old:?}");
         assert!(openssl(&address.to_string(), &["-alpn", "h2,http/1.1"]).contains("ALPN protocol: http/1.1"));
@@ -98,13 +98,13 @@ fn openssl(address: &str, arguments: &[&str]) -> String {
 
 #[test]
 fn one_listener_alone_speaks_tls() {
-    if !is_here("TLS on one listener") {
+    if !is_installed("TLS on one listener") {
         return;
     }
     let certificates = certificates();
     for (which, tls_is_public) in [("", true), ("SERVICE_", false)] {
         let folder = Folder::new();
-        let server = started(&with_pair(Start::new(&folder.0), which, &certificates.0));
+        let server = start_server(&with_pair(Start::new(&folder.0), which, &certificates.0));
         let (tls, plain) =
             if tls_is_public { (server.public, server.service) } else { (server.service, server.public) };
         answers(&certificates.0, &["-f", &format!("https://{tls}/healthz")]);
@@ -113,20 +113,20 @@ fn one_listener_alone_speaks_tls() {
 }
 
 #[test]
-fn what_is_not_tls_is_sent_away_at_once() {
-    if !is_here("plain HTTP to a TLS port") {
+fn plain_http_is_refused_at_once() {
+    if !is_installed("plain HTTP to a TLS port") {
         return;
     }
     let (folder, certificates) = (Folder::new(), certificates());
     let start =
         with_tls(Start::new(&folder.0), &certificates.0).set("TOLLKEEPER_SERVER__HEAD_TIMEOUT_SECONDS", "3");
-    let server = started(&start);
+    let server = start_server(&start);
     let said = |words: &[u8]| {
         let mut stream = TcpStream::connect(server.public).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(words).unwrap();
         let (asked, mut text) = (Instant::now(), Vec::new());
-        // A reset is as good as an end.
+        // A reset is equivalent to an end.
         stream.read_to_end(&mut text).ok();
         (text, asked.elapsed())
     };
@@ -137,13 +137,13 @@ fn what_is_not_tls_is_sent_away_at_once() {
     assert!(waited < Duration::from_secs(3), "{waited:?}");
     let (text, waited) = said(&[0, 1, 2, 3]);
     assert!(text.is_empty() && waited < Duration::from_secs(3), "{text:?} {waited:?}");
-    // A handshake that stops, or never starts, is not waited for.
+    // A handshake that stops or never starts times out.
     for half in [&[22, 3, 1, 1, 0][..], &[]] {
         let (text, waited) = said(half);
         assert!(text.is_empty(), "{text:?}");
         assert!(waited > Duration::from_secs(2) && waited < Duration::from_secs(20), "{waited:?}");
     }
-    // So is a head behind a good handshake, which gets its answer.
+    // So does a head after a complete handshake, which gets an answer.
     let mut client = Command::new("openssl")
         .args(["s_client", "-quiet", "-connect", &server.public.to_string()])
         .stdin(Stdio::piped())
@@ -166,12 +166,12 @@ fn what_is_not_tls_is_sent_away_at_once() {
 }
 
 #[test]
-fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
-    if !is_here("a new certificate") {
+fn new_certificate_is_loaded_and_an_invalid_one_is_not() {
+    if !is_installed("a new certificate") {
         return;
     }
     let (folder, files, next) = (Folder::new(), certificates(), certificates());
-    let server = started(&with_tls(Start::new(&folder.0), &files.0));
+    let server = start_server(&with_tls(Start::new(&folder.0), &files.0));
     let url = format!("https://{}/healthz", server.public);
     let hang_up = |expected: &str| {
         let before = server.log().matches(expected).count();
@@ -187,7 +187,7 @@ fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
     let put = |name: &str| std::fs::copy(next.0.join(name), files.0.join(name)).unwrap();
     let old_ca = Folder::new();
     std::fs::copy(files.0.join("ca.pem"), old_ca.0.join("ca.pem")).unwrap();
-    // The certificate alone doesn't fit the key that is still there.
+    // The new certificate doesn't match the old key.
     put("server.pem");
     hang_up("the certificate is refused, the one before goes on");
     assert!(server.log().contains("the key is not the one of the certificate"), "{}", server.log());
@@ -203,8 +203,8 @@ fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
 }
 
 #[test]
-fn a_start_without_good_files_says_which() {
-    if !is_here("a start with bad certificates") {
+fn start_with_invalid_files_names_them() {
+    if !is_installed("a start with bad certificates") {
         return;
     }
     let (folder, files, other) = (Folder::new(), certificates(), certificates());

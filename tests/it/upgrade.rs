@@ -1,4 +1,4 @@
-//! A rolling upgrade: a server that runs goes on while a newer binary brings the schema further.
+//! Rolling upgrades: a running server goes on while a newer binary migrates the schema.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,10 +9,11 @@ use tollkeeper::db::{Db, Settings, sql};
 use crate::support::process::{
     Account, Place, Server, Start, Wire, on_each_database_url, until, usage_event,
 };
-use crate::support::python::skip_for_want_of;
+use crate::support::python::skip_without;
 use crate::support::world::{ALLOW_FSYNC_OFF, PASSWORD, runtime};
 
-/// One call of each kind of statement: reads, writes, and reads within transactions, over every table that a request meets.
+/// Returns one call of each kind of statement: reads, writes, and reads within transactions, over every table
+/// that requests use.
 fn calls(server: &Server, ada: &Account, place: &Place, number: usize) -> Vec<Wire> {
     let organization = place.project_path.split("/projects").next().unwrap();
     let project = &place.project_path;
@@ -55,7 +56,8 @@ fn calls(server: &Server, ada: &Account, place: &Place, number: usize) -> Vec<Wi
     ]
 }
 
-/// What a newer binary leaves behind: a table, a column in every other, and a schema version that this one doesn't know.
+/// Migrates as a newer binary would: a table, a column in every other table, and a schema version that this
+/// one doesn't know.
 async fn migrate_further(db: &Db) {
     let tables = if db.is_postgres() {
         "SELECT CAST(table_name AS TEXT) AS name FROM information_schema.tables WHERE table_schema = 'public'"
@@ -67,7 +69,8 @@ async fn migrate_further(db: &Db) {
     assert!(tables.len() > 10, "{tables:?}");
     tx.commit().await.unwrap();
     for (table,) in tables.iter().filter(|(table,)| table != "refinery_schema_history") {
-        // One table at a time: whoever holds the locks of many waits for requests that wait for it.
+        // One table at a time: a transaction with the locks of many tables could wait for requests that wait
+        // for it.
         let mut tx = db.write().await.unwrap();
         sql(format!("ALTER TABLE {table} ADD COLUMN of_a_later_version TEXT"))
             .execute(&mut tx)
@@ -95,28 +98,38 @@ fn settings(start: &Start, url: Option<&str>) -> Settings {
     }
 }
 
-/// Which of the calls this server knows: an earlier version may lack some. Whether it answers the others well before anything
-/// has changed is what counts afterwards.
-fn known(server: &Server, ada: &Account, place: &Place) -> Vec<bool> {
+/// Returns which of the calls this server supports: an earlier version may lack some. Only calls that succeed
+/// before the change are counted afterwards.
+fn supported_calls(server: &Server, ada: &Account, place: &Place) -> Vec<bool> {
     let calls = calls(server, ada, place, 999_999);
     let statuses: Vec<_> = calls.iter().map(|call| call.send().status).collect();
     assert!(statuses.iter().all(|status| [200, 400, 404, 405].contains(status)), "{statuses:?}");
-    let known: Vec<_> = statuses.iter().map(|status| *status == 200).collect();
-    assert!(known.iter().filter(|known| **known).count() >= 10, "{statuses:?}");
-    known
+    let supported_calls: Vec<_> = statuses.iter().map(|status| *status == 200).collect();
+    assert!(supported_calls.iter().filter(|supported_calls| **supported_calls).count() >= 10, "{statuses:?}");
+    supported_calls
 }
 
-/// Makes calls from several sides at once, while the work is done and some time longer; every one must succeed, at once or when it
-/// is made again. How many were made again.
-fn under_load(server: &Server, ada: &Account, place: &Place, known: &[bool], work: impl FnOnce()) -> usize {
+/// Makes concurrent calls during the work and for some time after; every one must succeed, at once or when
+/// retried. Returns the number of retries.
+fn under_load(
+    server: &Server,
+    ada: &Account,
+    place: &Place,
+    supported_calls: &[bool],
+    work: impl FnOnce(),
+) -> usize {
     let (number, again, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let _one_for_all = Stop(&stop);
+                let _one_for_all = StopOnDrop(&stop);
                 while !stop.load(Ordering::Relaxed) {
                     let calls = calls(server, ada, place, number.fetch_add(1, Ordering::Relaxed));
-                    for (call, _) in calls.into_iter().zip(known).filter(|(_, known)| **known) {
+                    for (call, _) in calls
+                        .into_iter()
+                        .zip(supported_calls)
+                        .filter(|(_, supported_calls)| **supported_calls)
+                    {
                         let mut answer = call.send();
                         if answer.code() == "database_unavailable" {
                             again.fetch_add(1, Ordering::Relaxed);
@@ -127,8 +140,8 @@ fn under_load(server: &Server, ada: &Account, place: &Place, known: &[bool], wor
                 }
             });
         }
-        // Whoever fails has said why; the others end, and so does this.
-        let stopped = Stop(&stop);
+        // A failed client has printed the reason; the others end, and so does this.
+        let stopped = StopOnDrop(&stop);
         let rounds = |more: usize| {
             let start = number.load(Ordering::Relaxed);
             until(|| number.load(Ordering::Relaxed) >= start + more || stop.load(Ordering::Relaxed));
@@ -142,41 +155,41 @@ fn under_load(server: &Server, ada: &Account, place: &Place, known: &[bool], wor
     again.into_inner()
 }
 
-/// What went wrong by its log.
+/// Returns the errors in its log.
 fn errors(server: &Server) -> String {
     server.log().lines().filter(|line| !line.contains(" INFO ")).collect::<Vec<_>>().join("\n")
 }
 
-struct Stop<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Stop<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 #[test]
-fn a_running_server_goes_on_while_the_schema_grows() {
+fn running_server_survives_a_migration() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url).set("TOLLKEEPER_LIMITS__ENABLED", "false");
         let server = start.run();
         let ada = server.sign_up("ada");
         let place = server.settle(&ada);
-        let known = known(&server, &ada, &place);
-        assert!(known.iter().all(|known| *known), "{known:?}");
-        let again = under_load(&server, &ada, &place, &known, || {
+        let supported_calls = supported_calls(&server, &ada, &place);
+        assert!(supported_calls.iter().all(|supported_calls| *supported_calls), "{supported_calls:?}");
+        let again = under_load(&server, &ada, &place, &supported_calls, || {
             runtime().block_on(async {
                 let db = Db::open(&settings(&start, url)).unwrap();
                 migrate_further(&db).await;
             });
         });
-        // PostgreSQL would refuse a prepared statement that asks for every column, and end the transaction that it is in.
+        // PostgreSQL would refuse a prepared statement that selects all columns, and fail its transaction.
         assert_eq!(again, 0, "calls had to be made again: {}", errors(&server));
         assert_eq!(server.get("/readyz").send().status, 200);
         let bob = server.sign_up("bob");
         server.settle(&bob);
         assert_eq!(server.log().matches(" ERROR ").count(), again, "{}", errors(&server));
-        // Started anew, it is an older binary on a newer schema.
+        // After a restart it is an older binary on a newer schema.
         let ended = start.refused();
         assert_eq!(ended.code, Some(1));
         assert!(ended.log.contains("the database has schema 999"), "{}", ended.log);
@@ -184,22 +197,22 @@ fn a_running_server_goes_on_while_the_schema_grows() {
     });
 }
 
-/// The binary of an earlier version, built by `.ci/upgrade`.
-fn earlier() -> Option<PathBuf> {
+/// Returns the binary of an earlier version, built by `.ci/upgrade`.
+fn earlier_binary() -> Option<PathBuf> {
     let path = std::env::var_os("TOLLKEEPER_TEST_EARLIER").map(PathBuf::from);
     if path.is_none() {
         let why = "TOLLKEEPER_TEST_EARLIER names no binary: `.ci/upgrade REVISION` builds one and runs this";
-        skip_for_want_of("earlier", "an upgrade from an earlier version", why);
+        skip_without("earlier", "an upgrade from an earlier version", why);
     }
     path
 }
 
 #[test]
-fn an_earlier_version_goes_on_beside_this_one() {
-    let Some(earlier) = earlier() else { return };
+fn earlier_version_runs_next_to_this_one() {
+    let Some(earlier_binary) = earlier_binary() else { return };
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url).set("TOLLKEEPER_LIMITS__ENABLED", "false");
-        let mut old_start = start.clone().binary(Path::new(&earlier));
+        let mut old_start = start.clone().binary(Path::new(&earlier_binary));
         if old_start.command(&["config"]).code != Some(0) {
             // From before this key.
             old_start = old_start.unset(ALLOW_FSYNC_OFF);
@@ -208,21 +221,21 @@ fn an_earlier_version_goes_on_beside_this_one() {
         let ada = old.sign_up("ada");
         let place = old.settle(&ada);
         let mut migrated = None;
-        under_load(&old, &ada, &place, &known(&old, &ada, &place), || {
+        under_load(&old, &ada, &place, &supported_calls(&old, &ada, &place), || {
             let ended = start.command(&["migrate", "--json"]);
             assert_eq!(ended.code, Some(0), "{}", ended.log);
             migrated = Some(serde_json::from_str::<serde_json::Value>(&ended.stdout).unwrap());
         });
         let migrated = migrated.unwrap();
-        // Both at once, each sees what the other does.
+        // Both at once; each sees the other's changes.
         let new = start.run();
         for (one, other, name) in [(&old, &new, "bob"), (&new, &old, "eve")] {
-            let somebody = one.sign_up(name);
-            let place = one.settle(&somebody);
-            assert_eq!(other.get("/v1/auth/me").bearer(&somebody.access_token).send().status, 200);
+            let user = one.sign_up(name);
+            let place = one.settle(&user);
+            assert_eq!(other.get("/v1/auth/me").bearer(&user.access_token).send().status, 200);
             assert_eq!(other.report(&place, name), "accepted");
             assert_eq!(one.report(&place, name), "duplicate");
-            assert_eq!(other.requests(&place, &somebody), 1);
+            assert_eq!(other.requests(&place, &user), 1);
         }
         for call in calls(&new, &ada, &place, 1_000_000) {
             let answer = call.send();
@@ -231,7 +244,7 @@ fn an_earlier_version_goes_on_beside_this_one() {
         assert_eq!(old.stop().code, Some(0));
         assert!(new.requests(&place, &ada) > 0);
         if migrated["applied"].as_array().unwrap().is_empty() {
-            // The same schema: there is a way back.
+            // The schema is the same, so a downgrade works.
             assert_eq!(old_start.run().stop().code, Some(0));
         } else {
             let ended = old_start.refused();

@@ -1,4 +1,4 @@
-"""What Schemathesis can't know of us."""
+"""Our own checks and rules for Schemathesis."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from schemathesis.specs.openapi.checks import (
 # As `run.py` has it.
 SETUP = json.loads(os.environ["TOLLKEEPER_SETUP"])
 
-# Why a request may be refused that its schema allows: what only the server knows, and rules that no keyword says. A refusal
-# with another word (`wrong_type`, `required`, `unknown_field`, `out_of_range` …) is a schema that says too little.
+# Reasons to refuse a request that its schema allows: state of the server, and rules without a keyword. A refusal
+# with another code (`wrong_type`, `required`, `unknown_field`, `out_of_range` …) is a gap in the schema.
 RULES = {
     "does_not_match",
     "end_before_start",
@@ -42,16 +42,16 @@ RULES = {
     "reserved",
     "unknown_model",
 }
-# A model has its own most, chat and embeddings need a model, and groups are words between commas.
+# A model has its own maximum, chat and embeddings need a model, and groups are words between commas.
 CONDITIONS = {("settings.max_tokens", "out_of_range"), ("model", "required"), ("group_by", "unknown_value")}
 # The same where the refusal is the error's own code.
 CODES = {"invalid_token", "public_projects_not_allowed"}
-# People are told in words.
+# Pages answer in words.
 PAGES = {"/verify-email", "/reset-password", "/invitations/accept"}
 
 
 @schemathesis.check
-def only_a_rule_refuses_what_is_valid(ctx, response, case):
+def valid_requests_are_refused_by_rules_only(ctx, response, case):
     try:
         return positive_data_acceptance(ctx, response, case)
     except RejectedPositiveData:
@@ -74,7 +74,7 @@ def is_rule(detail):
 
 
 @schemathesis.check
-def what_is_invalid_is_refused(ctx, response, case):
+def invalid_requests_are_refused(ctx, response, case):
     try:
         return negative_data_rejection(ctx, response, case)
     except AcceptedNegativeData:
@@ -89,7 +89,7 @@ def what_is_invalid_is_refused(ctx, response, case):
 
 
 @schemathesis.check
-def what_was_made_is_there(ctx, response, case):
+def created_objects_are_found(ctx, response, case):
     try:
         return ensure_resource_availability(ctx, response, case)
     except EnsureResourceAvailability:

@@ -12,7 +12,7 @@ import tempfile
 SETUP = json.loads(sys.argv[1])
 HERE = pathlib.Path(__file__).parent
 SERVICE = "^/(service/|metrics)"
-# In their places stand checks of hooks.py that call them and know what is excused, which is narrower than a status.
+# Replaced by checks of hooks.py, which call them with exceptions that are narrower than a status.
 NARROWED = "positive_data_acceptance,negative_data_rejection,ensure_resource_availability"
 
 # The values of path parameters that lead to something. What a DELETE takes away is nobody's, so that the place stays; things

@@ -12,7 +12,7 @@ import openai
 
 setup = json.loads(sys.argv[1])
 
-# The status of every answer, in the order of their coming.
+# The status of every answer, in order.
 statuses = []
 counting = httpx.Client(event_hooks={"response": [lambda response: statuses.append(response.status_code)]}, timeout=30)
 
@@ -23,7 +23,7 @@ def client(bearer, **options):
 
 
 def refused(kind, status, code, error_type, call, param=None):
-    """Calls, and checks that this typed error comes with all its fields, after one request."""
+    """Calls, and checks that this typed error is raised with all its fields, after one request."""
     before = len(statuses)
     try:
         answer = call()

@@ -1,4 +1,4 @@
-"""A mail server for the tests: writes what it is given into a folder, and fails where it is told to.
+"""A mail server for the tests: writes received mails to a folder, and fails where configured.
 
 It prints its port when it listens, and ends when its standard input closes, however the test ended.
 """

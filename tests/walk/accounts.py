@@ -114,9 +114,9 @@ def passwords(w):
     w.chapter("passwords")
     w.sign_up("rob")
     w.log_in("rob", as_="rob elsewhere")
-    change = lambda current, new, again=None, who="rob": w.post(
+    change = lambda current, new, again=None, caller="rob": w.post(
         "/v1/auth/change-password",
-        {"current_password": current, "new_password": new, "new_password_confirmation": again or new}, who)
+        {"current_password": current, "new_password": new, "new_password_confirmation": again or new}, caller)
     w.post("/v1/auth/change-password", {}, "rob")
     change("wrong", NEW_PASSWORD)
     change(PASSWORD, NEW_PASSWORD, "another")

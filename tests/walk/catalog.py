@@ -1,4 +1,4 @@
-"""The models that are walked through."""
+"""The models of the walk."""
 
 CATALOG = """\
 currency = "USD"
@@ -126,6 +126,6 @@ def write(folder):
 
 
 def extend(path):
-    """One model more."""
+    """Adds one model."""
     more = MODELS.split("[[models]]")[1].replace("chat-1", "chat-3")
     path.write_text(CATALOG + MODELS + "\n[[models]]" + more)

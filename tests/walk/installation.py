@@ -1,4 +1,4 @@
-"""An installation to walk through: its clock, its database, its processes."""
+"""The installation under test: its clock, its database, its processes."""
 
 import atexit
 import datetime
@@ -16,18 +16,18 @@ import subprocess
 import threading
 import time
 
-# When every walk begins: at noon, so that no day ends in it, and far ahead. A signal that comes while libfaketime works
+# The start time of every walk: at noon, so that no day ends in it, and far ahead. A signal that comes while libfaketime works
 # sees true time; were that later than the walk's, every timeout of PostgreSQL would be over by it.
 BASE = datetime.datetime(2040, 3, 10, 12, tzinfo=datetime.timezone.utc)
-PATIENCE_S = 60
+TIMEOUT_S = 60
 SERVICE_TOKEN = "svc_of-the-walk-through-all-operations"
 MASTER_KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 PUBLIC_URL = "http://tollkeeper.test"
 
 
 def until(holds, what):
-    """Waits until this returns something true, and returns that."""
-    end = time.monotonic() + PATIENCE_S
+    """Waits until this returns a true value, and returns it."""
+    end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         found = holds()
         if found:
@@ -37,7 +37,7 @@ def until(holds, what):
 
 
 class Clock:
-    """The time as every process of the installation sees it, by libfaketime. What passes is true time."""
+    """The fake clock of every process of the installation, by libfaketime. Durations stay true."""
 
     def __init__(self, folder):
         places = glob.glob("/usr/lib/*/faketime/libfaketime.so.1") + ["/usr/lib/faketime/libfaketime.so.1"]
@@ -75,7 +75,7 @@ class Clock:
 
 
 class Postgres:
-    """A throwaway PostgreSQL by the same clock, on a unix socket in the folder."""
+    """A throwaway PostgreSQL on the same clock, on a unix socket in the folder."""
 
     def __init__(self, folder, clock):
         self.binaries = find_postgres()
@@ -129,7 +129,7 @@ class Postgres:
 
 
 def find_postgres():
-    """The folder of PostgreSQL's programs: from PATH, or the newest that Debian and its kin have installed."""
+    """Returns the folder of PostgreSQL's programs: from PATH, or the newest installed by Debian or a derivative."""
     initdb = shutil.which("initdb")
     if initdb:
         return os.path.dirname(os.path.realpath(initdb))
@@ -228,7 +228,7 @@ class Installation:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(PATIENCE_S)
+        self.process.wait(TIMEOUT_S)
         self.process = None
 
     def kill(self):
@@ -237,8 +237,8 @@ class Installation:
             self.process.wait()
 
     def send(self, listener, method, target, headers=(), body=None):
-        """One request over a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.addresses[listener], timeout=PATIENCE_S)
+        """Sends one request over a separate connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.addresses[listener], timeout=TIMEOUT_S)
         try:
             connection.putrequest(method, target, skip_accept_encoding=True)
             for name, value in headers:
@@ -259,18 +259,18 @@ class Installation:
             connection.close()
 
     def send_raw(self, listener, data, then_wait=True):
-        """Bytes as they are, and what comes back; without waiting, the connection."""
-        stream = socket.create_connection(("127.0.0.1", self.addresses[listener]), timeout=PATIENCE_S)
+        """Sends raw bytes and returns the answer; without waiting, returns the connection."""
+        stream = socket.create_connection(("127.0.0.1", self.addresses[listener]), timeout=TIMEOUT_S)
         stream.sendall(data)
         return read_answer(stream) if then_wait else stream
 
     def command(self, *arguments, **changes):
         ended = subprocess.run([self.binary, *arguments], env=self.environment({**self.changes, **changes}),
-                               cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S)
+                               cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S)
         return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
     def mails(self):
-        """Mails that nobody has read yet: path, sender, recipient, subject, text; the oldest first."""
+        """Returns unread mails: path, sender, recipient, subject, text; the oldest first."""
         found = []
         for path in sorted((self.data / "mail").glob("*.eml")):
             if path.name not in self.read_mails:

@@ -1,20 +1,20 @@
-"""API keys, as things and as callers; and models, which keys see."""
+"""API keys: managing them, calling with them, and the models that they see."""
 
-from organizations import NOBODY
+from organizations import UNKNOWN
 
 HOUR = "2040-03-10T13:30:00Z"
 
 
 def walk(w):
-    things(w)
+    management(w)
     callers(w)
     models(w)
 
 
-def things(w):
+def management(w):
     w.chapter("API keys")
     all_of = f"{w.bot}/api-keys"
-    create = lambda body, who="ada": w.post(all_of, body, who)
+    create = lambda body, caller="ada": w.post(all_of, body, caller)
     for body in [{}, {"name": ""}, {"name": "k", "permissions": []}, {"name": "k", "permissions": ["fly"]},
                  {"name": "k", "permissions": "chat"}, {"name": "k", "expires_at": "tomorrow"},
                  {"name": "k", "expires_at": "2040-01-01T00:00:00Z"}, {"name": "k", "expires_at": 1},
@@ -24,8 +24,8 @@ def things(w):
                  {"name": "k", "restrictions": {"models": ["chat-1"] * 1001}},
                  {"name": "k", "restrictions": 1}, {"name": "k", "restriction": {}}]:
         create(body)
-    for who in ["vic", "dan", "cem", "eve", "nobody"]:
-        create({"name": "k"}, who)
+    for caller in ["vic", "dan", "cem", "eve", "anonymous"]:
+        create({"name": "k"}, caller)
     w.make_key("whole key", w.bot, {"name": "Whole", "description": "All of it"})
     w.make_key("narrow key", w.bot, {"name": "Narrow", "permissions": ["chat", "models"],
                "restrictions": {"models": ["chat-1", "acme/chat-2"], "max_tokens": 1000}})
@@ -43,12 +43,12 @@ def things(w):
     create({"name": "whole"})
     for query in ["", "?search=OW", "?status=active", "?status=expired", "?status=lost", "?page_size=2&page=2"]:
         w.get(f"{all_of}{query}", "pam")
-    for who in ["vic", "dan", "cem"]:
-        w.get(all_of, who)
+    for caller in ["vic", "dan", "cem"]:
+        w.get(all_of, caller)
     one = lambda word: f"{all_of}/{w.ids[word]}"
-    for who in ["ada", "bob", "pam", "dan", "cem", "eve"]:
-        w.get(one("narrow key"), who)
-    w.get(f"{all_of}/key_{NOBODY}", "ada")
+    for caller in ["ada", "bob", "pam", "dan", "cem", "eve"]:
+        w.get(one("narrow key"), caller)
+    w.get(f"{all_of}/key_{UNKNOWN}", "ada")
     w.get(f"{all_of}/x", "ada")
     w.get(f"{w.search}/api-keys/{w.ids['whole key']}", "ada")
     for body in [{}, {"name": None}, {"expires_at": HOUR}, {"permissions": []}, {"permissions": ["chat", "chat"]},
@@ -58,14 +58,14 @@ def things(w):
                   "restrictions": {"models": ["chat-1", "acme/chat-2"], "max_tokens": 1000}}]:
         w.put(one("narrow key"), body, "ada")
     w.put(one("narrow key"), {"name": "Mine"}, "dan")
-    for who in ["dan", "eve"]:
-        w.post(f"{one('chat key')}/rotate", None, who)
-        w.delete(one("chat key"), who)
+    for caller in ["dan", "eve"]:
+        w.post(f"{one('chat key')}/rotate", None, caller)
+        w.delete(one("chat key"), caller)
     w.make_key("turned key", w.bot, {"name": "Turned"})
     w.bearers["its former secret"] = w.bearers["turned key"]
     w.bearers["turned key"] = w.post(f"{one('turned key')}/rotate", None, "ada").data["key"]
-    for who in ["turned key", "its former secret"]:
-        w.get(w.bot, who)
+    for caller in ["turned key", "its former secret"]:
+        w.get(w.bot, caller)
     w.make_key("rotated key", w.bot, {"name": "Rotated"})
     before = w.bearers["rotated key"]
     for _ in range(2):
@@ -107,8 +107,8 @@ def callers(w):
 
 def models(w):
     w.chapter("models")
-    for who in ["ada", "eve", "narrow key", "chat key", "nobody"]:
-        w.get("/v1/models", who)
+    for caller in ["ada", "eve", "narrow key", "chat key", "anonymous"]:
+        w.get("/v1/models", caller)
     for model in ["chat-1", "acme/chat-2", "acme%2Fchat-2", "embed-1", "chat-unpriced", "chat-retired", "nothing"]:
         w.get(f"/v1/models/{model}", "ada")
         w.get(f"/v1/models/{model}", "narrow key")

@@ -25,8 +25,8 @@ def reports(w):
         for body in [{"group_by": "month"}, {"group_by": ["month", "model"]}, {"group_by": []}, {"group_by": 1},
                      {"group_by": ["day", "hour"], "format": "csv"}, {"days": 1}]:
             w.call("GET", path, "ada", body)
-        for who in ["bob", "cem", "vic", "eve", "whole key", "nobody"]:
-            w.get(path, who)
+        for caller in ["bob", "cem", "vic", "eve", "whole key", "anonymous"]:
+            w.get(path, caller)
     w.get(f"{w.search}/usage", "ada")
     # A key's last use is written every three seconds.
     time.sleep(4)
@@ -37,9 +37,9 @@ def reports(w):
 
 def balances(w):
     w.chapter("balances")
-    for who in ["ada", "bob", "cem", "eve", "whole key", "nobody"]:
-        w.get(f"{w.acme}/billing/summary", who)
-        w.get(f"{w.acme}/billing/invoices", who)
+    for caller in ["ada", "bob", "cem", "eve", "whole key", "anonymous"]:
+        w.get(f"{w.acme}/billing/summary", caller)
+        w.get(f"{w.acme}/billing/invoices", caller)
     w.get(f"{w.poor}/billing/summary", "ada")
     w.get(f"{w.acme}/billing/invoices?status=draft&page=0", "ada")
     for invoice in ["x", "invoice_01h2xcejqtf2nbrexx3vqjhp41"]:

@@ -1,4 +1,4 @@
-"""The course of time: a clock that was moved, ends, invoices, and organizations that go."""
+"""Time: a moved clock, expiries, invoices, and deleted organizations."""
 
 import datetime
 
@@ -10,23 +10,23 @@ PEOPLE = ["ada", "bob", "cem", "vic", "dan", "pam", "eve", "rob", "pia"]
 
 def walk(w):
     distrust(w)
-    ended(w)
+    expiries(w)
     invoices(w)
     corrections(w)
-    settled(w)
+    settlements(w)
     deletions(w)
 
 
 def move(w, notices, **by):
-    """The clock is moved under the running server, which notices."""
+    """Moves the clock of the running server, and waits until it notices."""
     w.clock.advance(datetime.timedelta(**by))
 
-    def settled():
+    def is_settled():
         text = w.installation.send("public", "GET", "/readyz").text
         # The feed of changes is believed again as soon as it has been read by the new time.
         return notices in text and '"feed"' not in text
 
-    w.wait_for(settled)
+    w.wait_for(is_settled)
 
 
 def accept(w):
@@ -53,15 +53,15 @@ def distrust(w):
     w.command("clock", "show")
 
 
-def ended(w):
-    w.chapter("what has ended")
-    for path, who in [(w.acme, "ada"), (w.calling, "vic")]:
-        bearer = [("authorization", f"Bearer {w.bearers[who]}")]
+def expiries(w):
+    w.chapter("expiries")
+    for path, caller in [(w.acme, "ada"), (w.calling, "vic")]:
+        bearer = [("authorization", f"Bearer {w.bearers[caller]}")]
         summary = lambda: w.installation.send("public", "GET", f"{path}/billing/summary", bearer).data
         w.wait_for(lambda: summary()["balance"]["reserved"] == 0)
-    for who in ["bounded key", "its former secret", "turned key"]:
-        w.get(w.bot, who)
-        w.ask("/service/v1/authorize", service.question(w, who))
+    for caller in ["bounded key", "its former secret", "turned key"]:
+        w.get(w.bot, caller)
+        w.ask("/service/v1/authorize", service.question(w, caller))
     w.post(f"{w.bot}/api-keys/{w.ids['bounded key']}/rotate", None, "ada")
     w.get(f"{w.bot}/api-keys?status=expired", "ada")
     w.put(f"{w.bot}/api-keys/{w.ids['bounded key']}", {"description": "Over"}, "ada")
@@ -82,14 +82,14 @@ def invoices(w):
     for query in ["", "?status=open", "?status=paid", "?status=overdue", "?page_size=1"]:
         w.get(f"{w.acme}/billing/invoices{query}", "ada")
     w.invoices = {}
-    for word, path, who in [("acme", w.acme, "ada"), ("foreign", w.foreign, "eve"),
+    for word, path, caller in [("acme", w.acme, "ada"), ("foreign", w.foreign, "eve"),
                             ("payer", f"/v1/organizations/{w.ids['payer']}", "rob"),
                             ("voided", f"/v1/organizations/{w.ids['voided']}", "pia")]:
-        answer = w.get(f"{path}/billing/invoices", who)
+        answer = w.get(f"{path}/billing/invoices", caller)
         w.invoices[word] = answer.data["invoices"][0]["id"]
     w.one = f"{w.acme}/billing/invoices/{w.invoices['acme']}"
-    for who in ["ada", "bob", "cem", "eve", "whole key", "nobody"]:
-        w.get(w.one, who)
+    for caller in ["ada", "bob", "cem", "eve", "whole key", "anonymous"]:
+        w.get(w.one, caller)
     for accepted in ["text/html", "application/json, text/html", "text/html;q=0.5, application/json", "image/png"]:
         w.get(w.one, "ada", headers=[("accept", accepted)])
     w.get(f"{w.acme}/billing/invoices/{w.invoices['foreign']}", "ada")
@@ -114,7 +114,7 @@ def corrections(w):
     w.get("/v1/billing/pricing", "ada")
 
 
-def settled(w):
+def settlements(w):
     w.chapter("invoices that are paid, given up, and taken back")
     invoice = lambda word, *more: w.command("invoice", *more[:1], w.invoices[word], *more[1:])
     invoice("payer", "mark-paid", "--amount", "0.01")
@@ -154,15 +154,15 @@ def deletions(w):
     token = w.mail("lee@example.com", "Invitation")
     w.form("/invitations/accept", token=token)
     w.log_in("lee")
-    for who in ["lee", "ada", "ada"]:
-        w.delete(w.poor, who)
+    for caller in ["lee", "ada", "ada"]:
+        w.delete(w.poor, caller)
     w.mail("lee@example.com", "Second was deleted")
     w.get(w.poor, "lee")
     w.get("/v1/models", "poor key")
     service.report(w, service.event(w, 90, "poor key", time=w.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")))
     w.delete(w.bot, "pam")
-    for who in ["ada", "ada"]:
-        w.delete(w.bot, who)
+    for caller in ["ada", "ada"]:
+        w.delete(w.bot, caller)
     w.get("/v1/models", "whole key")
     w.command("organization", "list")
     w.command("audit-log", "--action", "organization.deleted", sort=True)

@@ -1,4 +1,4 @@
-"""The commands of operators, beside the running server."""
+"""The commands of operators while the server runs."""
 
 import catalog
 
@@ -74,8 +74,8 @@ def walk(w):
 
 def metrics(w):
     w.chapter("metrics")
-    for who in ["nobody", "ada"]:
-        w.get("/metrics", who, listener="service")
+    for caller in ["anonymous", "ada"]:
+        w.get("/metrics", caller, listener="service")
     answer = w.installation.send("service", "GET", "/metrics", [("authorization", f"Bearer {w.bearers['service']}")])
     w.transcript.answers.append(("service", "GET", "/metrics", answer.status))
     w.transcript.line(f"#### GET /metrics, without its values\n< {answer.status}")

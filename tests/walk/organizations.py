@@ -1,7 +1,7 @@
 """Organizations, their members and invitations, projects and theirs."""
 
-# An id of the right shape that nobody has.
-NOBODY = "01h2xcejqtf2nbrexx3vqjhp41"
+# A well-formed id that doesn't exist.
+UNKNOWN = "01h2xcejqtf2nbrexx3vqjhp41"
 LONG = "x" * 101
 
 
@@ -16,7 +16,7 @@ def organizations(w):
     w.chapter("organizations")
     w.sign_up("eve")
     w.sign_up("una", verify=False)
-    create = lambda body, who="ada": w.post("/v1/organizations", body, who)
+    create = lambda body, caller="ada": w.post("/v1/organizations", body, caller)
     for body in [{}, {"name": ""}, {"name": " \u200b "}, {"name": LONG}, {"name": "a\u202eb"}, {"name": None},
                  {"name": "Acme", "description": "x" * 1001},
                  {"name": "Acme", "settings": {"default_role": "owner", "allow_public_projects": 1, "color": "red"}},
@@ -37,7 +37,7 @@ def organizations(w):
     w.call("HEAD", w.acme, "ada")
     w.get(w.acme, "eve")
     w.get(w.acme)
-    for wrong in [f"org_{NOBODY}", "org_x", w.ids["ada"], w.ids["acme"].upper(), "%ff"]:
+    for wrong in [f"org_{UNKNOWN}", "org_x", w.ids["ada"], w.ids["acme"].upper(), "%ff"]:
         w.get(f"/v1/organizations/{wrong}", "ada")
     for body in [{}, {"description": None}, {"name": None}, {"description": "Bridges"},
                  {"settings": {"default_role": "admin"}}, {"settings": {"default_role": None}}, {"settings": None},
@@ -49,7 +49,7 @@ def organizations(w):
 
 def members(w):
     w.chapter("invitations and members")
-    invite = lambda body, who="ada", organization=None: w.post(f"{organization or w.acme}/invitations", body, who)
+    invite = lambda body, caller="ada", organization=None: w.post(f"{organization or w.acme}/invitations", body, caller)
     for body in [{}, {"email": "bob"}, {"email": "bob@example.com", "role": "boss"},
                  {"email": "bob@example.com", "message": "x" * 1001}, {"email": "ada@example.com"}]:
         invite(body)
@@ -79,13 +79,13 @@ def members(w):
     member = lambda name: f"{w.acme}/members/{w.ids[name]}"
     for body in [{}, {"role": "boss"}, {"role": None}, {"role": "admin"}, {"role": "member"}]:
         w.put(member("lee"), body, "ada")
-    for who, target, role in [("cem", "lee", "admin"), ("bob", "lee", "owner"), ("bob", "ada", "member"),
+    for caller, target, role in [("cem", "lee", "admin"), ("bob", "lee", "owner"), ("bob", "ada", "member"),
                               ("ada", "ada", "admin"), ("eve", "lee", "admin")]:
-        w.put(member(target), {"role": role}, who)
+        w.put(member(target), {"role": role}, caller)
     w.put(f"{w.acme}/members/{w.ids['eve']}", {"role": "member"}, "ada")
     w.put(f"{w.acme}/members/user_x", {"role": "member"}, "ada")
-    for who, target in [("cem", "lee"), ("bob", "ada"), ("ada", "ada"), ("ada", "eve"), ("eve", "lee")]:
-        w.delete(member(target), who)
+    for caller, target in [("cem", "lee"), ("bob", "ada"), ("ada", "ada"), ("ada", "eve"), ("eve", "lee")]:
+        w.delete(member(target), caller)
     w.delete(member("lee"), "lee")
     w.invite("lee", "member", w.acme)
     w.delete(member("lee"), "ada")
@@ -101,8 +101,8 @@ def projects(w):
                  {"name": "Bot", "settings": {"model": "chat-retired", "temperature": "warm", "top": 1}},
                  {"name": "Bot", "settings": {"temperature": 0.1234567, "max_tokens": 1.5}}]:
         w.post(all_of, body, "ada")
-    for who in ["cem", "eve", "nobody"]:
-        w.post(all_of, {"name": "Bot"}, who)
+    for caller in ["cem", "eve", "anonymous"]:
+        w.post(all_of, {"name": "Bot"}, caller)
     data = w.post(all_of, {"name": "Bot", "description": "Chats",
                            "settings": {"model": "chat-1", "max_tokens": 4096.0, "temperature": 0.7}}, "ada").data
     w.ids["bot"] = data["id"]
@@ -110,14 +110,14 @@ def projects(w):
     w.post(all_of, {"name": "bot"}, "bob")
     w.ids["search"] = w.post(all_of, {"name": "Search", "settings": {"temperature": 1e0}}, "bob").data["id"]
     w.search = f"{all_of}/{w.ids['search']}"
-    for who in ["ada", "bob", "cem", "eve"]:
-        w.get(all_of, who)
+    for caller in ["ada", "bob", "cem", "eve"]:
+        w.get(all_of, caller)
     for query in ["?search=SEAR", "?role=owner", "?role=viewer", "?role=member", "?page_size=1"]:
         w.get(f"{all_of}{query}", "ada")
-    for who in ["ada", "cem", "eve", "nobody"]:
-        w.get(w.bot, who)
+    for caller in ["ada", "cem", "eve", "anonymous"]:
+        w.get(w.bot, caller)
     w.get(f"{w.foreign}/projects/{w.ids['bot']}", "eve")
-    w.get(f"{all_of}/proj_{NOBODY}", "ada")
+    w.get(f"{all_of}/proj_{UNKNOWN}", "ada")
     w.get(f"{all_of}/x", "cem")
     for body in [{}, {"name": None}, {"description": None}, {"settings": {"max_tokens": None}},
                  {"settings": {"max_tokens": 9000}}, {"settings": {"model": "acme/chat-2", "max_tokens": 2048}},
@@ -136,9 +136,9 @@ def projects(w):
 def project_members(w):
     w.chapter("members of a project")
     all_of = f"{w.bot}/members"
-    add = lambda body, who="ada": w.post(all_of, body, who)
+    add = lambda body, caller="ada": w.post(all_of, body, caller)
     for body in [{}, {"user_id": 1, "role": "boss"}, {"user_id": w.ids["vic"]}, {"user_id": "x", "role": "viewer"},
-                 {"user_id": f"user_{NOBODY}", "role": "viewer"}]:
+                 {"user_id": f"user_{UNKNOWN}", "role": "viewer"}]:
         add(body)
     for name, role in [("vic", "viewer"), ("dan", "developer"), ("pam", "admin")]:
         add({"user_id": w.ids[name], "role": role})
@@ -146,8 +146,8 @@ def project_members(w):
     add({"user_id": w.ids["vic"], "role": "developer"})
     add({"user_id": w.ids["rob"], "role": "viewer"}, "pam")
     add({"user_id": w.ids["cem"], "role": "owner"}, "pam")
-    for who in ["dan", "cem", "eve"]:
-        add({"user_id": w.ids["cem"], "role": "viewer"}, who)
+    for caller in ["dan", "cem", "eve"]:
+        add({"user_id": w.ids["cem"], "role": "viewer"}, caller)
     add({"user_id": w.ids["rob"], "role": "viewer"}, "bob")
     for query in ["", "?role=admin", "?search=dan", "?role=member", "?page=0"]:
         w.get(f"{all_of}{query}", "vic")
@@ -155,16 +155,16 @@ def project_members(w):
     member = lambda name: f"{all_of}/{w.ids[name]}"
     for body in [{}, {"role": "boss"}, {"role": None}, {"role": "viewer"}, {"role": "developer"}]:
         w.put(member("rob"), body, "pam")
-    for who, target, role in [("dan", "rob", "viewer"), ("pam", "rob", "owner"), ("pam", "ada", "viewer"),
+    for caller, target, role in [("dan", "rob", "viewer"), ("pam", "rob", "owner"), ("pam", "ada", "viewer"),
                               ("ada", "cem", "viewer"), ("eve", "rob", "viewer")]:
-        w.put(member(target), {"role": role}, who)
-    for who, target in [("dan", "rob"), ("pam", "ada"), ("ada", "cem"), ("eve", "rob"), ("rob", "rob")]:
-        w.delete(member(target), who)
+        w.put(member(target), {"role": role}, caller)
+    for caller, target in [("dan", "rob"), ("pam", "ada"), ("ada", "cem"), ("eve", "rob"), ("rob", "rob")]:
+        w.delete(member(target), caller)
     w.get(w.bot, "rob", note="who has left the project")
     add({"user_id": w.ids["rob"], "role": "viewer"})
     w.delete(member("rob"), "ada")
     gone = f"{w.acme}/projects/{w.post(f'{w.acme}/projects', {'name': 'Gone'}, 'ada').data['id']}"
     w.post(f"{gone}/members", {"user_id": w.ids["dan"], "role": "admin"}, "ada")
-    for who in ["dan", "cem", "nobody", "ada", "ada"]:
-        w.delete(gone, who)
+    for caller in ["dan", "cem", "anonymous", "ada", "ada"]:
+        w.delete(gone, caller)
     w.mail("dan@example.com", "Gone was deleted")

@@ -4,7 +4,7 @@ OpenAPI document is among them by itself."""
 import json
 
 from installation import SERVICE_TOKEN
-from organizations import NOBODY
+from organizations import UNKNOWN
 
 ROLES = ["bob", "cem", "vic", "dan", "pam", "eve", "whole key", "narrow key", "key from elsewhere"]
 JSON = "application/json"
@@ -23,8 +23,8 @@ def walk(w):
 
 def fill(w, path, **changes):
     values = {"organization_id": w.ids["acme"], "project_id": w.ids["bot"], "member_id": w.ids["cem"],
-              "key_id": w.ids["chat key"], "invoice_id": f"invoice_{NOBODY}", "model_id": "chat-1",
-              "reservation_id": f"res_{NOBODY}", **changes}
+              "key_id": w.ids["chat key"], "invoice_id": f"invoice_{UNKNOWN}", "model_id": "chat-1",
+              "reservation_id": f"res_{UNKNOWN}", **changes}
     if "/projects/" in path:
         values["member_id"] = changes.get("member_id", w.ids["vic"])
     for name, value in values.items():
@@ -48,9 +48,9 @@ def credentials(w, operations):
     w.chapter("without a good credential")
     for method, path, operation in operations:
         if scheme(operation):
-            for who in ["nobody", "ada's refresh token", "broken token", "no key"]:
-                if (scheme(operation), who) != ("refreshToken", "ada's refresh token"):
-                    w.call(method, fill(w, path), who, listener=listener(operation))
+            for caller in ["anonymous", "ada's refresh token", "broken token", "no key"]:
+                if (scheme(operation), caller) != ("refreshToken", "ada's refresh token"):
+                    w.call(method, fill(w, path), caller, listener=listener(operation))
 
 
 def roles(w, operations):
@@ -58,16 +58,16 @@ def roles(w, operations):
     for method, path, operation in operations:
         if scheme(operation) != "bearer" or "{organization_id}" not in path:
             continue
-        # A body that nobody may send shows who would get as far as that.
+        # An invalid body shows which callers pass the checks before it.
         body = {"walked": 1} if has_body(operation) else None
-        for who in ROLES:
-            if body is not None or method == "GET" or is_refused(who, method, path):
-                w.call(method, fill(w, path), who, body)
+        for caller in ROLES:
+            if body is not None or method == "GET" or is_refused(caller, method, path):
+                w.call(method, fill(w, path), caller, body)
 
 
-def is_refused(who, method, path):
-    """Of what takes no body and can't be taken back, only what is refused."""
-    return who in ["cem", "vic", "dan", "eve", "narrow key"] and "members" not in path
+def is_refused(caller, method, path):
+    """Returns whether the call is refused: calls without a body that can't be undone are only made if so."""
+    return caller in ["cem", "vic", "dan", "eve", "narrow key"] and "members" not in path
 
 
 def unknown(w, operations):
@@ -78,7 +78,7 @@ def unknown(w, operations):
             for name, prefix in others.items():
                 if f"{{{name}}}" in path:
                     body = {} if has_body(operation) else None
-                    w.call(method, fill(w, path, **{name: f"{prefix}_{NOBODY}"}), "ada", body)
+                    w.call(method, fill(w, path, **{name: f"{prefix}_{UNKNOWN}"}), "ada", body)
             if "{project_id}" in path:
                 w.call(method, fill(w, path, organization_id=w.poor.rsplit("/", 1)[1]), "ada", {})
 
@@ -89,9 +89,9 @@ def bodies(w, operations):
         if not has_body(operation):
             continue
         target, where = fill(w, path), listener(operation)
-        who = {"serviceToken": "service", None: None}.get(scheme(operation), "ada")
+        caller = {"serviceToken": "service", None: None}.get(scheme(operation), "ada")
         send = lambda body, kind=JSON: w.call(
-            method, target, who, body, headers=[("content-type", kind)], listener=where)
+            method, target, caller, body, headers=[("content-type", kind)], listener=where)
         send("{")
         send('{"a": 1, "a": 2}')
         send(b'{"a": "\xff"}')

@@ -3,7 +3,7 @@
 import datetime
 
 from installation import BASE, SERVICE_TOKEN
-from organizations import NOBODY
+from organizations import UNKNOWN
 
 
 def walk(w):
@@ -24,8 +24,8 @@ def question(w, key="whole key", **changes):
 def authorize(w):
     w.chapter("authorize")
     ask = lambda key="whole key", **changes: w.ask("/service/v1/authorize", question(w, key, **changes))
-    for who in ["nobody", "ada", "whole key"]:
-        w.ask("/service/v1/authorize", question(w), who)
+    for caller in ["anonymous", "ada", "whole key"]:
+        w.ask("/service/v1/authorize", question(w), caller)
     w.ask("/service/v1/authorize", {})
     w.ask("/service/v1/authorize", {"credential": 1, "operation": "fly", "max_tokens": -1, "reserve": "no"})
     for changes in [{"model": ...}, {"client_address": "1.2.3"}, {"request_id": ""}, {"choices": 0}, {"inputs": 2049},
@@ -52,10 +52,10 @@ def authorize(w):
     ask(organization_id="org_x")
     ask(project_id=w.ids["search"])
     here = {"organization_id": w.ids["acme"], "project_id": w.ids["bot"]}
-    for who in ["ada", "bob", "dan", "vic", "cem", "eve"]:
-        ask(who, **here)
-    for changes in [{}, {"organization_id": w.ids["acme"]}, {**here, "organization_id": f"org_{NOBODY}"},
-                    {**here, "project_id": "proj_x"}, {**here, "project_id": f"proj_{NOBODY}"}]:
+    for caller in ["ada", "bob", "dan", "vic", "cem", "eve"]:
+        ask(caller, **here)
+    for changes in [{}, {"organization_id": w.ids["acme"]}, {**here, "organization_id": f"org_{UNKNOWN}"},
+                    {**here, "project_id": "proj_x"}, {**here, "project_id": f"proj_{UNKNOWN}"}]:
         ask("ada", **changes)
     for _ in range(2):
         ask("second slow key")
@@ -96,7 +96,7 @@ def forward_auth(w):
         ask("operation=chat&model=chat-dear&choices=128" + mode)
         ask("operation=chat&model=chat-slow-2" + mode)
         ask("operation=chat&model=chat-single" + mode)
-        for key in ["nobody", "no key", "narrow key", "chat key", "poor key", "ada", "third slow key"]:
+        for key in ["anonymous", "no key", "narrow key", "chat key", "poor key", "ada", "third slow key"]:
             ask("operation=embeddings&model=embed-1" + mode, key)
         ask(chat + mode, "key from elsewhere")
         ask(chat + mode, "key from elsewhere", address=None)
@@ -118,12 +118,12 @@ def reserve(w, key="whole key"):
 def reservations(w):
     w.chapter("reservations")
     one = f"/service/v1/reservations/{reserve(w)}"
-    for wrong in [f"/service/v1/reservations/res_{NOBODY}", "/service/v1/reservations/x"]:
+    for wrong in [f"/service/v1/reservations/res_{UNKNOWN}", "/service/v1/reservations/x"]:
         w.ask(f"{wrong}/extend")
         w.delete(wrong, "service", listener="service")
-    for who in ["nobody", "ada"]:
-        w.ask(f"{one}/extend", who=who)
-        w.delete(one, who, listener="service")
+    for caller in ["anonymous", "ada"]:
+        w.ask(f"{one}/extend", caller=caller)
+        w.delete(one, caller, listener="service")
     w.ask(f"{one}/extend")
     for _ in range(2):
         w.delete(one, "service", listener="service")
@@ -131,7 +131,7 @@ def reservations(w):
 
 
 def event(w, number, key="whole key", **changes):
-    """An event of the walk's first instant."""
+    """Builds an event at the start time of the walk."""
     body = {"id": f"e{number}", "source": "walk", "time": moment(), "api_key_id": w.ids.get(key), "model": "chat-1",
             "kind": "chat", "prompt_tokens": 1000, "completion_tokens": 500, **changes}
     return {name: value for name, value in body.items() if value is not ...}
@@ -147,14 +147,14 @@ def report(w, *events, **more):
 
 def usage(w):
     w.chapter("usage")
-    for who in ["nobody", "ada", "whole key"]:
-        report(w, event(w, 1), who=who)
+    for caller in ["anonymous", "ada", "whole key"]:
+        report(w, event(w, 1), caller=caller)
     for body in [{}, {"events": []}, {"events": {}}, {"events": [event(w, 1)] * 1001}, {"event": []}, [event(w, 1)]]:
         w.ask("/service/v1/usage", body)
     report(w, event(w, 1))
     report(w, event(w, 1), event(w, 1, prompt_tokens=1), event(w, 2), event(w, 2))
     captured = reserve(w)
-    report(w, event(w, 3, reservation_id=captured), event(w, 4, reservation_id=f"res_{NOBODY}"))
+    report(w, event(w, 3, reservation_id=captured), event(w, 4, reservation_id=f"res_{UNKNOWN}"))
     w.delete(f"/service/v1/reservations/{captured}", "service", listener="service", note="that was captured")
     report(w, event(w, 5, model="embed-1", kind="embeddings", completion_tokens=...),
            event(w, 6, model="acme/chat-2"), event(w, 7, model="chat-retired"),
@@ -178,9 +178,9 @@ def usage(w):
 
 def refused_events(w):
     w.chapter("refused events")
-    report(w, event(w, 30, "none", api_key_id=f"key_{NOBODY}"),
-           event(w, 31, api_key_id=..., project_id=f"proj_{NOBODY}", user_id=w.ids["dan"]),
-           event(w, 32, api_key_id=..., project_id=w.ids["bot"], user_id=f"user_{NOBODY}"),
+    report(w, event(w, 30, "none", api_key_id=f"key_{UNKNOWN}"),
+           event(w, 31, api_key_id=..., project_id=f"proj_{UNKNOWN}", user_id=w.ids["dan"]),
+           event(w, 32, api_key_id=..., project_id=w.ids["bot"], user_id=f"user_{UNKNOWN}"),
            event(w, 33, model="nothing"), event(w, 34, kind="embeddings"), event(w, 35, model="chat-unpriced"),
            event(w, 36, time=moment(minutes=30)), event(w, 37, time=moment(days=-410)),
            event(w, 38, time=moment(hours=-2)), event(w, 39, model="chat-dear", prompt_tokens=1_000_000_000),

@@ -19,7 +19,7 @@ OPAQUE = re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])")
 TIME = re.compile(r"\b(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
 STYLE = re.compile(r"<style>.*?</style>", re.S)
 SCHEMA = re.compile(r'(\bschema"?:? ?|"(?:from|to)": )\d+')
-# What depends on how much time has passed between two requests.
+# Values that depend on the time between two requests.
 PASSING = re.compile(r'("(?:remaining_requests|reset_requests_ms|retry_after_ms)": )\d+')
 LAST_USE = re.compile(r'("(?:last_used_at|last_used_ip)": )("[^"]*"|null)')
 SIZE = re.compile(r'("size_bytes": ?|, )\d{6,}(?=\n| bytes|,)')
@@ -27,8 +27,8 @@ SIZE = re.compile(r'("size_bytes": ?|, )\d{6,}(?=\n| bytes|,)')
 KEY_NAME = re.compile(r'("kid": ?")([\w-]{16})(?=")')
 # Ids that no exchange refers to again.
 UNNUMBERED = {"req": "<request>", "audit": "<entry>", "mail": "<mail>", "ltx": "<transaction>", "sess": "<session>"}
-# What an HTTP library or the passing of time decides.
-UNTOLD_HEADERS = {"date", "content-length", "connection"}
+# Headers set by the HTTP library or by time.
+OMITTED_HEADERS = {"date", "content-length", "connection"}
 PASSING_HEADERS = {
     "retry-after": "<seconds>",
     "retry-after-ms": "<ms>",
@@ -39,11 +39,11 @@ STEP_S = 600
 
 
 class Number(str):
-    """A number of a JSON text, to the letter."""
+    """A number of a JSON text, exactly as written."""
 
 
 def parse(text):
-    """JSON with its numbers as they were written and its members in their order, duplicates too."""
+    """Parses JSON with its numbers as written and its members in order, including duplicates."""
     return json.loads(text, parse_int=Number, parse_float=Number, object_pairs_hook=Members)
 
 
@@ -120,7 +120,7 @@ class Words:
 
 
 class Transcript:
-    """Writes exchanges, and keeps what they have covered."""
+    """Writes exchanges, and records their coverage."""
 
     def __init__(self, words, out=sys.stdout):
         self.words = words
@@ -139,7 +139,7 @@ class Transcript:
         self.line(f"\n==== {title}\n")
 
     def exchange(self, listener, method, target, headers, body, answer, note="", last_use=False):
-        """An HTTP request and its answer; `body` is text or bytes or nothing."""
+        """Writes an HTTP request and its answer; `body` is text or bytes or nothing."""
         self.exchanges += 1
         tell = self.words.tell
         self.line(f"#### {method} {shorten(tell(target))}" + (f"    ({note})" if note else ""))
@@ -157,7 +157,7 @@ class Transcript:
     def answer(self, answer, last_use=False):
         self.line(f"< {answer.status}")
         for name, value in sorted((name.lower(), value) for name, value in answer.headers):
-            if name not in UNTOLD_HEADERS:
+            if name not in OMITTED_HEADERS:
                 self.line(f"< {name}: {PASSING_HEADERS.get(name) or self.words.tell(value)}")
         if answer.text:
             self.line(self.words.tell(self.body(answer), last_use))
@@ -172,7 +172,7 @@ class Transcript:
         return answer.text.rstrip("\n")
 
     def collect(self, value):
-        """Every code in an answer, of an error, of its details, and of an event's or a decision's refusal."""
+        """Records every code in an answer: of an error, of its details, and of an event's or a decision's refusal."""
         if isinstance(value, Members):
             for name, item in value:
                 if name == "code" and isinstance(item, str):
@@ -189,7 +189,7 @@ class Transcript:
             # Entries of one millisecond have no order.
             out = "\n".join(sorted(self.words.tell(ended.stdout).splitlines()))
         else:
-            out = self.words.tell(told(ended.stdout))
+            out = self.words.tell(format_output(ended.stdout))
         if out:
             self.line(out.rstrip("\n"))
         for line in ended.log.splitlines():
@@ -206,8 +206,8 @@ class Transcript:
         self.line(f"#### {title}\n{self.words.tell(pretty(parse(text)))}\n")
 
 
-def told(text):
-    """The output of a command, its JSON lines laid out."""
+def format_output(text):
+    """Formats the output of a command, with indented JSON lines."""
     lines = []
     for line in text.splitlines():
         if line.startswith("{") and line.endswith("}"):
@@ -222,7 +222,7 @@ def plain_style(text):
 
 
 def shorten(text):
-    """What is long on purpose."""
+    """Shortens values that are long on purpose."""
     if len(text) <= 5_000:
         return text
     return f"{text[:60]}… {len(text)} characters {hashlib.sha256(text.encode()).hexdigest()[:16]}"

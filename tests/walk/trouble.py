@@ -1,4 +1,4 @@
-"""A server that isn't ready, and a database that is away or can't be written."""
+"""A server that isn't ready, and a database that is down or read-only."""
 
 import sqlite3
 
@@ -36,7 +36,7 @@ def writes(w):
 
 
 def sqlite(w):
-    w.chapter("a database that somebody else writes to")
+    w.chapter("a database locked by another process")
     # The mails that are due, and what else the server wants to write, wait as well.
     other = sqlite3.connect(w.installation.data / "tollkeeper.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -58,11 +58,11 @@ def postgres(w):
     w.postgres.sql("postgres", "ALTER DATABASE walk RESET default_transaction_read_only")
     w.postgres.sql("postgres", cut)
 
-    w.chapter("a database that is away")
+    w.chapter("a database that is down")
     w.postgres.stop()
     writes(w)
     w.get("/readyz")
-    w.get("/metrics", "nobody", listener="service")
+    w.get("/metrics", "anonymous", listener="service")
     w.postgres.start()
     w.wait_for(w.installation.is_ready)
     writes(w)

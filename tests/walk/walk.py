@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Walks through all operations of an installation of its own and writes down every exchange.
+"""Calls all operations of a separate installation and writes a transcript of every exchange.
 
     walk.py BINARY [--postgres] [--earlier] > transcript
 
@@ -39,7 +39,7 @@ from walker import Walker
 CONTRACT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "contract"
 CHAPTERS = [accounts, organizations, keys, service, money, operators, refusals, months, limits, trouble]
 
-# Codes that nobody outside can cause, and why.
+# Codes that no client can cause, and the reasons.
 UNREACHABLE = {
     "internal_error": "a mistake of ours",
     "books_queue_full": "10,000 requests would have to wait",
@@ -49,7 +49,7 @@ UNREACHABLE_ON_SQLITE = {
     "storage_read_only": "needs a file system of its own that can't be written",
 }
 
-# So that what is walked through is refused by rules, and not by rates; `limits` walks through those.
+# High rates, so that calls are refused by rules only; `limits` covers rates.
 SETTINGS = {
     "TOLLKEEPER_LIMITS__READS_PER_MINUTE": "100000",
     "TOLLKEEPER_LIMITS__WRITES_PER_MINUTE": "100000",
@@ -81,7 +81,7 @@ def documented_codes(document):
 
 
 def check_coverage(transcript, document, unreachable):
-    """Says what was left out; whether nothing was that should not be."""
+    """Prints what was not covered; returns whether everything required was covered."""
     operations = [
         (method.upper(), path)
         for path, item in document["paths"].items()

@@ -1,4 +1,4 @@
-"""Makes requests, runs commands and reads mails, and has each written down."""
+"""Makes requests, runs commands and reads mails, and writes each to the transcript."""
 
 import json
 import time
@@ -14,7 +14,7 @@ class Walker:
         self.installation, self.transcript, self.catalog = installation, transcript, catalog
         self.clock = installation.clock
         # Whose bearer is what, by a word that the transcript shows.
-        self.bearers = {"service": SERVICE_TOKEN, "nobody": None}
+        self.bearers = {"service": SERVICE_TOKEN, "anonymous": None}
         # Ids by words.
         self.ids = {}
 
@@ -23,45 +23,45 @@ class Walker:
 
     # Requests
 
-    def call(self, method, target, who=None, body=None, *, headers=(), listener="public", note="", last_use=False):
-        """One request, its answer written down. A body that is no text is sent as JSON."""
+    def call(self, method, target, caller=None, body=None, *, headers=(), listener="public", note="", last_use=False):
+        """Sends a request and writes it with its answer. A body that isn't text is sent as JSON."""
         headers = list(headers)
-        if who is not None and self.bearers[who] is not None:
-            headers.insert(0, ("authorization", f"Bearer {self.bearers[who]}"))
+        if caller is not None and self.bearers[caller] is not None:
+            headers.insert(0, ("authorization", f"Bearer {self.bearers[caller]}"))
         if body is not None and not isinstance(body, (str, bytes)):
             body = json.dumps(body, ensure_ascii=False)
         if body is not None and not any(name == "content-type" for name, _ in headers):
             headers.append(("content-type", "application/json"))
         answer = self.installation.send(listener, method, target, headers, body)
-        said = f"as {who}" if who else ""
+        said = f"as {caller}" if caller else ""
         words = ", ".join(filter(None, [said, note]))
         self.transcript.exchange(listener, method, target, headers, body, answer, words, last_use)
         # Ids of one millisecond have no order.
         time.sleep(0.002)
         return answer
 
-    def get(self, target, who=None, **more):
-        return self.call("GET", target, who, **more)
+    def get(self, target, caller=None, **more):
+        return self.call("GET", target, caller, **more)
 
-    def post(self, target, body=None, who=None, **more):
-        return self.call("POST", target, who, body, **more)
+    def post(self, target, body=None, caller=None, **more):
+        return self.call("POST", target, caller, body, **more)
 
-    def put(self, target, body, who=None, **more):
-        return self.call("PUT", target, who, body, **more)
+    def put(self, target, body, caller=None, **more):
+        return self.call("PUT", target, caller, body, **more)
 
-    def delete(self, target, who=None, **more):
-        return self.call("DELETE", target, who, **more)
+    def delete(self, target, caller=None, **more):
+        return self.call("DELETE", target, caller, **more)
 
     def form(self, target, **fields):
         kind = ("content-type", "application/x-www-form-urlencoded")
         return self.call("POST", target, None, urllib.parse.urlencode(fields), headers=[kind])
 
-    def ask(self, target, body=None, who="service", **more):
-        """A POST to the service listener."""
-        return self.call("POST", target, who, body, listener="service", **more)
+    def ask(self, target, body=None, caller="service", **more):
+        """Sends a POST to the service listener."""
+        return self.call("POST", target, caller, body, listener="service", **more)
 
     def raw(self, listener, data, note):
-        """Bytes that are no request, and the answer."""
+        """Sends bytes that aren't a request, and writes the answer."""
         answer = self.installation.send_raw(listener, data)
         self.transcript.exchange(listener, "-", note, [], None, answer)
         return answer
@@ -89,7 +89,7 @@ class Walker:
     # People
 
     def sign_up(self, name, password=PASSWORD, verify=True):
-        """An account with a session, whose bearer goes by the name."""
+        """Creates an account with a session; its bearer is stored under the name."""
         body = {"email": f"{name}@example.com", "password": password, "username": name}
         self.ids[name] = self.post("/v1/auth/register", body).data["user"]["id"]
         token = self.mail(f"{name}@example.com", "Confirm")
@@ -103,13 +103,13 @@ class Walker:
         self.bearers[as_ or name] = data["access_token"]
         self.bearers[f"{as_ or name}'s refresh token"] = data["refresh_token"]
 
-    def make_key(self, word, path, body, who="ada"):
-        data = self.post(f"{path}/api-keys", body, who).data
+    def make_key(self, word, path, body, caller="ada"):
+        data = self.post(f"{path}/api-keys", body, caller).data
         self.ids[word], self.bearers[word] = data["id"], data["key"]
         return data["id"]
 
-    def invite(self, name, role, organization, who="ada"):
-        self.post(f"{organization}/invitations", {"email": f"{name}@example.com", "role": role}, who)
+    def invite(self, name, role, organization, caller="ada"):
+        self.post(f"{organization}/invitations", {"email": f"{name}@example.com", "role": role}, caller)
         token = self.mail(f"{name}@example.com", "Invitation")
         self.form("/invitations/accept", token=token)
 
@@ -133,7 +133,7 @@ class Walker:
             known[f"127.0.0.1:{port}"] = f"<{listener} address>"
 
     def rest_of_mails(self):
-        self.chapter("mails that nobody has waited for")
+        self.chapter("unexpected mails")
         tell = self.transcript.words.tell
         mails = sorted((to, subject, tell(text), sender) for _, sender, to, subject, text in self.installation.mails())
         for to, subject, text, sender in mails:

@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, NoTls, Statement};
 
 use super::store::{
-    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, Listed, NewRow, PAGE, Page, QUIET,
+    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, ListRow, NewRow, PAGE, Page, QUIET,
     ROWS, TABLES, USER, User,
 };
 use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
@@ -20,7 +20,7 @@ use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
 const READERS: usize = 4;
 const WRITERS: usize = 16;
 
-/// A server.
+/// A connection to a PostgreSQL server.
 pub struct Postgres {
     readers: Vec<Reader>,
     next: AtomicUsize,
@@ -93,7 +93,7 @@ impl Postgres {
         )
         .await?;
         let row = |row: &tokio_postgres::Row| {
-            Ok(Listed {
+            Ok(ListRow {
                 id: row.try_get(0)?,
                 name: row.try_get(1)?,
                 description: row.try_get(2)?,
@@ -153,7 +153,7 @@ impl Postgres {
         let taken = self.writers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let done = match &taken {
             Some(writer) => work(writer).await,
-            // There are as many as permits.
+            // There are as many writers as permits.
             None => Ok(()),
         };
         self.writers.lock().unwrap_or_else(PoisonError::into_inner).extend(taken);

@@ -8,17 +8,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, params};
 
 use super::store::{
-    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, Listed, NewRow, PAGE, Page, QUIET,
+    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, ListRow, NewRow, PAGE, Page, QUIET,
     ROWS, TABLES, USER, User,
 };
 use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
 
-/// One a worker.
+/// One for each worker.
 const READERS: usize = 2;
-/// Rows that are there from the beginning: some thousand pages.
+/// The initial rows: some thousand pages.
 const FILL: u32 = 50_000;
 
-/// A file.
+/// A database file.
 pub struct Sqlite {
     readers: Vec<Mutex<Connection>>,
     writer: Mutex<Connection>,
@@ -73,7 +73,7 @@ impl Sqlite {
         let total = reader.prepare_cached(&numbered(COUNT))?.query_row([QUIET], |row| row.get(0))?;
         let mut page = reader.prepare_cached(&numbered(PAGE))?;
         let rows = page.query_map([QUIET], |row| {
-            Ok(Listed {
+            Ok(ListRow {
                 id: row.get(0)?,
                 name: row.get(1)?,
                 description: row.get(2)?,
@@ -117,7 +117,7 @@ impl Sqlite {
         transaction.commit()
     }
 
-    /// One that is free, or else the first.
+    /// Returns a free reader, or else the first.
     fn reader(&self) -> rusqlite::Result<MutexGuard<'_, Connection>> {
         let free = self.readers.iter().find_map(|reader| reader.try_lock().ok());
         let first =

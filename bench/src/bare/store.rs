@@ -1,11 +1,11 @@
-//! What a bare server asks a database: tables like the service's, and the least that a read and a write can be.
+//! The statements of the bare servers: tables like the service's, and minimal reads and writes.
 
 use serde::{Deserialize, Serialize};
 
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
 
-/// The tables. BYTES is what each database calls it.
+/// The tables. BYTES stands for each database's type of bytes.
 pub const TABLES: [(&str, &str); 3] = [
     (
         "bare_users",
@@ -23,7 +23,7 @@ pub const TABLES: [(&str, &str); 3] = [
          target TEXT NOT NULL, organization_id TEXT, address TEXT, request_id TEXT",
     ),
 ];
-/// As many as the service has on such tables.
+/// As many indexes as the service has on such tables.
 pub const INDEXES: [&str; 5] = [
     "CREATE UNIQUE INDEX IF NOT EXISTS bare_rows_name ON bare_rows (parent, name)",
     "CREATE INDEX IF NOT EXISTS bare_rows_list ON bare_rows (parent, created_at DESC, id)",
@@ -42,15 +42,15 @@ pub const ADD_ROW: &str = "INSERT INTO bare_rows VALUES ($1, $2, $3, $4, 1764000
 pub const ADD_LOG: &str =
     "INSERT INTO bare_log VALUES ($1, 1764000000000, $2, 'row.created', $3, $4, '203.0.113.7', $3)";
 
-/// Who is read.
+/// The user that is read.
 pub const ANN: &str = "user_00000000000000000000000001";
-/// Whose rows are a page, and whose are added.
+/// The organization whose rows are read as a page, and the one that gets new rows.
 pub const QUIET: &str = "org_00000000000000000000000001";
 pub const BUSY: &str = "org_00000000000000000000000002";
 /// Rows of a page.
 pub const ROWS: u32 = 20;
 
-/// A person, as they are answered.
+/// A user in an answer.
 #[derive(Serialize)]
 pub struct User {
     pub id: String,
@@ -60,9 +60,9 @@ pub struct User {
     pub created_at: i64,
 }
 
-/// One of a page.
+/// A row of a page.
 #[derive(Serialize)]
-pub struct Listed {
+pub struct ListRow {
     pub id: String,
     pub name: String,
     pub description: Option<String>,
@@ -73,24 +73,24 @@ pub struct Listed {
 /// A page.
 #[derive(Serialize)]
 pub struct Page {
-    pub rows: Vec<Listed>,
+    pub rows: Vec<ListRow>,
     pub total: i64,
 }
 
-/// What is to be written.
+/// A new row.
 #[derive(Serialize, Deserialize)]
 pub struct NewRow {
     pub name: String,
     pub description: Option<String>,
 }
 
-/// What was used.
+/// A batch of usage events.
 #[derive(Deserialize)]
 pub struct Events {
     pub events: Vec<Event>,
 }
 
-/// One call.
+/// A usage event.
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "read as the service reads it, though the bare rows hold less")]
 pub struct Event {
@@ -105,7 +105,7 @@ pub struct Event {
 }
 
 impl Events {
-    /// How many events each key has, in an order that is everybody's.
+    /// Returns the number of events of each key, in one order for all callers.
     pub fn days(&self) -> Vec<(&str, i64)> {
         let mut days = std::collections::BTreeMap::new();
         for event in &self.events {
@@ -162,7 +162,7 @@ impl Store {
     }
 }
 
-/// Ids that no earlier process has made.
+/// Generates ids that no earlier process has made.
 pub struct Ids {
     prefix: u128,
     next: std::sync::atomic::AtomicU64,

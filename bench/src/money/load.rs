@@ -1,4 +1,5 @@
-//! The load on the service listener: connections with one request under way each, every request another one.
+//! The load on the service listener: connections with one request in flight each, and a different request
+//! each time.
 
 use std::fmt::{Display, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,7 +10,7 @@ use tokio::task::JoinSet;
 use super::{BATCH, Tenant, now};
 use crate::client::{Connection, Target};
 
-/// What is asked again and again.
+/// The repeated request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Job {
     /// A thousand events at a time.
@@ -20,7 +21,7 @@ pub enum Job {
     Pairs,
 }
 
-/// Events or pairs a second.
+/// Returns events or pairs a second.
 pub async fn drive(
     tenant: &Tenant,
     job: Job,
@@ -86,7 +87,8 @@ impl Worker {
         events: u64,
         reservation: Option<&str>,
     ) -> Result<u64, String> {
-        // Written as text: a client that made a tree of each event would be slower than the server that reads it.
+        // Written as text: a client that built a tree for each event would be slower than the server that
+        // reads it.
         let (time, mut body) = (now()?, String::from("{\"events\":["));
         for number in 0..events {
             self.number += 1;
@@ -98,7 +100,7 @@ impl Worker {
                  \"model\":\"svc-1\",\"kind\":\"chat\",\"prompt_tokens\":120,\"completion_tokens\":240",
                 self.prefix, self.number
             );
-            // A string takes whatever is written to it.
+            // Writing to a string never fails.
             body.write_fmt(event).ok();
             if let Some(reservation) = reservation {
                 write!(body, ",\"reservation_id\":\"{reservation}\"").ok();

@@ -1,4 +1,4 @@
-//! What is found, and what counts as growing.
+//! The results, and the definition of growth.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::report::median;
 
-/// How many wrong answers are kept to be shown.
-const SHOWN: usize = 10;
-/// A quarter has at least this many looks, or nothing can be said.
-const LEAST: usize = 3;
-/// By how much memory may differ between two quarters: allocators and caches come and go.
+/// The number of wrong answers that are kept and shown.
+const MAX_SHOWN: usize = 10;
+/// The least number of samples in a quarter; with fewer there is no result.
+const MIN_SAMPLES: usize = 3;
+/// The allowed growth of memory between two quarters: allocators and caches vary.
 const SLACK_MIB: f64 = 8.0;
 const SLACK: f64 = 1.10;
-/// By how many descriptors: connections and readers of the database that are opened now and then.
+/// The allowed growth of descriptors: connections and readers of the database that are opened now and then.
 const SLACK_DESCRIPTORS: f64 = 8.0;
 
 /// The server at the end of a minute.
 #[derive(Clone, Copy)]
-pub struct Look {
+pub struct MinuteSample {
     pub resident_mib: f64,
     pub descriptors: f64,
 }
 
-/// What the connections have found so far.
+/// The results of the connections so far.
 #[derive(Default)]
-pub struct Found {
+pub struct Findings {
     minute: Mutex<Minute>,
     steps: Mutex<BTreeMap<&'static str, u64>>,
     problems: Mutex<Vec<String>>,
@@ -39,7 +39,7 @@ struct Minute {
     logins: Vec<u32>,
 }
 
-impl Found {
+impl Findings {
     /// Counts an answer.
     pub fn answered(&self, step: &'static str, took_us: u32) -> Result<(), String> {
         let mut minute = self.minute.lock().map_err(|error| error.to_string())?;
@@ -49,22 +49,22 @@ impl Found {
         Ok(())
     }
 
-    /// Counts what should not have been.
+    /// Counts an unexpected answer.
     pub fn wrong(&self, what: String) -> Result<(), String> {
         self.unexpected.fetch_add(1, Ordering::Relaxed);
         let mut problems = self.problems.lock().map_err(|error| error.to_string())?;
-        if problems.len() < SHOWN {
+        if problems.len() < MAX_SHOWN {
             problems.push(what);
         }
         Ok(())
     }
 
-    /// How much was wrong.
+    /// Returns the number of unexpected answers.
     pub fn unexpected(&self) -> u64 {
         self.unexpected.load(Ordering::Relaxed)
     }
 
-    /// The times since the last call, sorted: of all but logins, and of logins.
+    /// Returns the latencies since the last call, sorted: of all steps but logins, and of logins.
     pub fn take_times(&self) -> Result<(Vec<u32>, Vec<u32>), String> {
         let taken = std::mem::take(&mut *self.minute.lock().map_err(|error| error.to_string())?);
         let (mut times, mut logins) = (taken.times, taken.logins);
@@ -73,12 +73,12 @@ impl Found {
         Ok((times, logins))
     }
 
-    /// How often each step was done.
+    /// Returns the count of each step.
     pub fn steps(&self) -> Result<BTreeMap<&'static str, u64>, String> {
         Ok(self.steps.lock().map_err(|error| error.to_string())?.clone())
     }
 
-    /// Some of what was wrong.
+    /// Returns some of the unexpected answers.
     pub fn problems(&self) -> Result<Vec<String>, String> {
         Ok(self.problems.lock().map_err(|error| error.to_string())?.clone())
     }
@@ -89,9 +89,9 @@ impl Found {
 ///
 /// # Errors
 /// Something grew.
-pub fn grown(looks: &[Look]) -> Result<String, String> {
+pub fn grown(looks: &[MinuteSample]) -> Result<String, String> {
     let quarter = looks.len() / 4;
-    if quarter < LEAST {
+    if quarter < MIN_SAMPLES {
         return Ok(format!(
             "{} minutes are too few to tell whether anything grows; 12 are enough.",
             looks.len()
@@ -99,9 +99,10 @@ pub fn grown(looks: &[Look]) -> Result<String, String> {
     }
     let second = looks.get(quarter..2 * quarter).unwrap_or_default();
     let last = looks.get(looks.len() - quarter..).unwrap_or_default();
-    let memory =
-        |looks: &[Look]| median(looks.iter().map(|look| look.resident_mib).collect()).unwrap_or(f64::NAN);
-    let most = |looks: &[Look]| looks.iter().map(|look| look.descriptors).fold(0.0, f64::max);
+    let memory = |looks: &[MinuteSample]| {
+        median(looks.iter().map(|look| look.resident_mib).collect()).unwrap_or(f64::NAN)
+    };
+    let most = |looks: &[MinuteSample]| looks.iter().map(|look| look.descriptors).fold(0.0, f64::max);
     let told = format!(
         "second quarter to last: {:.1} to {:.1} MiB of memory, at most {:.0} to at most {:.0} descriptors",
         memory(second),
@@ -118,21 +119,24 @@ pub fn grown(looks: &[Look]) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn looks(resident_mib: impl Fn(f64) -> f64, descriptors: impl Fn(f64) -> f64) -> Vec<Look> {
+    fn looks(resident_mib: impl Fn(f64) -> f64, descriptors: impl Fn(f64) -> f64) -> Vec<MinuteSample> {
         (0..60)
             .map(f64::from)
-            .map(|minute| Look { resident_mib: resident_mib(minute), descriptors: descriptors(minute) })
+            .map(|minute| MinuteSample {
+                resident_mib: resident_mib(minute),
+                descriptors: descriptors(minute),
+            })
             .collect()
     }
 
     #[test]
-    fn what_settles_is_flat() {
+    fn settled_values_are_flat() {
         let warming = looks(|minute| 60.0 - 30.0 / (1.0 + minute), |minute| 40.0 + minute % 7.0);
         assert!(grown(&warming).is_ok());
     }
 
     #[test]
-    fn what_grows_is_told() {
+    fn growth_is_reported() {
         assert!(grown(&looks(|minute| 40.0 + minute / 2.0, |_| 40.0)).is_err(), "half a MiB a minute");
         assert!(
             grown(&looks(|_| 40.0, |minute| 40.0 + minute / 3.0)).is_err(),
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_minutes_tell_nothing() {
+    fn few_minutes_give_no_result() {
         let few: Vec<_> = looks(|minute| minute * 100.0, |_| 40.0).into_iter().take(8).collect();
         assert!(grown(&few).is_ok_and(|told| told.contains("too few")));
     }

@@ -1,4 +1,4 @@
-//! One connection of the soak: step by step at an even rate, what happens and how long it takes.
+//! One connection of the soak: steps at an even rate, their results and latencies.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use tollkeeper::random::Random;
 
 use super::steps::{self, Step};
-use super::watch::Found;
+use super::watch::Findings;
 use crate::servers::Tollkeeper;
 use crate::tenant::{self, PASSWORD};
 use crate::wire::{Wire, request};
 
 /// Keys of an organization that stay.
 const KEYS: u32 = 5;
-/// Every so many steps a connection is closed and another one opened.
-const STEPS_A_CONNECTION: u64 = 200;
-/// How often the access token is renewed, which lives an hour.
+/// The steps after which a connection is replaced.
+const STEPS_PER_CONNECTION: u64 = 200;
+/// The interval of renewals of the access token, which lives an hour.
 const RENEW_EVERY: Duration = Duration::from_secs(600);
 
-/// An organization with a project and keys, and where to call.
+/// An organization with a project and keys, and its addresses.
 pub struct Place {
     pub public: SocketAddr,
     pub service: SocketAddr,
@@ -33,7 +33,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes one.
+    /// Creates the objects.
     pub async fn prepare(service: &Tollkeeper, number: u16) -> Result<Self, String> {
         let (public, name) = (service.public, format!("soak{number}-{}", tenant::new_name()?));
         let token = tenant::person(public, &name).await?;
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// What a step asks, and which status is right.
+/// A request of a step, and the expected status.
 pub struct Ask {
     pub step: &'static str,
     pub method: &'static str,
@@ -69,14 +69,14 @@ pub struct Ask {
     pub bearer: Option<String>,
     pub body: Option<Value>,
     pub status: u16,
-    /// On the service listener.
+    /// Whether it goes to the service listener.
     pub service: bool,
 }
 
 /// A connection to each listener.
 pub struct Worker {
     pub place: Arc<Place>,
-    found: Arc<Found>,
+    found: Arc<Findings>,
     random: Random,
     /// Unique in this run.
     prefix: String,
@@ -90,7 +90,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(place: Arc<Place>, found: Arc<Found>, number: u16) -> Self {
+    pub fn new(place: Arc<Place>, found: Arc<Findings>, number: u16) -> Self {
         Self {
             place,
             found,
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Goes on until it is dropped; an error is one of this program or of the network.
+    /// Runs until it is dropped; an error is one of this program or of the network.
     pub async fn run(mut self, between: Duration, delay: Duration) -> Result<(), String> {
         (self.between, self.due) = (between, Instant::now() + delay);
         loop {
@@ -124,23 +124,23 @@ impl Worker {
         Some(self.token.clone())
     }
 
-    /// A text that nobody else uses.
+    /// Returns a unique text.
     pub fn unique(&mut self) -> String {
         self.number += 1;
         format!("{}-{}", self.prefix, self.number)
     }
 
-    /// One of the keys that stay.
+    /// Returns one of the permanent keys.
     pub fn key(&self) -> Result<(String, String), String> {
         let [byte] = self.random.bytes::<1>();
         let keys = &self.place.keys;
         keys.get(usize::from(byte) % keys.len().max(1)).cloned().ok_or_else(|| "no keys".to_owned())
     }
 
-    /// Asks when that is due; the answer's body, which is null when the answer was wrong.
+    /// Sends the request when it is due; returns the answer's body, or null when the answer was wrong.
     pub async fn ask(&mut self, ask: Ask) -> Result<Value, String> {
         self.number += 1;
-        if self.number.is_multiple_of(STEPS_A_CONNECTION) {
+        if self.number.is_multiple_of(STEPS_PER_CONNECTION) {
             (self.public, self.service) = (None, None);
         }
         tokio::time::sleep_until(self.due.into()).await;
@@ -173,7 +173,7 @@ impl Worker {
         Ok(answer.json().unwrap_or_default())
     }
 
-    /// Notes an answer that is not as it should be.
+    /// Records a wrong answer.
     pub fn wrong(&self, step: &str, answer: &Value) -> Result<(), String> {
         self.found.wrong(format!("{step}: {answer}"))
     }
@@ -186,12 +186,12 @@ impl Worker {
 }
 
 impl Ask {
-    /// To the public listener, by nobody.
+    /// A call to the public listener without credentials.
     pub fn public(step: &'static str, method: &'static str, path: impl Into<String>) -> Self {
         Self { step, method, path: path.into(), bearer: None, body: None, status: 200, service: false }
     }
 
-    /// To the service listener.
+    /// A call to the service listener.
     pub fn service(
         worker: &Worker,
         step: &'static str,
@@ -202,17 +202,17 @@ impl Ask {
         Self { bearer, service: true, ..Self::public(step, method, path) }
     }
 
-    /// By somebody.
+    /// Adds a bearer.
     pub fn by(self, bearer: Option<String>) -> Self {
         Self { bearer, ..self }
     }
 
-    /// With a body.
+    /// Adds a body.
     pub fn with(self, body: Value) -> Self {
         Self { body: Some(body), ..self }
     }
 
-    /// With this status for a right answer.
+    /// Expects this status.
     pub fn refused(self, status: u16) -> Self {
         Self { status, ..self }
     }

@@ -1,4 +1,4 @@
-//! A call whose requests differ from each other, and the load of such calls.
+//! Calls whose requests differ from each other, and their load.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,33 +9,33 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::client::{Load, Sample, give_way};
+use crate::client::{Load, Sample, yield_core};
 use crate::process;
 use crate::wire::Wire;
 
-/// Stands for a number that no other request has.
+/// Stands for a unique number.
 pub const NUMBER: &str = "{number}";
 /// Stands for a text of the call's pool.
 pub const TEXT: &str = "{text}";
-/// Of a number.
+/// The digits of a number.
 const DIGITS: usize = 12;
 
-/// Texts that are good for one request each: ids and tokens.
+/// Texts that work for one request each: ids and tokens.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<Mutex<VecDeque<String>>>);
 
 impl Pool {
-    /// Holds these instead of what it held.
+    /// Replaces the texts.
     pub fn fill(&self, texts: impl IntoIterator<Item = String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = texts.into_iter().collect();
     }
 
-    /// Takes all that are left.
+    /// Takes all remaining texts.
     pub fn empty(&self) -> VecDeque<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Half of them, in a pool of its own.
+    /// Returns a pool with half of them.
     pub fn half(&self) -> Self {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let half = texts.len() / 2;
@@ -55,7 +55,7 @@ impl Pool {
     }
 }
 
-/// What is asked again and again.
+/// A repeated request.
 pub struct Call {
     address: SocketAddr,
     head: String,
@@ -67,45 +67,45 @@ pub struct Call {
 }
 
 impl Call {
-    /// Without a body, by nobody.
+    /// A request without a body and credentials.
     pub fn to(address: SocketAddr, method: &str, path: &str) -> Self {
         let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n");
         Self { address, head, body: None, texts: None, keep: None, expected: "", connections: None }
     }
 
-    /// With another header.
+    /// Adds a header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.head.push_str(&format!("{name}: {value}\r\n"));
         self
     }
 
-    /// By somebody.
+    /// Adds a bearer.
     pub fn bearer(self, token: &str) -> Self {
         self.header("authorization", &format!("Bearer {token}"))
     }
 
-    /// With a body.
+    /// Adds a body.
     pub fn body(self, body: &Value) -> Self {
         let body = Some(body.to_string());
         Self { body, ..self.header("content-type", "application/json") }
     }
 
-    /// Each text once; the load ends with them.
+    /// Uses each text once; the load ends with them.
     pub fn each(self, texts: &Pool) -> Self {
         Self { texts: Some(texts.clone()), ..self }
     }
 
-    /// Keeps what follows this in each answer, up to a quotation mark.
+    /// Collects the text after `before` in each answer, up to a quotation mark.
     pub fn keep(self, before: &'static str, pool: &Pool) -> Self {
         Self { keep: Some((before, pool.clone())), ..self }
     }
 
-    /// What stands in a right answer besides its status.
+    /// Sets a text that a right answer contains besides its status.
     pub fn expect(self, expected: &'static str) -> Self {
         Self { expected, ..self }
     }
 
-    /// Over so many connections instead of as many as the others.
+    /// Uses this many connections instead of the default.
     pub fn over(self, connections: u16) -> Self {
         Self { connections: Some(connections), ..self }
     }
@@ -161,7 +161,7 @@ impl Template {
     }
 }
 
-/// Another one each time, also in another run on the same database.
+/// Returns a unique number, also across runs on the same database.
 fn number() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     if NEXT.load(Ordering::Relaxed) == 0 {
@@ -171,7 +171,8 @@ fn number() -> String {
     format!("{:0DIGITS$}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Loads it. The first fifth doesn't count, except of a call that uses texts up. `server` is the process that answers.
+/// Loads it. The first fifth doesn't count, except for a call that uses texts up. `server` is the process
+/// that answers.
 pub async fn load(call: &Call, server: u32, load: Load) -> Result<Sample, String> {
     let template = Arc::new(call.template()?);
     let mut lines = Vec::new();
@@ -192,7 +193,7 @@ pub async fn load(call: &Call, server: u32, load: Load) -> Result<Sample, String
         let done = Arc::clone(&done);
         async move {
             while load.never_sleep && !done.load(Ordering::Relaxed) {
-                give_way().await;
+                yield_core().await;
             }
         }
     });
@@ -248,7 +249,7 @@ struct Line {
 }
 
 impl Line {
-    /// The times of answers after `from`, in microseconds, and when the last one came.
+    /// Returns the latencies after `from`, in microseconds, and the time of the last answer.
     async fn run(mut self, from: Instant, until: Instant) -> Result<(Vec<u32>, Instant), String> {
         let (mut times, mut request, mut first) = (Vec::new(), Vec::new(), true);
         let mut received = Instant::now();
@@ -289,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_differ_where_they_are_to() {
+    fn requests_differ_in_their_placeholders() {
         let pool = Pool::default();
         pool.fill(["abc".to_owned(), "def".to_owned()]);
         let address = SocketAddr::from(([127, 0, 0, 1], 1));

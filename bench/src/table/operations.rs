@@ -7,7 +7,7 @@ use super::world::{PASSWORDS, World};
 use crate::money;
 use crate::tenant::PASSWORD;
 
-/// What an operation is held against, measured in the same round.
+/// The floor of an operation, measured in the same round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Floor {
     /// A bare axum hello.
@@ -31,7 +31,7 @@ pub enum Floor {
 }
 
 impl Floor {
-    /// All of them, as they stand in the table.
+    /// All of them, in the order of the table.
     pub const ALL: [Self; 9] = [
         Self::Hello,
         Self::Echo,
@@ -44,7 +44,7 @@ impl Floor {
         Self::TwoHashes,
     ];
 
-    /// What it is called in the table.
+    /// Returns its name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hello => "hello",
@@ -59,7 +59,7 @@ impl Floor {
         }
     }
 
-    /// Its request.
+    /// Returns its request.
     pub fn call(self, w: &World) -> Result<Call, String> {
         let get = |path| Call::to(w.floors, "GET", path);
         Ok(match self {
@@ -79,9 +79,9 @@ impl Floor {
 
 /// One row.
 pub struct Operation {
-    /// The row of the table of routes that it stands for.
+    /// The route that it measures.
     pub route: &'static str,
-    /// What tells it from others of the same route.
+    /// The difference from others of the same route.
     pub variant: &'static str,
     pub floor: Floor,
     pub call: fn(&World) -> Result<Call, String>,
@@ -220,7 +220,7 @@ fn organizations() -> Vec<Operation> {
     ]
 }
 
-/// Members of an organization come last of what is about members: who is removed from it leaves its projects too.
+/// Members of an organization come last: removing one removes them from its projects too.
 fn members() -> Vec<Operation> {
     vec![
         op("PUT /v1/organizations/{organization_id}/members/{member_id}", Floor::Write, |w| {
@@ -410,7 +410,7 @@ fn service() -> Vec<Operation> {
     ]
 }
 
-/// The body of authorize.
+/// Returns the body of authorize.
 fn question(w: &World, reserve: bool) -> Value {
     json!({"credential": w.busy_key, "client_address": "203.0.113.7", "operation": "chat", "model": "svc-1",
            "max_tokens": 256, "estimated_prompt_tokens": 120, "reserve": reserve})
@@ -421,7 +421,7 @@ fn events(w: &World, key: &str, count: usize) -> Result<Value, String> {
     Ok(json!({ "events": vec![event; count] }))
 }
 
-/// Routes of the table that are neither measured nor said to be left out.
+/// Returns the routes that are neither measured nor excluded.
 pub fn missing() -> Vec<String> {
     let known: Vec<_> =
         groups().into_iter().flat_map(|(_, operations)| operations).map(|op| op.route).collect();
@@ -439,12 +439,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_is_measured_or_left_out_on_purpose() {
+    fn every_route_is_measured_or_excluded() {
         assert_eq!(missing(), Vec::<String>::new());
     }
 
     #[test]
-    fn nothing_is_measured_that_is_no_route() {
+    fn only_routes_are_measured() {
         let routes: Vec<_> = tollkeeper::api::routes::table()
             .iter()
             .map(|route| format!("{} {}", route.method, route.path))

@@ -4,7 +4,7 @@ use super::operations::{Floor, Operation};
 use crate::client::Sample;
 use crate::report::{self, median, percentile, shown};
 
-/// What was measured of one row.
+/// The measurements of one row.
 #[derive(Default)]
 pub struct Row {
     samples: Vec<Sample>,
@@ -12,7 +12,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Adds what a round has found. Once something has failed, the rest isn't worth much.
+    /// Adds the result of a round. After a failure the other results don't matter.
     pub fn add(&mut self, found: Result<Sample, String>) {
         match found {
             Ok(sample) => self.samples.push(sample),
@@ -34,7 +34,7 @@ impl Row {
         median(pairs.map(|(own, floor)| own.requests_per_s / floor.requests_per_s).collect())
     }
 
-    /// The floor's processor time for a request as a part of our own.
+    /// The floor's processor time for a request relative to ours.
     fn frugality(&self, floor: &Self) -> Option<f64> {
         let pairs = self.samples.iter().zip(&floor.samples);
         median(pairs.filter_map(|(own, floor)| Some(floor.server_us? / own.server_us?)).collect())
@@ -73,7 +73,7 @@ impl Table {
         Self { title, head, lines }
     }
 
-    /// What didn't work.
+    /// Returns the failures.
     pub fn problems(&self) -> Vec<String> {
         let problem = |line: &Line| match line {
             Line::Group(_) => None,
@@ -113,7 +113,7 @@ impl Table {
             None => String::new(),
             Some(floor) => percent(self.row_of(floor).and_then(|floor| ratio(row, floor))),
         };
-        // A comparison with hello says something about reads only.
+        // A comparison with hello is meaningful for reads only.
         let read =
             floor.filter(|floor| matches!(floor, Floor::Hello | Floor::Echo | Floor::Point | Floor::Page));
         vec![

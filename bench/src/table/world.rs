@@ -1,4 +1,5 @@
-//! Whom the calls are about: an organization that only is read, one that is written to, and what calls use up.
+//! The objects of the calls: an organization that is only read, one that is written to, and objects that
+//! calls use up.
 
 use std::net::SocketAddr;
 
@@ -18,16 +19,16 @@ const ROWS: u32 = 20;
 /// Invoices.
 const INVOICES: u32 = 12;
 /// Accounts that change their passwords, and that forget them, in each round.
-const HASHED: usize = 16;
+const HASHED_ACCOUNTS: usize = 16;
 /// Sessions that end in each round.
 const SESSIONS: usize = 48;
 /// Rows in one transaction: each counts the organization's row up, and on PostgreSQL that leaves a dead row behind until
 /// the commit.
 const AT_ONCE: usize = 1_000;
-/// What changes of passwords go between.
+/// The two passwords that password changes alternate between.
 pub const PASSWORDS: [&str; 2] = [PASSWORD, "Wrong-Kettle-8-Paperclip"];
 
-/// Texts that requests use up; those of one round, or what other requests have made.
+/// Texts that requests use up; those of one round, or made by other requests.
 #[derive(Default)]
 pub struct Pools {
     pub unverified: Pool,
@@ -46,7 +47,7 @@ pub struct Pools {
     pub reserved: Pool,
 }
 
-/// Where a call goes, and with what.
+/// The address, credentials and paths of calls.
 pub struct World {
     pub public: SocketAddr,
     pub service: SocketAddr,
@@ -55,15 +56,15 @@ pub struct World {
     pub email: String,
     pub token: String,
     pub refresh_token: String,
-    /// Somebody who makes organizations and deletes them: the owner's list stays as short as it is.
+    /// A user who creates and deletes organizations: the owner's list stays short.
     pub other_token: String,
-    /// Paths of what is only read.
+    /// The paths that are only read.
     pub organization: String,
     pub project: String,
     pub key_id: String,
     pub key: String,
     pub invoice: String,
-    /// Paths of what is written to.
+    /// The paths that are written to.
     pub busy_organization: String,
     pub busy_project: String,
     pub busy_key_id: String,
@@ -78,7 +79,7 @@ pub struct World {
 }
 
 impl World {
-    /// Prepares what all rounds share. `size` is how much one round may use up.
+    /// Prepares the objects of all rounds. `size` is how much one round may use up.
     pub async fn prepare(
         service: &Tollkeeper,
         settings: &Settings,
@@ -114,23 +115,23 @@ impl World {
             round: 0,
             db,
             size,
-            // Beyond those of an earlier run on the same database.
+            // In addition to those of an earlier run on the same database.
             users: usize::from(u16::from_be_bytes(Random::system().bytes())) * 1_000_000_000,
             changing: Vec::new(),
         };
         world.fill_lists().await?;
         world.use_some().await?;
-        for number in 0..HASHED {
+        for number in 0..HASHED_ACCOUNTS {
             world.changing.push(join(public, &format!("{name}-{number}")).await?.0);
         }
         if world.db.is_postgres() {
-            // What autovacuum does within a minute.
+            // The work that autovacuum does within a minute.
             world.write(&["ANALYZE".to_owned()]).await?;
         }
         Ok(world)
     }
 
-    /// Prepares what the next round uses up.
+    /// Prepares the objects that the next round uses up.
     pub async fn refill(&mut self, round: u32) -> Result<(), String> {
         self.round = round;
         let users = self.add_members(&self.busy_organization.clone(), self.size).await?;
@@ -139,9 +140,9 @@ impl World {
             pool.fill(users.clone());
         }
         self.pools.unverified.fill(self.tokens(&users, "verify_email").await?);
-        let forgetful: Vec<_> = users.iter().take(HASHED).cloned().collect();
+        let forgetful: Vec<_> = users.iter().take(HASHED_ACCOUNTS).cloned().collect();
         self.pools.forgotten.fill(self.tokens(&forgetful, "reset_password").await?);
-        // Who didn't have their turn in the round before still has the password from before it.
+        // Accounts not used in the previous round still have their earlier password.
         let left = self.pools.changing.empty();
         self.changing.retain(|token| !left.contains(token));
         self.pools.changing.fill(self.changing.clone());
@@ -165,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until all mail has left: it would be work for the server while the next calls are measured.
+    /// Waits until all mail has been sent: it would be work for the server during the next measurement.
     pub async fn settle(&self) -> Result<(), String> {
         let begin = std::time::Instant::now();
         while begin.elapsed().as_secs() < 60 {
@@ -182,12 +183,12 @@ impl World {
         Err("the mail doesn't leave".to_owned())
     }
 
-    /// The time in events.
+    /// Returns the current time in the format of events.
     pub fn now(&self) -> Result<String, String> {
         money::now()
     }
 
-    /// The other rows of the pages that are read.
+    /// Inserts the other rows of the lists.
     async fn fill_lists(&mut self) -> Result<(), String> {
         let (public, token) = (self.public, Some(self.token.clone()));
         for number in 1..ROWS {
@@ -232,7 +233,7 @@ impl World {
         self.write(&statements).await
     }
 
-    /// A reservation that stays, and usage of the key that is read.
+    /// Creates a permanent reservation, and usage of the key that is read.
     async fn use_some(&mut self) -> Result<(), String> {
         let question = json!({"credential": self.busy_key, "operation": "chat", "model": "svc-1", "max_tokens": 256,
                               "estimated_prompt_tokens": 120});
@@ -249,7 +250,7 @@ impl World {
         crate::wire::Wire::open(self.service).await?.ask(&request).await?.json()
     }
 
-    /// Makes people and puts them into an organization, past the interface; their ids.
+    /// Inserts users and memberships directly; returns the users' ids.
     async fn add_members(&mut self, organization: &str, count: usize) -> Result<Vec<String>, String> {
         let (first, organization) = (self.users, last(organization));
         self.users += count;
@@ -277,7 +278,7 @@ impl World {
         Ok(users)
     }
 
-    /// Gives each of them a token as mails carry it.
+    /// Inserts a token for each of them, as mails carry it.
     async fn tokens(&self, users: &[String], purpose: &str) -> Result<Vec<String>, String> {
         let (mut tokens, random) = (Vec::new(), Random::system());
         let mut tx = self.db.write().await.map_err(|error| error.to_string())?;
@@ -319,7 +320,7 @@ struct Place {
 impl Place {
     async fn make(public: SocketAddr, token: &str, name: &str) -> Result<Self, String> {
         let token = Some(token);
-        // Somebody may run this again on the same database, as somebody else.
+        // A later run on the same database is another user.
         let organization = post(public, "/v1/organizations", token, &json!({"name": name})).await?;
         let organization = format!("/v1/organizations/{}", text(&organization, "id")?);
         let projects = format!("{organization}/projects");
@@ -330,7 +331,7 @@ impl Place {
     }
 }
 
-/// Registers, confirms the address and logs in: the access token and the refresh token.
+/// Registers, confirms the address and logs in; returns the access token and the refresh token.
 async fn join(public: SocketAddr, name: &str) -> Result<(String, String), String> {
     let email = format!("{name}@example.com");
     let account = json!({"email": email, "password": PASSWORD, "username": name});
@@ -345,7 +346,7 @@ async fn log_in(public: SocketAddr, email: &str) -> Result<(String, String), Str
     Ok((text(&session, "access_token")?, text(&session, "refresh_token")?))
 }
 
-/// The id at the end of a path.
+/// Returns the id at the end of a path.
 fn last(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, id)| id)
 }

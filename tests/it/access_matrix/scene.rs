@@ -1,4 +1,4 @@
-//! Who calls, and where to.
+//! The callers of the access matrix and the targets of their calls.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,36 +6,37 @@ use tollkeeper::db::sql;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use crate::support::billed;
-use crate::support::world::{Place, Somebody, World, id};
+use crate::support::world::{Place, TestUser, World, id};
 
-/// A kind of caller: the column's head, what it means where that isn't said in general, and whose roles count.
+/// A kind of caller: the heading of its column, an explanation where the heading isn't enough, and the user
+/// whose roles apply.
 pub struct Caller {
     pub head: String,
     pub meaning: String,
     pub bearer: String,
     pub user_id: String,
-    /// The API key that the bearer is a secret of; of others a key that isn't there.
+    /// The API key that the bearer is a secret of; for other callers, an id that doesn't exist.
     pub key_id: String,
     /// Whether the bearer is an access token or an API key.
-    pub is_known: bool,
+    pub is_authenticated: bool,
 }
 
 /// The member that a path names.
 #[derive(Clone)]
 pub enum Member {
-    Oneself,
+    Caller,
     Other(String),
 }
 
 /// The API key that a path names.
 #[derive(Clone)]
 pub enum NamedKey {
-    /// The one that calls.
-    Itself,
+    /// The caller's own key.
+    Caller,
     Other(String),
 }
 
-/// What the parameters of a path stand for.
+/// The values for the parameters of a path.
 #[derive(Clone)]
 pub struct Target {
     pub title: &'static str,
@@ -47,32 +48,32 @@ pub struct Target {
 }
 
 /// Callers without an access token or API key.
-const STRANGE: [&str; 4] = ["non", "jnk", "ref", "srv"];
+const UNAUTHENTICATED: [&str; 4] = ["non", "jnk", "ref", "srv"];
 
-/// Where the bearer is not the caller's own, but that of somebody whose request a proxy asks about.
+/// The route whose bearer belongs to a proxied request, not to the caller.
 pub const FORWARD_AUTH: &str = "/service/v1/forward-auth";
 
-/// The same without the proxy's own token.
+/// The title of the forward-auth target without the service token.
 pub const NO_SERVICE_TOKEN: &str = "private, no service token";
 
-/// Everybody, and the places.
+/// All callers and all places.
 pub struct Scene {
     pub callers: Vec<Caller>,
-    own: Spot,
-    sibling: Spot,
-    public: Spot,
-    foreign: Spot,
-    nowhere: Spot,
-    /// Keys of the private project that an admin of the organization, an admin of the project, and somebody who was removed
-    /// have made.
+    own: TargetProject,
+    sibling: TargetProject,
+    public: TargetProject,
+    foreign: TargetProject,
+    nowhere: TargetProject,
+    /// Keys of the private project, made by an admin of the organization, an admin of the project, and a
+    /// removed member.
     by_admin: String,
     by_project_admin: String,
     by_removed: String,
 }
 
-/// A project with a key and a member whom nobody calls as or with.
+/// A project with a key and a member that are only targets of calls, never callers.
 #[derive(Clone)]
-struct Spot {
+struct TargetProject {
     place: Place,
     key: String,
     invoice: String,
@@ -81,22 +82,22 @@ struct Spot {
 
 impl Scene {
     pub async fn new(world: &World) -> Self {
-        let owner = world.somebody("owner").await;
+        let owner = world.user("owner").await;
         let place = world.place(&owner, "Own").await;
-        let stranger = world.somebody("stranger").await;
+        let stranger = world.user("stranger").await;
         let foreign = world.place(&stranger, "Foreign").await;
-        let foreign = spot(world, &stranger, foreign, "away").await;
-        let own = spot(world, &owner, place.clone(), "inside").await;
-        let sibling = beside(world, &owner, &place, &json!({"name": "Sibling"})).await;
-        let sibling = spot(world, &owner, sibling, "beside").await;
+        let foreign = target_project(world, &stranger, foreign, "away").await;
+        let own = target_project(world, &owner, place.clone(), "inside").await;
+        let sibling = sibling_project(world, &owner, &place, &json!({"name": "Sibling"})).await;
+        let sibling = target_project(world, &owner, sibling, "beside").await;
         let public = json!({"name": "Public", "visibility": "public"});
-        let public = beside(world, &owner, &place, &public).await;
-        let public = spot(world, &owner, public, "open").await;
+        let public = sibling_project(world, &owner, &place, &public).await;
+        let public = target_project(world, &owner, public, "open").await;
         let nowhere = Place {
             organization: "org_01h2xcejqtf2nbrexx3vqjhp41".into(),
             project: "proj_01h2xcejqtf2nbrexx3vqjhp41".into(),
         };
-        let nowhere = Spot {
+        let nowhere = TargetProject {
             place: nowhere,
             key: "key_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invoice: "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(),
@@ -113,19 +114,19 @@ impl Scene {
             by_project_admin: String::new(),
             by_removed: String::new(),
         };
-        scene.add_others(world, &owner, &stranger).await;
-        scene.add_people(world, &owner).await;
-        scene.add_rotated(world, &owner).await;
+        scene.add_special_callers(world, &owner, &stranger).await;
+        scene.add_members(world, &owner).await;
+        scene.add_rotated_keys(world, &owner).await;
         save(world).await;
         scene
     }
 
-    fn add(&mut self, head: impl Into<String>, meaning: &str, bearer: &str, who: &Somebody) {
+    fn add(&mut self, head: impl Into<String>, meaning: &str, bearer: &str, user: &TestUser) {
         let head = head.into();
-        let (is_known, user_id) = (!STRANGE.contains(&head.as_str()), who.id.to_string());
+        let (is_authenticated, user_id) = (!UNAUTHENTICATED.contains(&head.as_str()), user.id.to_string());
         let (meaning, bearer) = (meaning.to_owned(), bearer.to_owned());
         let key_id = self.nowhere.key.clone();
-        self.callers.push(Caller { head, meaning, bearer, user_id, key_id, is_known });
+        self.callers.push(Caller { head, meaning, bearer, user_id, key_id, is_authenticated });
     }
 
     fn add_key(
@@ -133,15 +134,15 @@ impl Scene {
         head: impl Into<String>,
         meaning: &str,
         (id, secret): &(String, String),
-        who: &Somebody,
+        user: &TestUser,
     ) {
-        self.add(head, meaning, secret, who);
+        self.add(head, meaning, secret, user);
         if let Some(caller) = self.callers.last_mut() {
             caller.key_id.clone_from(id);
         }
     }
 
-    async fn add_others(&mut self, world: &World, owner: &Somebody, stranger: &Somebody) {
+    async fn add_special_callers(&mut self, world: &World, owner: &TestUser, stranger: &TestUser) {
         let (own, sibling) = (self.own.place.clone(), self.sibling.place.clone());
         let foreign = self.foreign.place.clone();
         let sibling = world.key(owner, &sibling, &json!({"name": "caller"})).await;
@@ -149,7 +150,7 @@ impl Scene {
         let elsewhere = world.place(owner, "Elsewhere").await;
         let elsewhere = world.key(owner, &elsewhere, &json!({"name": "caller"})).await;
         self.add("non", "no credential", "", owner);
-        self.add("jnk", "a bearer that is nothing", "nonsense", owner);
+        self.add("jnk", "an invalid bearer", "nonsense", owner);
         self.add("ref", "a refresh token of the organization's owner", &owner.refresh_token, owner);
         self.add("srv", "the service token", world.app.api.service_token.expose(), owner);
         self.add("for", "owner of another organization", &stranger.access_token, stranger);
@@ -181,7 +182,7 @@ impl Scene {
     }
 
     /// Every role in the organization with every role in the private project, and a key made by each.
-    async fn add_people(&mut self, world: &World, owner: &Somebody) {
+    async fn add_members(&mut self, world: &World, owner: &TestUser) {
         use OrganizationRole as O;
         use ProjectRole as P;
         let place = self.own.place.clone();
@@ -197,41 +198,42 @@ impl Scene {
                 ('o', Some(P::Owner)),
             ] {
                 let name = format!("{letter}{second}");
-                let who = world.somebody(&format!("who-{}", name.replace('.', "x"))).await;
-                // Made by an admin, who becomes what the column says afterwards.
-                world.join_organization(&place, &who, O::Admin).await;
-                let key = world.key(&who, &place, &json!({ "name": name })).await;
-                let target = world.key(&who, &place, &json!({ "name": format!("target of {name}") })).await.0;
+                let user = world.user(&format!("who-{}", name.replace('.', "x"))).await;
+                // An admin makes the key, then gets the roles of the column.
+                world.join_organization(&place, &user, O::Admin).await;
+                let key = world.key(&user, &place, &json!({ "name": name })).await;
+                let target =
+                    world.key(&user, &place, &json!({ "name": format!("target of {name}") })).await.0;
                 match name.as_str() {
                     "a." => self.by_admin = target,
                     "ma" => self.by_project_admin = target,
                     ".." => self.by_removed = target,
                     _ => {}
                 }
-                let path = format!("{}/members/{}", place.organization_path(), who.id);
+                let path = format!("{}/members/{}", place.organization_path(), user.id);
                 world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
                 if let Some(role) = in_organization {
-                    world.join_organization(&place, &who, role).await;
+                    world.join_organization(&place, &user, role).await;
                 }
                 if let Some(role) = in_project {
-                    world.join_project(&place, &who, role).await;
+                    world.join_project(&place, &user, role).await;
                 }
-                keys.push((format!("k{name}"), key, who.clone()));
-                people.push((name, who));
+                keys.push((format!("k{name}"), key, user.clone()));
+                people.push((name, user));
             }
         }
-        for (name, who) in &people {
-            self.add(name.as_str(), "", &who.access_token, who);
+        for (name, user) in &people {
+            self.add(name.as_str(), "", &user.access_token, user);
         }
-        for (name, key, who) in &keys {
-            self.add_key(name.as_str(), "", key, who);
+        for (name, key, user) in &keys {
+            self.add_key(name.as_str(), "", key, user);
         }
     }
 
-    /// An owner's key that somebody else has rotated: an owner, who became an admin of the project afterwards.
-    async fn add_rotated(&mut self, world: &World, owner: &Somebody) {
+    /// Adds an owner's key that another owner rotated, who became an admin of the project afterwards.
+    async fn add_rotated_keys(&mut self, world: &World, owner: &TestUser) {
         let place = self.own.place.clone();
-        let rotator = world.somebody("rotator").await;
+        let rotator = world.user("rotator").await;
         world.join_organization(&place, &rotator, OrganizationRole::Owner).await;
         let (id, _) = world.key(owner, &place, &json!({"name": "rotated"})).await;
         let path = format!("{}/api-keys/{id}/rotate", place.project_path());
@@ -242,13 +244,13 @@ impl Scene {
         tx.commit().await.unwrap();
         world.join_project(&place, &rotator, ProjectRole::Admin).await;
         let secret = rotated["key"].as_str().unwrap().to_owned();
-        self.add_key("kro", "like koo, rotated by an owner who is ma since", &(id, secret), owner);
+        self.add_key("kro", "like koo, rotated by an owner with the role ma since", &(id, secret), owner);
     }
 
-    /// Where a path can lead, by the parameters that it has.
+    /// Returns the targets that fit the parameters of a path.
     pub fn targets(&self, path: &str) -> Vec<Target> {
         let (own, foreign, nowhere) = (&self.own, &self.foreign, &self.nowhere);
-        let target = |title, organization: &Spot, project: &Spot| Target {
+        let target = |title, organization: &TargetProject, project: &TargetProject| Target {
             title,
             organization: organization.place.organization.clone(),
             project: project.place.project.clone(),
@@ -257,9 +259,9 @@ impl Scene {
             member: Member::Other(project.member.clone()),
         };
         let member = |title, member: &Member| Target { member: member.clone(), ..target(title, own, own) };
-        let other = |spot: &Spot| Member::Other(spot.member.clone());
+        let other = |target_project: &TargetProject| Member::Other(target_project.member.clone());
         if path == FORWARD_AUTH {
-            // It names both in the query.
+            // Both ids are in the query.
             return vec![
                 target("private", own, own),
                 target("sibling", own, &self.sibling),
@@ -277,16 +279,17 @@ impl Scene {
         let mut targets = vec![target("own", own, own)];
         if !path.contains("{project_id}") {
             if path.contains("{member_id}") {
-                targets =
-                    vec![member("own, a member", &other(own)), member("own, oneself", &Member::Oneself)];
-                targets.push(member("own, nobody", &other(nowhere)));
-                targets.push(member("own, somebody else's", &other(foreign)));
+                targets = vec![member("own, a member", &other(own)), member("own, oneself", &Member::Caller)];
+                targets.push(member("own, unknown", &other(nowhere)));
+                targets.push(member("own, of another organization", &other(foreign)));
             }
             if path.contains("{invoice_id}") {
-                let invoice =
-                    |title, spot: &Spot| Target { invoice: spot.invoice.clone(), ..target(title, own, own) };
+                let invoice = |title, target_project: &TargetProject| Target {
+                    invoice: target_project.invoice.clone(),
+                    ..target(title, own, own)
+                };
                 targets.push(invoice("own, unknown", nowhere));
-                targets.push(invoice("own, somebody else's", foreign));
+                targets.push(invoice("own, of another organization", foreign));
             }
             targets.push(target("foreign", foreign, foreign));
             targets.push(target("unknown", nowhere, own));
@@ -294,8 +297,8 @@ impl Scene {
         }
         if path.contains("{member_id}") {
             targets =
-                vec![member("private, a viewer", &other(own)), member("private, oneself", &Member::Oneself)];
-            targets.push(member("private, nobody", &other(nowhere)));
+                vec![member("private, a viewer", &other(own)), member("private, oneself", &Member::Caller)];
+            targets.push(member("private, unknown", &other(nowhere)));
             targets.push(member("private, a sibling's", &other(&self.sibling)));
         } else {
             targets = vec![target("private", own, own)];
@@ -305,8 +308,8 @@ impl Scene {
             let other = |id: &String| NamedKey::Other(id.clone());
             targets.push(key("private, an admin's", other(&self.by_admin)));
             targets.push(key("private, a project admin's", other(&self.by_project_admin)));
-            targets.push(key("private, of somebody removed", other(&self.by_removed)));
-            targets.push(key("private, itself", NamedKey::Itself));
+            targets.push(key("private, of a removed member", other(&self.by_removed)));
+            targets.push(key("private, itself", NamedKey::Caller));
             targets.push(key("private, unknown", other(&nowhere.key)));
             targets.push(key("private, a sibling's", other(&self.sibling.key)));
         }
@@ -323,29 +326,29 @@ impl Scene {
     }
 }
 
-async fn beside(world: &World, owner: &Somebody, place: &Place, body: &Value) -> Place {
+async fn sibling_project(world: &World, owner: &TestUser, place: &Place, body: &Value) -> Place {
     let path = format!("{}/projects", place.organization_path());
     let project = id(&world.post(&path, body).bearer(&owner.access_token).data().await);
     Place { organization: place.organization.clone(), project }
 }
 
-async fn spot(world: &World, owner: &Somebody, place: Place, name: &str) -> Spot {
+async fn target_project(world: &World, owner: &TestUser, place: Place, name: &str) -> TargetProject {
     let (key, _) = world.key(owner, &place, &json!({"name": "target"})).await;
-    let member = world.somebody(name).await;
+    let member = world.user(name).await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
     let invoice = match name {
         "inside" | "away" => billed::invoice(world, &place.organization).await,
         _ => String::new(),
     };
-    Spot { place, key, invoice, member: member.id.to_string() }
+    TargetProject { place, key, invoice, member: member.id.to_string() }
 }
 
-/// What a call can take away; who is referred to stands before who refers.
+/// The tables that calls can delete from; referenced tables come before the tables that refer to them.
 const TABLES: [&str; 6] =
     ["organizations", "organization_members", "projects", "project_members", "api_keys", "api_key_secrets"];
 
-/// Keeps a copy of everything that a call can take away.
+/// Copies every row that a call can delete.
 async fn save(world: &World) {
     let mut tx = world.app.db.write().await.unwrap();
     for table in TABLES {
@@ -355,7 +358,7 @@ async fn save(world: &World) {
     tx.commit().await.unwrap();
 }
 
-/// Puts everything back as it was saved, counts included.
+/// Restores the saved rows, including counts.
 pub async fn restore(world: &World) {
     let mut tx = world.app.db.write().await.unwrap();
     sql("DELETE FROM invitations").execute(&mut tx).await.unwrap();

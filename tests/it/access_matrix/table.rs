@@ -1,4 +1,4 @@
-//! The table: columns and rows that are alike stand once, so that it stays readable however many cases it holds.
+//! The golden table. Equal columns and equal rows are printed once, which keeps the table readable.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use tollkeeper::api::routes::Route;
 
 use super::scene::Caller;
 
-/// What every caller gets in one place.
+/// The statuses of all callers in one place.
 pub struct Row {
     pub place: &'static str,
     pub statuses: Vec<u16>,
@@ -23,11 +23,11 @@ pub struct Table<'a> {
     blocks: Vec<Block>,
 }
 
-const HOW_TO_READ: &str = "Who may do what: the status that each kind of caller gets, route by route and place by place.
+const HOW_TO_READ: &str = "Permissions: the status that each kind of caller gets, route by route and place by place.
 
 A column is a kind of caller. Two letters are a person with an access token: the role in the organization (m member, a admin,
 o owner, a dot for none) and the role in its private project (v viewer, d developer, a admin, o owner, a dot for none). With a k
-before them it is an API key of the private project that such a person has made; k.. is the key of somebody who was removed.
+before them it is an API key of the private project that such a person has made; k.. is the key of a removed member.
 ";
 
 const PLACES: &str = "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project beside
@@ -54,8 +54,8 @@ impl<'a> Table<'a> {
         self.blocks.push(Block { heading, section: section(route), rows });
     }
 
-    /// For every caller, the first one who gets the same everywhere.
-    fn like(&self) -> Vec<usize> {
+    /// Returns, for every caller, the index of the first caller with the same statuses everywhere.
+    fn first_equal_columns(&self) -> Vec<usize> {
         let column = |caller: usize| {
             let rows = self.blocks.iter().flat_map(|block| &block.rows);
             rows.map(|row| row.statuses[caller]).collect::<Vec<_>>()
@@ -64,18 +64,18 @@ impl<'a> Table<'a> {
         columns.iter().map(|one| columns.iter().position(|other| other == one).unwrap()).collect()
     }
 
-    /// A status a column, or in words what everybody gets.
+    /// Formats one status for each column, or a sentence when all callers get the same.
     fn cells(&self, shown: &[usize], statuses: &[u16]) -> String {
         let mut known: Vec<_> =
-            self.callers.iter().zip(statuses).filter(|(caller, _)| caller.is_known).collect();
+            self.callers.iter().zip(statuses).filter(|(caller, _)| caller.is_authenticated).collect();
         known.dedup_by_key(|(_, status)| **status);
         let mut unknown: Vec<_> =
-            self.callers.iter().zip(statuses).filter(|(caller, _)| !caller.is_known).collect();
+            self.callers.iter().zip(statuses).filter(|(caller, _)| !caller.is_authenticated).collect();
         unknown.dedup_by_key(|(_, status)| **status);
         match (&known[..], &unknown[..]) {
-            ([(_, one)], [(_, other)]) if one == other => format!("everybody {one}"),
+            ([(_, one)], [(_, other)]) if one == other => format!("all callers {one}"),
             ([(_, one)], [(_, other)]) => {
-                format!("{other} without an access token or API key, everybody else {one}")
+                format!("{other} without an access token or API key, all others {one}")
             }
             _ => {
                 let cells: Vec<_> = shown.iter().map(|index| statuses[*index].to_string()).collect();
@@ -85,8 +85,8 @@ impl<'a> Table<'a> {
     }
 
     pub fn render(&self) -> String {
-        let like = self.like();
-        let mut shown: Vec<_> = like.clone();
+        let first_equal_columns = self.first_equal_columns();
+        let mut shown: Vec<_> = first_equal_columns.clone();
         shown.sort_unstable();
         shown.dedup();
         let mut text = format!("{HOW_TO_READ}\n");
@@ -95,7 +95,8 @@ impl<'a> Table<'a> {
         }
         text.push_str("\nColumns that are alike in every line stand once:\n\n");
         for first in &shown {
-            let same = (0..self.callers.len()).filter(|other| like[*other] == *first && other != first);
+            let same = (0..self.callers.len())
+                .filter(|other| first_equal_columns[*other] == *first && other != first);
             let same: Vec<_> = same.map(|other| self.callers[other].head.as_str()).collect();
             if !same.is_empty() {
                 writeln!(text, "  {:3} = {}", self.callers[*first].head, same.join(" ")).unwrap();
@@ -128,7 +129,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Places in which everybody gets the same, together.
+/// Groups the places in which all callers get the same statuses.
 fn merged(rows: &[Row]) -> Vec<(Vec<&'static str>, &[u16])> {
     let mut merged: Vec<(Vec<&str>, &[u16])> = Vec::new();
     for row in rows {
@@ -140,7 +141,7 @@ fn merged(rows: &[Row]) -> Vec<(Vec<&'static str>, &[u16])> {
     merged
 }
 
-/// The places of a line, on as many lines as they take; the cells follow the last.
+/// Formats the places of a line, on as many lines as needed; the cells follow the last line.
 fn label(places: &[&str]) -> String {
     const WIDTH: usize = 32;
     let mut lines = vec![String::from("  ")];

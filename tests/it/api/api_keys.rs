@@ -1,4 +1,4 @@
-//! API keys through HTTP, and what a key may do as a caller (docs/contract/api-keys.md).
+//! API keys over HTTP, and API keys as callers (docs/contract/api-keys.md).
 
 mod last_use;
 mod rotate;
@@ -10,9 +10,9 @@ use tollkeeper::clock::DAY_MS;
 use crate::support::world::{START, on_each_database, on_each_database_with};
 
 #[test]
-fn a_key_is_made_listed_and_read() {
+fn key_is_created_listed_and_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let path = format!("{}/api-keys", place.project_path());
         let body = json!({"name": "Prod", "description": "For the shop", "permissions": ["models", "chat", "chat"],
@@ -41,7 +41,7 @@ fn a_key_is_made_listed_and_read() {
             .bearer(&ada.access_token)
             .send()
             .await;
-        assert!(!read.text.contains(key), "a secret is told once");
+        assert!(!read.text.contains(key), "a secret is shown once");
         let usage =
             json!({"total_requests": 0, "total_tokens": 0, "last_used_at": null, "last_used_ip": null});
         let expected = json!({"id": made["id"], "name": "Prod", "description": "For the shop", "permissions": ["chat", "models"],
@@ -60,9 +60,9 @@ fn a_key_is_made_listed_and_read() {
 }
 
 #[test]
-fn a_key_without_wishes_has_all_permissions_and_no_restrictions() {
+fn default_key_has_all_permissions_and_no_restrictions() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let path = format!("{}/api-keys", place.project_path());
         let made = world.post(&path, &json!({"name": "Plain"})).bearer(&ada.access_token).data().await;
@@ -76,9 +76,9 @@ fn a_key_without_wishes_has_all_permissions_and_no_restrictions() {
 }
 
 #[test]
-fn what_a_key_can_not_be() {
+fn invalid_keys_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let path = format!("{}/api-keys", place.project_path());
         let cases = [
@@ -121,9 +121,9 @@ fn what_a_key_can_not_be() {
 }
 
 #[test]
-fn a_key_acts_for_its_creator_inside_its_own_project() {
+fn key_acts_for_its_creator_inside_its_own_project() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let other = world.place(&ada, "Other").await;
         let sibling = world.project(&ada, &place.organization, "Sibling").await;
@@ -161,12 +161,12 @@ fn a_key_acts_for_its_creator_inside_its_own_project() {
 #[test]
 fn restrictions_hold_on_every_use() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.0/24"], "rate_limit": 2}});
         let (_, key) = world.key(&ada, &place, &body).await;
         assert_eq!(world.get("/v1/models").bearer(&key).refused().await, (403, "ip_not_allowed".into()));
-        // Nobody is a proxy here, so the header says nothing.
+        // No proxy is trusted here, so the header is ignored.
         let spoofed =
             world.get("/v1/models").bearer(&key).header("x-forwarded-for", "192.0.2.1").refused().await;
         assert_eq!(spoofed, (403, "ip_not_allowed".into()));
@@ -182,9 +182,9 @@ fn restrictions_hold_on_every_use() {
 }
 
 #[test]
-fn a_trusted_proxy_says_where_a_key_is_used_from() {
+fn address_restriction_uses_the_trusted_proxys_header() {
     on_each_database_with(&[("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.0/8")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.1"]}});
         let (_, key) = world.key(&ada, &place, &body).await;
@@ -198,10 +198,10 @@ fn a_trusted_proxy_says_where_a_key_is_used_from() {
 }
 
 #[test]
-fn the_configuration_narrows_what_keys_may_manage() {
+fn configuration_limits_what_keys_may_manage() {
     for (management, read, write) in [("read", 200, 403), ("none", 403, 403)] {
         on_each_database_with(&[("TOLLKEEPER_API_KEYS__MANAGEMENT", management)], async |world| {
-            let ada = world.somebody("ada").await;
+            let ada = world.user("ada").await;
             let place = world.place(&ada, "Acme").await;
             let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
             assert_eq!(world.get(&place.project_path()).bearer(&key).send().await.status, read);
@@ -213,9 +213,9 @@ fn the_configuration_narrows_what_keys_may_manage() {
 }
 
 #[test]
-fn a_known_key_costs_no_query_and_garbage_none_at_all() {
+fn cached_key_and_malformed_key_cost_no_query() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
@@ -233,14 +233,14 @@ fn a_known_key_costs_no_query_and_garbage_none_at_all() {
             );
         }
         assert_eq!(world.app.db.statement_count(), before);
-        // A well-formed key that nobody has: one query for a burst.
+        // A well-formed key that doesn't exist: one query for a burst.
         let unknown = tollkeeper::keys::secret::ApiKeySecret::generate("tk_", &world.app.random);
         let calls = (0..16).map(|_| world.get("/v1/models").bearer(unknown.expose()).refused());
         for refused in futures_util::future::join_all(calls).await {
             assert_eq!(refused, (401, "invalid_api_key".into()));
         }
         assert_eq!(world.app.db.statement_count(), before + 1);
-        // A known key is held as long as the feed is read, an unknown one for a second.
+        // A known key stays cached as long as the feed is read, an unknown one for a second.
         world.clock.advance_ms(1_000);
         world.get("/v1/models").bearer(&key).bare().await;
         assert_eq!(world.app.db.statement_count(), before + 1);

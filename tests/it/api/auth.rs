@@ -1,4 +1,4 @@
-//! Accounts through HTTP (docs/contract/accounts.md).
+//! Accounts over HTTP (docs/contract/accounts.md).
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
@@ -54,7 +54,7 @@ fn from_registration_to_logout() {
 }
 
 #[test]
-fn a_refresh_token_gives_access_tokens_for_thirty_days() {
+fn refresh_token_gives_access_tokens_for_thirty_days() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let tokens = login(&world, PASSWORD).await;
@@ -73,9 +73,9 @@ fn a_refresh_token_gives_access_tokens_for_thirty_days() {
 }
 
 #[test]
-fn tokens_of_one_kind_do_not_pass_for_the_other() {
+fn access_and_refresh_tokens_are_not_interchangeable() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (access, refresh) = (&ada.access_token, &ada.refresh_token);
         assert_eq!(
             world.get("/v1/auth/me").bearer(refresh).refused().await,
@@ -91,7 +91,7 @@ fn tokens_of_one_kind_do_not_pass_for_the_other() {
 }
 
 #[test]
-fn a_verification_token_works_once_and_for_a_day() {
+fn verification_token_works_once_and_for_a_day() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let body = json!({"token": world.mailed_token("Ada@Example.com").await});
@@ -111,7 +111,7 @@ fn a_verification_token_works_once_and_for_a_day() {
 }
 
 #[test]
-fn every_bad_field_is_reported_at_once() {
+fn all_invalid_fields_are_reported_together() {
     on_each_database(async |world| {
         let body = json!({"email": "nobody", "password": "short", "username": "a b", "full_name": 5, "phone": "123",
                           "pasword": "x"});
@@ -137,7 +137,7 @@ fn every_bad_field_is_reported_at_once() {
 }
 
 #[test]
-fn an_address_and_a_name_are_taken_once() {
+fn email_and_username_are_unique() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let mut other = ada();
@@ -155,24 +155,24 @@ fn an_address_and_a_name_are_taken_once() {
 }
 
 #[test]
-fn a_failed_login_says_the_same_whoever_asks() {
+fn failed_login_answer_does_not_reveal_accounts() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let wrong =
             world.post("/v1/auth/login", &json!({"email": "ada@example.com", "password": "x"})).send().await;
-        let nobody =
+        let unknown_email =
             world.post("/v1/auth/login", &json!({"email": "bob@example.com", "password": "x"})).send().await;
         assert_eq!((wrong.status, wrong.code().as_str()), (401, "invalid_credentials"));
-        assert_eq!(wrong.text, nobody.text);
+        assert_eq!(wrong.text, unknown_email.text);
     });
 }
 
 #[test]
-fn an_unverified_person_may_be_kept_out() {
+fn unverified_users_are_refused_when_so_configured() {
     on_each_database_with(&[("TOLLKEEPER_REQUIRE_VERIFIED_EMAIL", "true")], async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let body = json!({"email": "ada@example.com", "password": PASSWORD});
-        // A right password is no guess, however often it comes.
+        // A right password is never counted as a guess.
         for _ in 0..12 {
             let refused = world.post("/v1/auth/login", &body).refused().await;
             assert_eq!(refused, (403, "email_not_verified".into()));
@@ -184,7 +184,7 @@ fn an_unverified_person_may_be_kept_out() {
 }
 
 #[test]
-fn an_address_that_registers_too_often_waits() {
+fn registrations_are_limited_by_address() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__REGISTRATIONS_PER_MINUTE", "2")], async |world| {
         for _ in 0..2 {
             assert_eq!(world.post("/v1/auth/register", &json!({})).send().await.status, 400);
@@ -201,7 +201,7 @@ fn an_address_that_registers_too_often_waits() {
     });
 }
 
-/// A mail's text to this address, newest last.
+/// Returns the texts of the mails to this address, newest last.
 async fn mails(world: &World, address: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
@@ -214,7 +214,7 @@ async fn mails(world: &World, address: &str) -> Vec<String> {
 const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
 
 #[test]
-fn a_forgotten_password_is_reset_by_mail_once() {
+fn forgotten_password_is_reset_by_mail_once() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let before = login(&world, PASSWORD).await;
@@ -238,7 +238,7 @@ fn a_forgotten_password_is_reset_by_mail_once() {
         assert_eq!(done["email"], "Ada@Example.com");
         let again = world.post("/v1/auth/reset-password", &reset(NEW_PASSWORD)).refused().await;
         assert_eq!(again, (400, "invalid_token".into()));
-        // Every session has ended, the old password is nothing, the new one works.
+        // Every session has ended, and only the new password works.
         for (method, token) in [("me", "access_token"), ("refresh-token", "refresh_token")] {
             let path = format!("/v1/auth/{method}");
             let call = if method == "me" { world.get(&path) } else { world.post(&path, &json!({})) };
@@ -248,14 +248,14 @@ fn a_forgotten_password_is_reset_by_mail_once() {
         assert_eq!(world.post("/v1/auth/login", &old).refused().await.0, 401);
         let tokens = login(&world, NEW_PASSWORD).await;
         let me = world.get("/v1/auth/me").bearer(tokens["access_token"].as_str().unwrap()).data().await;
-        assert_eq!(me["user"]["email_verified"], true, "whoever has the link reads the mail");
-        let told = |mail: &String| mail.contains("Subject: Your password was changed");
-        assert!(mails(&world, "Ada@Example.com").await.iter().any(told));
+        assert_eq!(me["user"]["email_verified"], true, "the link proves access to the mailbox");
+        let is_notice = |mail: &String| mail.contains("Subject: Your password was changed");
+        assert!(mails(&world, "Ada@Example.com").await.iter().any(is_notice));
     });
 }
 
 #[test]
-fn a_reset_token_lives_an_hour_and_a_new_one_voids_it() {
+fn reset_token_lives_an_hour_and_a_new_one_voids_it() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let ask = json!({"email": "ada@example.com"});
@@ -279,7 +279,7 @@ fn a_reset_token_lives_an_hour_and_a_new_one_voids_it() {
 }
 
 #[test]
-fn forgot_password_tells_nothing_of_who_has_an_account() {
+fn forgot_password_does_not_reveal_accounts() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
@@ -300,7 +300,7 @@ fn forgot_password_tells_nothing_of_who_has_an_account() {
 }
 
 #[test]
-fn a_failed_login_costs_the_same_statements_whoever_it_is() {
+fn failed_login_runs_the_same_statements_with_and_without_account() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let mut counts = Vec::new();
@@ -315,7 +315,7 @@ fn a_failed_login_costs_the_same_statements_whoever_it_is() {
 }
 
 #[test]
-fn five_resets_an_hour_for_one_address() {
+fn password_resets_are_limited_to_five_an_hour_for_an_address() {
     on_each_database(async |world| {
         for email in
             ["ada@example.com", "ADA@example.com", "Ada@Example.com", "aDa@example.com", "ada@EXAMPLE.com"]
@@ -334,7 +334,7 @@ fn five_resets_an_hour_for_one_address() {
 }
 
 #[test]
-fn a_changed_password_ends_the_other_sessions() {
+fn changed_password_ends_the_other_sessions() {
     on_each_database(async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let token = world.mailed_token("Ada@Example.com").await;
@@ -365,14 +365,14 @@ fn a_changed_password_ends_the_other_sessions() {
         world.get("/v1/auth/me").bearer(&token(&one)).data().await;
         assert_eq!(world.get("/v1/auth/me").bearer(&token(&other)).refused().await.0, 401);
         login(&world, NEW_PASSWORD).await;
-        let told = |mail: &String| mail.contains("Subject: Your password was changed");
-        assert!(mails(&world, "Ada@Example.com").await.iter().any(told));
+        let is_notice = |mail: &String| mail.contains("Subject: Your password was changed");
+        assert!(mails(&world, "Ada@Example.com").await.iter().any(is_notice));
     });
 }
 
 #[test]
-fn ten_guesses_then_waits_and_parallel_guesses_gain_nothing() {
-    // One network may have all of the guesses in the queue.
+fn guesses_wait_after_ten_and_parallel_guesses_gain_nothing() {
+    // One network may use the whole queue.
     on_each_database_with(&[("TOLLKEEPER_PASSWORDS__QUEUE", "1000")], async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let guess = || {
@@ -385,7 +385,7 @@ fn ten_guesses_then_waits_and_parallel_guesses_gain_nothing() {
         assert_eq!(guessed, 10);
         let refused = answers.iter().find(|answer| answer.status == 429).unwrap();
         assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("too_many_attempts", "1"));
-        // The owner waits as well, but not for ever: and then the account is as new.
+        // The owner waits as well, but not forever; after that the account works as before.
         let right = json!({"email": "ada@example.com", "password": PASSWORD});
         assert_eq!(world.post("/v1/auth/login", &right).refused().await.0, 429);
         world.clock.advance_ms(1_000);

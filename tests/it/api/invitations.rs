@@ -1,4 +1,4 @@
-//! Invitations into an organization: sent through HTTP, mailed, and taken up by link, by verification or by login.
+//! Invitations to an organization: sent over HTTP, mailed, and accepted by link, by verification or by login.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -9,23 +9,23 @@ use tollkeeper::tenants::roles::OrganizationRole::{Admin, Member, Owner};
 use tollkeeper::trail;
 
 use crate::support::http::{Answer, Call};
-use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database};
+use crate::support::world::{PASSWORD, Place, TestUser, World, on_each_database};
 
 const GUEST: &str = "guest@example.com";
 
-fn invite(world: &World, caller: &Somebody, place: &Place, body: &Value) -> Call {
+fn invite(world: &World, caller: &TestUser, place: &Place, body: &Value) -> Call {
     world.post(&format!("{}/invitations", place.organization_path()), body).bearer(&caller.access_token)
 }
 
-async fn invited(world: &World, caller: &Somebody, place: &Place, body: Value) -> String {
+async fn send_invitation(world: &World, caller: &TestUser, place: &Place, body: Value) -> String {
     invite(world, caller, place, &body).data().await;
     let token = world.mailed_token(body["email"].as_str().unwrap()).await;
-    // Mails are told apart by their time.
+    // File names of mails contain the time, so the clock moves on.
     world.clock.advance_ms(1);
     token
 }
 
-async fn follow(world: &World, token: &str) -> Answer {
+async fn accept_by_link(world: &World, token: &str) -> Answer {
     world.call(Method::POST, "/invitations/accept").form(&[("token", token)]).send().await
 }
 
@@ -34,10 +34,10 @@ fn assert_page(answer: &Answer, status: u16, title: &str) {
     assert_eq!((answer.status, answer.text.contains(&heading)), (status, true), "{heading}: {}", answer.text);
 }
 
-async fn joined(world: &World, place: &Place, name: &str, role: OrganizationRole) -> Somebody {
-    let who = world.somebody(name).await;
-    world.join_organization(place, &who, role).await;
-    who
+async fn add_member(world: &World, place: &Place, name: &str, role: OrganizationRole) -> TestUser {
+    let user = world.user(name).await;
+    world.join_organization(place, &user, role).await;
+    user
 }
 
 async fn register(world: &World, name: &str) {
@@ -50,8 +50,8 @@ async fn verify(world: &World, name: &str) {
     world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
 }
 
-/// `Name=role` of the organizations that somebody sees after a login.
-async fn after_login(world: &World, name: &str) -> String {
+/// Returns `Name=role` of the organizations that a user sees after a login.
+async fn organizations_after_login(world: &World, name: &str) -> String {
     let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD});
     let token = world.post("/v1/auth/login", &body).data().await["access_token"].as_str().unwrap().to_owned();
     organizations(world, &token).await
@@ -68,8 +68,8 @@ async fn organizations(world: &World, token: &str) -> String {
     rows.join(" ")
 }
 
-async fn members_count(world: &World, who: &Somebody, place: &Place) -> i64 {
-    let data = world.get(&place.organization_path()).bearer(&who.access_token).data().await;
+async fn members_count(world: &World, user: &TestUser, place: &Place) -> i64 {
+    let data = world.get(&place.organization_path()).bearer(&user.access_token).data().await;
     data["members_count"].as_i64().unwrap()
 }
 
@@ -79,9 +79,9 @@ fn mails(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn a_link_makes_somebody_with_an_account_a_member_once() {
+fn link_makes_an_account_a_member_once() {
     on_each_database(async |world| {
-        let (ada, guest) = (world.somebody("ada").await, world.somebody("guest").await);
+        let (ada, guest) = (world.user("ada").await, world.user("guest").await);
         let place = world.place(&ada, "Acme").await;
         let body = json!({"email": "Guest@Example.com", "role": "admin", "message": "Come!"});
         let made = invite(&world, &ada, &place, &body).data().await;
@@ -100,46 +100,46 @@ fn a_link_makes_somebody_with_an_account_a_member_once() {
         assert_eq!(world.app.db.statement_count(), statements, "a look asks the database nothing");
         assert_eq!(organizations(&world, &guest.access_token).await, "");
 
-        let page = follow(&world, &format!(" {token}\r\n")).await;
+        let page = accept_by_link(&world, &format!(" {token}\r\n")).await;
         assert_page(&page, 200, "You are a member");
         assert!(page.text.contains("You belong to Acme now."), "{}", page.text);
         assert_eq!(organizations(&world, &guest.access_token).await, "Acme=admin");
         assert_eq!(members_count(&world, &ada, &place).await, 2);
-        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
-        assert_page(&follow(&world, &"A".repeat(43)).await, 400, "This link no longer works");
+        assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
+        assert_page(&accept_by_link(&world, &"A".repeat(43)).await, 400, "This link no longer works");
     });
 }
 
 #[test]
-fn somebody_without_an_account_registers_and_lands_in_it() {
+fn new_account_becomes_a_member_after_verification() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Second").await);
-        let token = invited(&world, &ada, &place, json!({"email": GUEST})).await;
-        invited(&world, &ada, &other, json!({"email": GUEST, "role": "owner"})).await;
+        let token = send_invitation(&world, &ada, &place, json!({"email": GUEST})).await;
+        send_invitation(&world, &ada, &other, json!({"email": GUEST, "role": "owner"})).await;
         for _ in 0..2 {
-            let page = follow(&world, &token).await;
+            let page = accept_by_link(&world, &token).await;
             assert_page(&page, 200, "Create your account first");
             assert!(page.text.contains(&format!("The invitation is for {GUEST},")), "{}", page.text);
         }
         register(&world, "guest").await;
-        // An account is made quickly: until the address is confirmed, nobody knows whose it is.
-        assert_page(&follow(&world, &token).await, 200, "Confirm your address first");
-        assert_eq!(after_login(&world, "guest").await, "");
+        // Until the address is confirmed, the account may be anyone's.
+        assert_page(&accept_by_link(&world, &token).await, 200, "Confirm your address first");
+        assert_eq!(organizations_after_login(&world, "guest").await, "");
         assert_eq!(members_count(&world, &ada, &place).await, 1);
         verify(&world, "guest").await;
-        assert_eq!(after_login(&world, "guest").await, "Acme=member Second=owner");
+        assert_eq!(organizations_after_login(&world, "guest").await, "Acme=member Second=owner");
         assert_eq!(members_count(&world, &ada, &place).await, 2);
-        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+        assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
     });
 }
 
 #[test]
-fn the_page_that_confirms_an_address_takes_invitations_up_too() {
+fn verification_page_accepts_invitations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        invited(&world, &ada, &place, json!({"email": GUEST})).await;
+        send_invitation(&world, &ada, &place, json!({"email": GUEST})).await;
         register(&world, "guest").await;
         let token = world.mailed_token(GUEST).await;
         let fields = [("token", token.as_str()), ("password", PASSWORD)];
@@ -150,18 +150,18 @@ fn the_page_that_confirms_an_address_takes_invitations_up_too() {
 }
 
 #[test]
-fn who_has_an_account_is_in_after_the_next_login() {
+fn next_login_accepts_invitations() {
     on_each_database(async |world| {
-        let (ada, guest) = (world.somebody("ada").await, world.somebody("guest").await);
+        let (ada, guest) = (world.user("ada").await, world.user("guest").await);
         let place = world.place(&ada, "Acme").await;
-        let token = invited(&world, &ada, &place, json!({"email": "GUEST@example.com"})).await;
+        let token = send_invitation(&world, &ada, &place, json!({"email": "GUEST@example.com"})).await;
         assert_eq!(organizations(&world, &guest.access_token).await, "", "not before");
         let wrong = json!({"email": GUEST, "password": "Wrong-Password-7"});
         assert_eq!(world.post("/v1/auth/login", &wrong).refused().await.0, 401);
         assert_eq!(organizations(&world, &guest.access_token).await, "");
-        assert_eq!(after_login(&world, "guest").await, "Acme=member");
-        assert_eq!(after_login(&world, "guest").await, "Acme=member");
-        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+        assert_eq!(organizations_after_login(&world, "guest").await, "Acme=member");
+        assert_eq!(organizations_after_login(&world, "guest").await, "Acme=member");
+        assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
         let filter = trail::Filter { action: "invitation.accepted".into(), limit: 9, ..Default::default() };
         let mut tx = world.app.db.read().await.unwrap();
         let entries = trail::list(&mut tx, &filter).await.unwrap();
@@ -172,9 +172,9 @@ fn who_has_an_account_is_in_after_the_next_login() {
 }
 
 #[test]
-fn without_a_role_it_is_the_default_role() {
+fn invitation_without_a_role_gives_the_default_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body =
             |name: &str| json!({"email": format!("{name}@example.com"), "role": null, "message": null});
@@ -190,9 +190,9 @@ fn without_a_role_it_is_the_default_role() {
     });
 }
 
-/// Caller, and what comes of inviting an owner, an admin, a member.
+/// The caller's role, and the statuses of inviting an owner, an admin and a member.
 #[rustfmt::skip]
-const MAY_INVITE: [(OrganizationRole, [u16; 3]); 3] = [
+const INVITE_STATUSES: [(OrganizationRole, [u16; 3]); 3] = [
     //       owner admin member
     (Owner,  [200, 200, 200]),
     (Admin,  [403, 200, 200]),
@@ -200,97 +200,99 @@ const MAY_INVITE: [(OrganizationRole, [u16; 3]); 3] = [
 ];
 
 #[test]
-fn one_invites_to_what_one_may_grant() {
+fn inviter_must_be_allowed_to_grant_the_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        for (caller, due) in MAY_INVITE {
-            let who = joined(&world, &place, caller.as_str(), caller).await;
+        for (caller, due) in INVITE_STATUSES {
+            let user = add_member(&world, &place, caller.as_str(), caller).await;
             for (role, status) in [Owner, Admin, Member].into_iter().zip(due) {
                 let email = format!("{}-{}@example.com", caller.as_str(), role.as_str());
                 let body = json!({"email": email, "role": role.as_str()});
-                let answer = invite(&world, &who, &place, &body).send().await;
+                let answer = invite(&world, &user, &place, &body).send().await;
                 assert_eq!(answer.status, status, "{caller:?} invites {role:?}: {}", answer.text);
-                world.somebody(email.split('@').next().unwrap()).await;
+                world.user(email.split('@').next().unwrap()).await;
                 let due = if status == 200 { format!("Acme={}", role.as_str()) } else { String::new() };
-                assert_eq!(after_login(&world, email.split('@').next().unwrap()).await, due);
+                assert_eq!(organizations_after_login(&world, email.split('@').next().unwrap()).await, due);
             }
         }
     });
 }
 
 #[test]
-fn one_is_open_for_an_address_at_a_time() {
+fn address_has_one_open_invitation_at_a_time() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
-        let first = invited(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
+        let first = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
         let again = invite(&world, &ada, &place, &json!({"email": "GUEST@EXAMPLE.COM"})).send().await;
         assert_eq!((again.status, again.code().as_str()), (409, "already_invited"));
         assert_eq!(again.details(), ["email already_invited"]);
-        invited(&world, &ada, &other, json!({"email": GUEST})).await;
-        for (email, who) in [("ada@example.com", "oneself"), ("Ada@Example.com", "a member")] {
+        send_invitation(&world, &ada, &other, json!({"email": GUEST})).await;
+        for (email, user) in [("ada@example.com", "oneself"), ("Ada@Example.com", "a member")] {
             let member = invite(&world, &ada, &place, &json!({ "email": email })).send().await;
-            assert_eq!((member.status, member.code().as_str()), (409, "already_member"), "{who}");
+            assert_eq!((member.status, member.code().as_str()), (409, "already_member"), "{user}");
             assert_eq!(member.details(), ["email already_member"]);
         }
-        // When its time is over another takes its place, and the old link is dead.
+        // After it expires a new one replaces it, and the old link is invalid.
         world.clock.advance_ms(7 * DAY_MS - 3);
         assert_eq!(
             invite(&world, &ada, &place, &json!({"email": GUEST})).refused().await.0,
             401,
             "a new login"
         );
-        let ada = Somebody { access_token: fresh(&world, &ada).await, ..ada };
+        let ada = TestUser { access_token: new_session(&world, &ada).await, ..ada };
         assert_eq!(invite(&world, &ada, &place, &json!({"email": GUEST})).refused().await.0, 409);
         world.clock.advance_ms(1);
-        let second = invited(&world, &ada, &place, json!({"email": GUEST, "role": "member"})).await;
-        world.somebody("guest").await;
-        assert_page(&follow(&world, &first).await, 400, "This link no longer works");
-        assert_page(&follow(&world, &second).await, 200, "You are a member");
+        let second = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "member"})).await;
+        world.user("guest").await;
+        assert_page(&accept_by_link(&world, &first).await, 400, "This link no longer works");
+        assert_page(&accept_by_link(&world, &second).await, 200, "You are a member");
         let role = world.get(&format!("{}/members?role=admin", place.organization_path()));
         assert_eq!(role.bearer(&ada.access_token).data().await["total"], 0);
     });
 }
 
-async fn fresh(world: &World, who: &Somebody) -> String {
-    world.token(tollkeeper::accounts::jwt::TokenKind::Access, who.id, who.session_id, 3600).await
+async fn new_session(world: &World, user: &TestUser) -> String {
+    world.token(tollkeeper::accounts::jwt::TokenKind::Access, user.id, user.session_id, 3600).await
 }
 
 #[test]
-fn it_holds_for_seven_days() {
+fn invitation_expires_after_seven_days() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         invite(&world, &ada, &place, &json!({"email": GUEST})).data().await;
         let token = world.mailed_token(GUEST).await;
         world.clock.advance_ms(7 * DAY_MS);
-        world.somebody("guest").await;
-        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
-        assert_eq!(after_login(&world, "guest").await, "");
+        world.user("guest").await;
+        assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
+        assert_eq!(organizations_after_login(&world, "guest").await, "");
         world.clock.advance_ms(-1);
-        assert_page(&follow(&world, &token).await, 200, "You are a member");
+        assert_page(&accept_by_link(&world, &token).await, 200, "You are a member");
     });
 }
 
 #[test]
-fn it_ends_with_the_right_to_send_it() {
+fn invitation_ends_when_its_sender_loses_the_right() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let member = |who: &Somebody| format!("{}/members/{}", place.organization_path(), who.id);
-        let role = |who: &Somebody, role: &str| {
-            world.call(Method::PUT, &member(who)).bearer(&ada.access_token).json(&json!({ "role": role }))
+        let member = |user: &TestUser| format!("{}/members/{}", place.organization_path(), user.id);
+        let role = |user: &TestUser, role: &str| {
+            world.call(Method::PUT, &member(user)).bearer(&ada.access_token).json(&json!({ "role": role }))
         };
         let mut tokens = Vec::new();
         for (name, sender) in [("gone", Admin), ("demoted", Admin), ("halved", Owner), ("kept", Owner)] {
-            let sender = joined(&world, &place, name, sender).await;
+            let sender = add_member(&world, &place, name, sender).await;
             let email = |kind: &str| format!("{name}-{kind}@example.com");
             let top = if name == "gone" || name == "demoted" { "admin" } else { "owner" };
-            let high = invited(&world, &sender, &place, json!({"email": email("high"), "role": top})).await;
+            let high =
+                send_invitation(&world, &sender, &place, json!({"email": email("high"), "role": top})).await;
             let low =
-                invited(&world, &sender, &place, json!({"email": email("low"), "role": "member"})).await;
-            // This one's mail has not left yet.
+                send_invitation(&world, &sender, &place, json!({"email": email("low"), "role": "member"}))
+                    .await;
+            // The mail of this invitation has not been sent yet.
             invite(&world, &sender, &place, &json!({"email": email("late"), "role": top})).data().await;
             match name {
                 "gone" => {
@@ -308,13 +310,13 @@ fn it_ends_with_the_right_to_send_it() {
         assert_eq!(mails(&world).len() - before, 1, "what has ended isn't mailed");
         for (name, high, low) in tokens {
             for (kind, token) in [("high", high), ("low", low)] {
-                world.somebody(&format!("{name}-{kind}")).await;
+                world.user(&format!("{name}-{kind}")).await;
                 let works = name == "kept" || (name == "halved" && kind == "low");
-                let page = follow(&world, &token).await;
+                let page = accept_by_link(&world, &token).await;
                 let title = if works { "You are a member" } else { "This link no longer works" };
                 assert_page(&page, if works { 200 } else { 400 }, title);
                 if !works {
-                    assert_eq!(after_login(&world, &format!("{name}-{kind}")).await, "");
+                    assert_eq!(organizations_after_login(&world, &format!("{name}-{kind}")).await, "");
                     // The address isn't taken.
                     let body = json!({"email": format!("{name}-{kind}@example.com")});
                     invite(&world, &ada, &place, &body).data().await;
@@ -325,37 +327,37 @@ fn it_ends_with_the_right_to_send_it() {
 }
 
 #[test]
-fn who_is_a_member_by_then_keeps_their_role() {
+fn accepting_keeps_an_existing_members_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let token = invited(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
-        let guest = joined(&world, &place, "guest", Member).await;
-        let page = follow(&world, &token).await;
+        let token = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
+        let guest = add_member(&world, &place, "guest", Member).await;
+        let page = accept_by_link(&world, &token).await;
         assert_page(&page, 200, "You are a member already");
         assert_eq!(organizations(&world, &guest.access_token).await, "Acme=member");
-        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+        assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
     });
 }
 
 #[test]
-fn who_is_removed_does_not_come_back_by_an_old_invitation() {
+fn removal_ends_open_invitations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let token = invited(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
-        let guest = joined(&world, &place, "guest", Member).await;
+        let token = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
+        let guest = add_member(&world, &place, "guest", Member).await;
         let path = format!("{}/members/{}", place.organization_path(), guest.id);
         world.call(Method::DELETE, &path).bearer(&ada.access_token).data().await;
-        assert_eq!(after_login(&world, "guest").await, "");
-        assert_page(&follow(&world, &token).await, 400, "This link no longer works");
+        assert_eq!(organizations_after_login(&world, "guest").await, "");
+        assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
     });
 }
 
 #[test]
-fn bad_invitations_are_refused() {
+fn invalid_invitations_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let cases = [
             (json!({}), "email required"),
@@ -376,11 +378,11 @@ fn bad_invitations_are_refused() {
     });
 }
 
-/// What an inviter writes stays text of theirs: no header, no line of ours, no token, no HTML.
+/// Text from the inviter adds no header, no line of the template, no token and no HTML.
 #[test]
-fn the_mail_can_not_be_broken() {
+fn invitation_text_cannot_change_the_mail() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let evil = "A\"><script>x</script> =?utf-8?q?b?=";
         let place = world.place(&ada, "Acme").await;
         let patch = json!({ "name": evil });
@@ -393,7 +395,7 @@ fn the_mail_can_not_be_broken() {
         let fake = "F".repeat(43);
         let message = format!("Hi <b>you</b>\r\nBcc: x@y.example\n\n.\n{fake}\nhttp://evil.example/{fake}");
         let body = json!({"email": GUEST, "message": message});
-        let token = invited(&world, &ada, &place, body).await;
+        let token = send_invitation(&world, &ada, &place, body).await;
         assert_ne!(token, fake, "the only token that stands alone is ours");
         let mail = mails(&world).pop().unwrap();
         let (head, rest) = mail.split_once("\n\n").unwrap();
@@ -417,11 +419,11 @@ fn the_mail_can_not_be_broken() {
 }
 
 #[test]
-fn of_32_invitations_one_is_sent() {
+fn one_of_32_concurrent_invitations_is_sent() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Admin).await;
+        let bob = add_member(&world, &place, "bob", Admin).await;
         let body = json!({ "email": GUEST });
         let calls =
             (0..32).map(|n| invite(&world, if n % 2 == 0 { &ada } else { &bob }, &place, &body).send());
@@ -433,18 +435,18 @@ fn of_32_invitations_one_is_sent() {
     });
 }
 
-/// The link twice, two logins and the removal of the sender at once: at most one membership, and nothing breaks.
+/// Uses the link twice, logs in twice and removes the sender at once: at most one membership, and no error.
 #[test]
-fn taking_it_up_in_several_ways_at_once_makes_one_member() {
+fn concurrent_acceptances_make_one_membership() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for round in 0..6 {
-            let sender = joined(&world, &place, &format!("sender{round}"), Admin).await;
+            let sender = add_member(&world, &place, &format!("sender{round}"), Admin).await;
             let name = format!("guest{round}");
             let body = json!({"email": format!("{name}@example.com"), "role": "admin"});
-            let token = invited(&world, &sender, &place, body).await;
-            let guest = world.somebody(&name).await;
+            let token = send_invitation(&world, &sender, &place, body).await;
+            let guest = world.user(&name).await;
             let login = json!({"email": format!("{name}@example.com"), "password": PASSWORD});
             let before = members_count(&world, &ada, &place).await;
             let path = format!("{}/members/{}", place.organization_path(), sender.id);
@@ -471,9 +473,9 @@ fn taking_it_up_in_several_ways_at_once_makes_one_member() {
 }
 
 #[test]
-fn an_invitation_leaves_an_entry() {
+fn invitation_is_audited() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let made =
             invite(&world, &ada, &place, &json!({"email": GUEST, "message": "secret words"})).data().await;

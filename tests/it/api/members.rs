@@ -1,4 +1,4 @@
-//! Members of an organization through HTTP (docs/contract/organizations.md#members).
+//! Members of an organization over HTTP (docs/contract/organizations.md#members).
 
 use futures_util::future::join_all;
 use http::Method;
@@ -12,7 +12,7 @@ use tollkeeper::tenants::store::{organization_members, organizations};
 use tollkeeper::trail;
 
 use crate::support::http::Call;
-use crate::support::world::{Place, START, Somebody, World, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, on_each_database};
 
 const ROLES: [OrganizationRole; 3] = [Owner, Admin, Member];
 
@@ -20,23 +20,23 @@ fn members(place: &Place) -> String {
     format!("{}/members", place.organization_path())
 }
 
-fn change(world: &World, caller: &Somebody, place: &Place, target: &Somebody, role: &str) -> Call {
+fn change(world: &World, caller: &TestUser, place: &Place, target: &TestUser, role: &str) -> Call {
     let path = format!("{}/{}", members(place), target.id);
     world.call(Method::PUT, &path).bearer(&caller.access_token).json(&json!({ "role": role }))
 }
 
-fn remove(world: &World, caller: &Somebody, place: &Place, target: &Somebody) -> Call {
+fn remove(world: &World, caller: &TestUser, place: &Place, target: &TestUser) -> Call {
     world.call(Method::DELETE, &format!("{}/{}", members(place), target.id)).bearer(&caller.access_token)
 }
 
-async fn joined(world: &World, place: &Place, name: &str, role: OrganizationRole) -> Somebody {
-    let who = world.somebody(name).await;
-    world.join_organization(place, &who, role).await;
-    who
+async fn add_member(world: &World, place: &Place, name: &str, role: OrganizationRole) -> TestUser {
+    let user = world.user(name).await;
+    world.join_organization(place, &user, role).await;
+    user
 }
 
-/// `name=role` of everybody, as the caller's list shows them, in its order.
-async fn listed(world: &World, caller: &Somebody, place: &Place, query: &str) -> String {
+/// Returns `name=role` of all members, in the order of the caller's list.
+async fn list_members(world: &World, caller: &TestUser, place: &Place, query: &str) -> String {
     let path = format!("{}{query}", members(place));
     let data = world.get(&path).bearer(&caller.access_token).data().await;
     let rows = data["members"].as_array().unwrap().clone();
@@ -46,18 +46,18 @@ async fn listed(world: &World, caller: &Somebody, place: &Place, query: &str) ->
     format!("{} of {}", rows.join(" "), data["total"])
 }
 
-async fn role_of(world: &World, caller: &Somebody, place: &Place, who: &Somebody) -> Option<String> {
+async fn role_of(world: &World, caller: &TestUser, place: &Place, user: &TestUser) -> Option<String> {
     let data =
         world.get(&format!("{}?page_size=100", members(place))).bearer(&caller.access_token).data().await;
     let rows = data["members"].as_array().unwrap().clone();
-    let row = rows.into_iter().find(|row| row["id"] == who.id.to_string())?;
+    let row = rows.into_iter().find(|row| row["id"] == user.id.to_string())?;
     Some(row["role"].as_str().unwrap().to_owned())
 }
 
 #[test]
 fn members_are_listed_searched_and_filtered() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let item = json!({"id": ada.id.to_string(), "email": "ada@example.com", "username": "ada", "role": "owner",
             "joined_at": START});
@@ -66,9 +66,9 @@ fn members_are_listed_searched_and_filtered() {
 
         for (name, role) in [("bob", Admin), ("cy_d", Member), ("dan", Member), ("eve", Member)] {
             world.clock.advance_ms(1);
-            joined(&world, &place, name, role).await;
+            add_member(&world, &place, name, role).await;
         }
-        let list = async |query: &str| listed(&world, &ada, &place, query).await;
+        let list = async |query: &str| list_members(&world, &ada, &place, query).await;
         assert_eq!(list("").await, "eve=member dan=member cy_d=member bob=admin ada=owner of 5");
         assert_eq!(list("?page_size=2").await, "eve=member dan=member of 5");
         assert_eq!(list("?page_size=2&page=2").await, "cy_d=member bob=admin of 5");
@@ -87,9 +87,9 @@ fn members_are_listed_searched_and_filtered() {
                 world.get(&format!("{}{bad}", members(&place))).bearer(&ada.access_token).refused().await;
             assert_eq!(refused, (400, "invalid_request".into()), "{bad}");
         }
-        // Of those who came in the same moment, by id.
+        // Members who joined in the same moment are sorted by id.
         for name in ["one", "two", "three"] {
-            joined(&world, &place, name, Member).await;
+            add_member(&world, &place, name, Member).await;
         }
         let page = world.get(&members(&place)).bearer(&ada.access_token).data().await;
         let ids: Vec<_> = page["members"].as_array().unwrap()[..4].iter().map(|row| &row["id"]).collect();
@@ -97,18 +97,18 @@ fn members_are_listed_searched_and_filtered() {
     });
 }
 
-/// The same rows whichever end they are read from.
+/// Both sort directions return the same rows.
 #[test]
 fn pages_cover_the_list_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for number in 0..12 {
             world.clock.advance_ms(i64::from(number % 3 == 0));
-            joined(&world, &place, &format!("user{number}"), Member).await;
+            add_member(&world, &place, &format!("user{number}"), Member).await;
         }
         let names = async |query: String| {
-            let text = listed(&world, &ada, &place, &query).await;
+            let text = list_members(&world, &ada, &place, &query).await;
             text.strip_suffix(" of 13").unwrap().to_owned()
         };
         let whole = names("?page_size=100".into()).await;
@@ -125,8 +125,7 @@ fn pages_cover_the_list_once() {
     });
 }
 
-/// Caller, target before, and what comes of making them owner, admin, member, and of removing them. There is another
-/// owner besides.
+/// Caller, target, and the statuses of setting owner, admin, member, and of removing. Another owner exists.
 #[rustfmt::skip]
 const ESCALATION: [(OrganizationRole, OrganizationRole, [u16; 4]); 9] = [
     // caller, target      to: owner admin member gone
@@ -142,18 +141,18 @@ const ESCALATION: [(OrganizationRole, OrganizationRole, [u16; 4]); 9] = [
 ];
 
 #[test]
-fn who_may_give_which_role_to_whom() {
+fn role_changes_follow_the_escalation_table() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut cases = 0;
         for (caller, before, due) in ESCALATION {
-            let who = joined(&world, &place, &format!("caller{cases}"), caller).await;
+            let user = add_member(&world, &place, &format!("caller{cases}"), caller).await;
             for (after, status) in ROLES.map(Some).into_iter().chain([None]).zip(due) {
-                let target = joined(&world, &place, &format!("target{cases}"), before).await;
+                let target = add_member(&world, &place, &format!("target{cases}"), before).await;
                 let call = match after {
-                    Some(role) => change(&world, &who, &place, &target, role.as_str()),
-                    None => remove(&world, &who, &place, &target),
+                    Some(role) => change(&world, &user, &place, &target, role.as_str()),
+                    None => remove(&world, &user, &place, &target),
                 };
                 let answer = call.send().await;
                 assert_eq!(answer.status, status, "{caller:?} {before:?} {after:?}: {}", answer.text);
@@ -166,15 +165,15 @@ fn who_may_give_which_role_to_whom() {
                 remove(&world, &ada, &place, &target).send().await;
                 cases += 1;
             }
-            // What they may do to themselves: no more than to others, but that everybody may leave.
+            // The same rules hold for oneself, except that every member may leave.
             for (after, status) in ROLES.into_iter().zip(due) {
                 let status = if caller == before { status } else { continue };
-                let who = joined(&world, &place, &format!("self{cases}"), caller).await;
-                let answer = change(&world, &who, &place, &who, after.as_str()).send().await;
+                let user = add_member(&world, &place, &format!("self{cases}"), caller).await;
+                let answer = change(&world, &user, &place, &user, after.as_str()).send().await;
                 assert_eq!(answer.status, status, "{caller:?} makes themselves {after:?}: {}", answer.text);
-                let left = remove(&world, &who, &place, &who).data().await;
+                let left = remove(&world, &user, &place, &user).data().await;
                 assert_eq!(left["message"], "You have left the organization.");
-                assert_eq!(role_of(&world, &ada, &place, &who).await, None);
+                assert_eq!(role_of(&world, &ada, &place, &user).await, None);
                 cases += 2;
             }
         }
@@ -183,18 +182,18 @@ fn who_may_give_which_role_to_whom() {
 }
 
 #[test]
-fn a_role_is_changed() {
+fn role_is_changed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Member).await;
+        let bob = add_member(&world, &place, "bob", Member).await;
         world.clock.advance_ms(1_000);
         let changed = change(&world, &ada, &place, &bob, "admin").data().await;
         let due = json!({"id": bob.id.to_string(), "email": "bob@example.com", "username": "bob", "role": "admin",
             "updated_at": "2026-03-10T12:00:01.000Z"});
         assert_eq!(changed, due);
         world.clock.advance_ms(1_000);
-        // The same again, and nothing at all, change nothing.
+        // The same role again and an empty patch change nothing.
         assert_eq!(change(&world, &ada, &place, &bob, "admin").data().await, due);
         let path = format!("{}/{}", members(&place), bob.id);
         let put = |body: &Value| world.call(Method::PUT, &path).bearer(&ada.access_token).json(body);
@@ -214,11 +213,11 @@ fn a_role_is_changed() {
 }
 
 #[test]
-fn the_last_owner_stays() {
+fn last_owner_cannot_leave_or_be_demoted() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Admin).await;
+        let bob = add_member(&world, &place, "bob", Admin).await;
         let last = (409, "last_owner".to_owned());
         for role in ["admin", "member"] {
             assert_eq!(change(&world, &ada, &place, &ada, role).refused().await, last);
@@ -230,23 +229,23 @@ fn the_last_owner_stays() {
         assert_eq!(
             remove(&world, &bob, &place, &ada).refused().await,
             (403, "insufficient_role".into()),
-            "who may not touch owners isn't told how many there are"
+            "an admin may not learn the number of owners"
         );
         change(&world, &ada, &place, &bob, "owner").data().await;
         change(&world, &ada, &place, &ada, "member").data().await;
         assert_eq!(change(&world, &bob, &place, &bob, "member").refused().await, last);
-        assert_eq!(listed(&world, &ada, &place, "?role=owner").await, "bob=owner of 1");
+        assert_eq!(list_members(&world, &ada, &place, "?role=owner").await, "bob=owner of 1");
         remove(&world, &ada, &place, &ada).data().await;
-        assert_eq!(listed(&world, &bob, &place, "").await, "bob=owner of 1");
+        assert_eq!(list_members(&world, &bob, &place, "").await, "bob=owner of 1");
     });
 }
 
 #[test]
-fn first_401_then_404_then_403_then_400() {
+fn checks_run_in_the_order_401_404_403_400() {
     on_each_database(async |world| {
-        let (ada, zed) = (world.somebody("ada").await, world.somebody("zed").await);
+        let (ada, zed) = (world.user("ada").await, world.user("zed").await);
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Member).await;
+        let bob = add_member(&world, &place, "bob", Member).await;
         let unknown = "01h2xcejqtf2nbrexx3vqjhp41";
         let cases = [
             ("", members(&place), bob.id.to_string(), 401, "missing_credentials"),
@@ -282,16 +281,20 @@ fn first_401_then_404_then_403_then_400() {
         assert_eq!(list("").refused().await.0, 401);
         assert_eq!(list(&zed.access_token).refused().await, (403, "insufficient_role".into()));
         list(&bob.access_token).data().await;
-        assert_eq!(listed(&world, &ada, &place, "").await.matches('=').count(), 2, "nothing has happened");
+        assert_eq!(
+            list_members(&world, &ada, &place, "").await.matches('=').count(),
+            2,
+            "nothing has happened"
+        );
     });
 }
 
 #[test]
-fn who_is_removed_loses_everything_but_the_keys_model_calls() {
+fn removed_members_key_keeps_model_calls_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Admin).await;
+        let bob = add_member(&world, &place, "bob", Admin).await;
         world.join_project(&place, &bob, ProjectRole::Admin).await;
         let elsewhere = world.place(&bob, "Elsewhere").await;
         let (key_id, secret) = world.key(&bob, &place, &json!({"name": "k"})).await;
@@ -309,7 +312,7 @@ fn who_is_removed_loses_everything_but_the_keys_model_calls() {
         by_key("/v1/models".into()).bare().await;
         let ask = json!({"credential": secret, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 5});
         assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], true);
-        // The key is still there, and its maker is named.
+        // The key still exists and names its creator.
         let path = format!("{}/api-keys/{key_id}", place.project_path());
         let key = world.get(&path).bearer(&ada.access_token).data().await;
         assert_eq!(key["created_by"]["username"], "bob");
@@ -318,36 +321,36 @@ fn who_is_removed_loses_everything_but_the_keys_model_calls() {
         assert_eq!(project["members_count"], 1);
         let organization = world.get(&place.organization_path()).bearer(&ada.access_token).data().await;
         assert_eq!(organization["members_count"], 1);
-        // What they have elsewhere stays.
+        // Other memberships stay.
         let project = world.get(&elsewhere.project_path()).bearer(&bob.access_token).data().await;
         assert_eq!(project["members_count"], 1);
     });
 }
 
 #[test]
-fn a_key_manages_members_as_its_maker_but_does_not_leave_for_them() {
+fn key_manages_members_as_its_creator_but_cannot_remove_its_creator() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Member).await;
+        let bob = add_member(&world, &place, "bob", Member).await;
         world.join_project(&place, &bob, ProjectRole::Owner).await;
         let (_, bobs) = world.key(&bob, &place, &json!({"name": "bobs"})).await;
         let (_, adas) = world.key(&ada, &place, &json!({"name": "adas"})).await;
-        let path = |who: &Somebody| format!("{}/{}", members(&place), who.id);
-        let delete = |who: &Somebody, key: &str| world.call(Method::DELETE, &path(who)).bearer(key);
+        let path = |user: &TestUser| format!("{}/{}", members(&place), user.id);
+        let delete = |user: &TestUser, key: &str| world.call(Method::DELETE, &path(user)).bearer(key);
         assert_eq!(delete(&bob, &bobs).refused().await, (403, "insufficient_role".into()));
         assert_eq!(delete(&ada, &adas).refused().await, (409, "last_owner".into()));
         delete(&bob, &adas).data().await;
-        assert_eq!(listed(&world, &ada, &place, "").await, "ada=owner of 1");
+        assert_eq!(list_members(&world, &ada, &place, "").await, "ada=owner of 1");
     });
 }
 
 #[test]
-fn each_change_leaves_an_entry() {
+fn each_change_is_audited() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Member).await;
+        let bob = add_member(&world, &place, "bob", Member).await;
         change(&world, &ada, &place, &bob, "admin").data().await;
         change(&world, &ada, &place, &bob, "admin").data().await;
         change(&world, &bob, &place, &ada, "member").refused().await;
@@ -368,14 +371,14 @@ fn each_change_leaves_an_entry() {
     });
 }
 
-/// Two owners do to each other, at the same moment, what only one of them may: one wins, and one owner is left.
+/// Two owners demote or remove each other at the same moment: one succeeds, and one owner is left.
 #[test]
-fn owners_who_race_leave_one() {
+fn racing_owners_leave_one_owner() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for round in 0..12 {
             let place = world.place(&ada, &format!("Race {round}")).await;
-            let bob = joined(&world, &place, &format!("bob{round}"), Owner).await;
+            let bob = add_member(&world, &place, &format!("bob{round}"), Owner).await;
             let calls = match round % 4 {
                 0 => [
                     change(&world, &ada, &place, &bob, "admin"),
@@ -391,13 +394,13 @@ fn owners_who_race_leave_one() {
             let codes: Vec<_> =
                 answers.iter().map(|answer| answer.status.to_string() + &answer.text).collect();
             assert_eq!(won, 1, "{codes:?}");
-            // Who lost was too late: no role any more, no membership, or the last owner.
+            // The loser has no role any more, no membership, or is the last owner.
             assert!(statuses.iter().all(|status| [200, 403, 404, 409].contains(status)), "{codes:?}");
             let mut owners = 0;
-            for who in [&ada, &bob] {
+            for user in [&ada, &bob] {
                 let answer = world
                     .get(&format!("{}?role=owner", members(&place)))
-                    .bearer(&who.access_token)
+                    .bearer(&user.access_token)
                     .send()
                     .await;
                 if answer.status == 200 {
@@ -409,17 +412,17 @@ fn owners_who_race_leave_one() {
     });
 }
 
-/// Somebody who is removed or demoted while they act does it before, or not at all.
+/// A member who is removed or demoted during a request succeeds before that or not at all.
 #[test]
-fn an_admin_who_is_demoted_does_not_win_a_race() {
+fn demoted_admin_loses_the_race() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for round in 0..6 {
-            let bob = joined(&world, &place, &format!("bob{round}"), Admin).await;
+            let bob = add_member(&world, &place, &format!("bob{round}"), Admin).await;
             let targets = [
-                joined(&world, &place, &format!("eve{round}"), Member).await,
-                joined(&world, &place, &format!("joe{round}"), Member).await,
+                add_member(&world, &place, &format!("eve{round}"), Member).await,
+                add_member(&world, &place, &format!("joe{round}"), Member).await,
             ];
             let calls = [
                 change(&world, &bob, &place, &targets[0], "admin"),
@@ -450,15 +453,15 @@ async fn set_role(tx: &mut Tx, id: OrganizationId, user_id: UserId, role: Organi
         .unwrap();
 }
 
-/// The gate has let an owner in; before they write, somebody makes a member of them.
+/// An owner passes the gate and is demoted before the write.
 #[test]
-fn the_role_is_asked_again_before_anything_is_written() {
+fn role_is_checked_again_before_writing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let id = OrganizationId::parse(&place.organization).unwrap();
         let (bob, eve) =
-            (joined(&world, &place, "bob", Owner).await, joined(&world, &place, "eve", Member).await);
+            (add_member(&world, &place, "bob", Owner).await, add_member(&world, &place, "eve", Member).await);
         let path = place.organization_path();
         let by_bob = |method: Method, path: &str| world.call(method, path).bearer(&bob.access_token);
         let guest = json!({"email": "guest@example.com"});
@@ -479,7 +482,7 @@ fn the_role_is_asked_again_before_anything_is_written() {
             tx.commit().await.unwrap();
             let mut tx = world.app.db.write().await.unwrap();
             organizations::lock(&mut tx, id).await.unwrap();
-            // It is taken with the statement after it.
+            // The lock is taken with the next statement.
             organization_members::role(&mut tx, id, bob.id).await.unwrap();
             let call = tokio::spawn(call.send());
             tokio::time::sleep(std::time::Duration::from_millis(150)).await;
@@ -490,7 +493,7 @@ fn the_role_is_asked_again_before_anything_is_written() {
             let found = (answer.status, answer.code());
             assert_eq!(found, (403, "insufficient_role".into()), "{number}: {}", answer.text);
         }
-        assert_eq!(listed(&world, &ada, &place, "?search=eve").await, "eve=member of 1");
+        assert_eq!(list_members(&world, &ada, &place, "?search=eve").await, "eve=member of 1");
         let read = world.get(&path).bearer(&ada.access_token).data().await;
         assert_eq!(json!([read["name"], read["description"]]), json!(["Acme", null]));
         assert_eq!(world.get(&keys).bearer(&ada.access_token).data().await["total"], 0);

@@ -1,13 +1,13 @@
-//! The model catalog and the price list through HTTP (docs/contract/models.md).
+//! The model catalog and the price list over HTTP (docs/contract/models.md).
 
 use serde_json::json;
 
 use crate::support::world::on_each_database;
 
 #[test]
-fn the_catalog_is_listed_without_an_envelope() {
+fn catalog_is_listed_without_an_envelope() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         for credential in [&key, &ada.access_token] {
@@ -34,9 +34,9 @@ fn the_catalog_is_listed_without_an_envelope() {
 }
 
 #[test]
-fn a_model_has_limits_and_prices() {
+fn model_has_limits_and_prices() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let model = world.get("/v1/models/svc-1").bearer(&ada.access_token).bare().await;
         let limits = json!({"max_tokens": 4096, "max_requests_per_min": 60, "max_concurrent_requests": 5});
         assert_eq!(model["limits"], limits);
@@ -65,7 +65,7 @@ fn a_model_has_limits_and_prices() {
 #[test]
 fn errors_of_models_have_no_envelope() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, chat_only) = world.key(&ada, &place, &json!({"name": "c", "permissions": ["chat"]})).await;
         let one = json!({"name": "o", "restrictions": {"models": ["svc-1"]}});

@@ -1,4 +1,4 @@
-//! Organizations and their projects through HTTP (docs/contract/organizations.md, docs/contract/projects.md).
+//! Organizations and their projects over HTTP (docs/contract/organizations.md, docs/contract/projects.md).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::trail;
 
 use crate::support::http::Call;
-use crate::support::world::{Place, START, Somebody, World, id, on_each_database, on_each_database_with};
+use crate::support::world::{Place, START, TestUser, World, id, on_each_database, on_each_database_with};
 
 #[test]
-fn an_organization_is_made_listed_and_read() {
+fn organization_is_created_listed_and_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let body =
             json!({"name": "  Acme  ", "description": "Anvils", "settings": {"default_role": "admin"}});
         let made = world.post("/v1/organizations", &body).bearer(&ada.access_token).data().await;
@@ -34,9 +34,9 @@ fn an_organization_is_made_listed_and_read() {
 }
 
 #[test]
-fn a_name_is_unique_among_those_with_the_same_creator() {
+fn name_is_unique_for_each_creator() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         world.organization(&ada, "Acme").await;
         let again =
             world.post("/v1/organizations", &json!({"name": "ACME"})).bearer(&ada.access_token).send().await;
@@ -48,9 +48,9 @@ fn a_name_is_unique_among_those_with_the_same_creator() {
 }
 
 #[test]
-fn racing_creations_have_one_winner() {
+fn concurrent_creations_have_one_winner() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let body = json!({"name": "Acme"});
         let calls = (0..32).map(|_| world.post("/v1/organizations", &body).bearer(&ada.access_token).send());
         let answers = futures_util::future::join_all(calls).await;
@@ -60,9 +60,9 @@ fn racing_creations_have_one_winner() {
 }
 
 #[test]
-fn lists_page_search_and_filter() {
+fn lists_support_pages_search_and_filters() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         for n in 0..5 {
             world.organization(&ada, &format!("Org {n}")).await;
             world.clock.advance_ms(1);
@@ -99,9 +99,9 @@ fn lists_page_search_and_filter() {
 }
 
 #[test]
-fn a_project_is_made_listed_and_read() {
+fn project_is_created_listed_and_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         let path = format!("/v1/organizations/{organization}/projects");
         let body = json!({"name": "Chat", "description": "Talks", "visibility": "public",
@@ -130,9 +130,9 @@ fn a_project_is_made_listed_and_read() {
 }
 
 #[test]
-fn what_a_project_can_not_be() {
+fn invalid_projects_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let organization = world.organization(&ada, "Acme").await;
         let path = format!("/v1/organizations/{organization}/projects");
         world.project(&ada, &organization, "Taken").await;
@@ -182,10 +182,10 @@ fn what_a_project_can_not_be() {
 }
 
 #[test]
-fn a_list_shows_what_the_caller_can_view_with_the_effective_role() {
+fn list_shows_visible_projects_with_the_effective_role() {
     on_each_database(async |world| {
         let (ada, admin, member) =
-            (world.somebody("ada").await, world.somebody("admin").await, world.somebody("member").await);
+            (world.user("ada").await, world.user("admin").await, world.user("member").await);
         let place = world.place(&ada, "Acme").await;
         let path = format!("/v1/organizations/{}/projects", place.organization);
         let public = json!({"name": "Open", "visibility": "public"});
@@ -213,24 +213,24 @@ fn a_list_shows_what_the_caller_can_view_with_the_effective_role() {
 }
 
 #[test]
-fn a_caller_that_manages_too_fast_waits() {
+fn management_calls_are_limited() {
     let limits =
         [("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "2"), ("TOLLKEEPER_LIMITS__WRITES_PER_MINUTE", "1")];
     on_each_database_with(&limits, async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let list = |token: &str| world.get("/v1/organizations").bearer(token);
         world.organization(&ada, "Acme").await;
         let write =
             world.post("/v1/organizations", &json!({"name": "x"})).bearer(&ada.access_token).send().await;
         assert_eq!((write.status, write.code().as_str()), (429, "rate_limited"));
         assert_eq!(write.header("retry-after"), "60");
-        // Reads have a limit of their own, and so has everybody.
+        // Reads have their own limit, and each user has their own limits.
         for _ in 0..2 {
             list(&ada.access_token).data().await;
         }
         assert_eq!(list(&ada.access_token).refused().await, (429, "rate_limited".into()));
         list(&bob.access_token).data().await;
-        // Models are no management, however often they are asked for.
+        // Model calls don't count as management.
         for _ in 0..5 {
             world.get("/v1/models").bearer(&ada.access_token).bare().await;
         }
@@ -239,21 +239,21 @@ fn a_caller_that_manages_too_fast_waits() {
     });
     let off = [limits[0], limits[1], ("TOLLKEEPER_LIMITS__ENABLED", "false")];
     on_each_database_with(&off, async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for _ in 0..5 {
             world.get("/v1/organizations").bearer(&ada.access_token).data().await;
         }
     });
 }
 
-fn put(world: &World, who: &Somebody, path: &str, body: &Value) -> Call {
-    world.call(Method::PUT, path).bearer(&who.access_token).json(body)
+fn put(world: &World, user: &TestUser, path: &str, body: &Value) -> Call {
+    world.call(Method::PUT, path).bearer(&user.access_token).json(body)
 }
 
 #[test]
-fn an_organization_is_changed_field_by_field() {
+fn organization_fields_change_one_by_one() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let body = json!({"name": "Acme", "description": "Anvils", "settings": {"default_role": "admin"}});
         let made = world.post("/v1/organizations", &body).bearer(&ada.access_token).data().await;
         let path = format!("/v1/organizations/{}", id(&made));
@@ -299,9 +299,9 @@ fn an_organization_is_changed_field_by_field() {
 }
 
 #[test]
-fn a_new_name_is_unique_among_those_with_the_same_creator() {
+fn new_name_is_unique_for_each_creator() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let mut paths = Vec::new();
         for n in 0..8 {
             paths.push(format!("/v1/organizations/{}", world.organization(&ada, &format!("Org {n}")).await));
@@ -311,7 +311,7 @@ fn a_new_name_is_unique_among_those_with_the_same_creator() {
         assert_eq!(taken.details(), ["name name_taken"]);
         let other = format!("/v1/organizations/{}", world.organization(&bob, "Org 0").await);
         put(&world, &bob, &other, &json!({"name": "Org 1"})).data().await;
-        // A name that was given up is free.
+        // A released name can be used again.
         put(&world, &ada, &paths[0], &json!({"name": "Former"})).data().await;
         put(&world, &ada, &paths[1], &json!({"name": "Org 0"})).data().await;
         let race = json!({"name": "Wanted"});
@@ -324,9 +324,9 @@ fn a_new_name_is_unique_among_those_with_the_same_creator() {
 }
 
 #[test]
-fn public_projects_close_with_the_setting() {
+fn public_projects_close_when_the_setting_is_off() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         let path = format!("{}/projects", place.organization_path());
@@ -351,9 +351,9 @@ async fn rows(world: &World, table: &str, place: &Place) -> i64 {
 }
 
 #[test]
-fn an_organization_that_owes_money_stays() {
+fn organization_with_debt_cannot_be_deleted() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key_id, secret) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let used = json!({"events": [{"id": "1", "source": "s", "time": START, "api_key_id": key_id, "model": "svc-1",
@@ -371,9 +371,9 @@ fn an_organization_that_owes_money_stays() {
 }
 
 #[test]
-fn a_deleted_organization_is_gone_with_all_but_its_usage() {
+fn deleting_an_organization_deletes_all_but_its_usage() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         world.join_organization(&place, &bob, OrganizationRole::Owner).await;
         world.join_project(&place, &bob, ProjectRole::Viewer).await;
@@ -430,12 +430,13 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
         let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
         let mails: Vec<_> =
             mails.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
-        let told: Vec<_> = mails.iter().filter(|mail| mail.contains("Subject: Acme was deleted")).collect();
-        assert_eq!(told.len(), 1, "who did it knows");
+        let notices: Vec<_> =
+            mails.iter().filter(|mail| mail.contains("Subject: Acme was deleted")).collect();
+        assert_eq!(notices.len(), 1, "the caller gets no notice");
         assert!(
-            told[0].contains("To: bob@example.com") && told[0].contains("ada has deleted"),
+            notices[0].contains("To: bob@example.com") && notices[0].contains("ada has deleted"),
             "{}",
-            told[0]
+            notices[0]
         );
 
         let filter = trail::Filter { action: "organization.deleted".into(), limit: 9, ..Default::default() };
@@ -448,15 +449,15 @@ fn a_deleted_organization_is_gone_with_all_but_its_usage() {
     });
 }
 
-/// More members than one statement tells.
+/// More members than one statement notifies.
 #[test]
-fn every_member_of_a_deleted_organization_is_told() {
+fn every_member_of_a_deleted_organization_is_notified() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "500")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for n in 0..203 {
-            let who = world.somebody(&format!("member{n}")).await;
-            world.join_organization(&place, &who, OrganizationRole::Member).await;
+            let user = world.user(&format!("member{n}")).await;
+            world.join_organization(&place, &user, OrganizationRole::Member).await;
         }
         world.call(Method::DELETE, &place.organization_path()).bearer(&ada.access_token).data().await;
         let mut tx = world.app.db.read().await.unwrap();
@@ -471,14 +472,14 @@ fn every_member_of_a_deleted_organization_is_told() {
     });
 }
 
-/// Projects, invitations, members and a removal at the same moment: each has happened before it, or finds nothing.
+/// Creates projects, invitations and members during a deletion: each happens before it or finds nothing.
 #[test]
-fn a_removal_races_with_what_is_made() {
+fn deletion_races_with_creations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         for round in 0..10 {
             let place = world.place(&ada, &format!("Race {round}")).await;
-            let bob = world.somebody(&format!("bob{round}")).await;
+            let bob = world.user(&format!("bob{round}")).await;
             world.join_organization(&place, &bob, OrganizationRole::Admin).await;
             let path = place.organization_path();
             let mut calls = Vec::new();

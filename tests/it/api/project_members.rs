@@ -1,4 +1,4 @@
-//! Members of a project through HTTP (docs/contract/projects.md#members).
+//! Members of a project over HTTP (docs/contract/projects.md#members).
 
 use futures_util::future::join_all;
 use http::Method;
@@ -11,7 +11,7 @@ use tollkeeper::tenants::roles::{OrganizationRole, effective_project_role};
 use tollkeeper::trail;
 
 use crate::support::http::Call;
-use crate::support::world::{Place, START, Somebody, World, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, on_each_database};
 
 const ROLES: [ProjectRole; 4] = [Owner, Admin, Developer, Viewer];
 
@@ -19,34 +19,39 @@ fn members(place: &Place) -> String {
     format!("{}/members", place.project_path())
 }
 
-fn add(world: &World, caller: &Somebody, place: &Place, who: &Somebody, role: &str) -> Call {
-    let body = json!({"user_id": who.id.to_string(), "role": role});
+fn add(world: &World, caller: &TestUser, place: &Place, user: &TestUser, role: &str) -> Call {
+    let body = json!({"user_id": user.id.to_string(), "role": role});
     world.post(&members(place), &body).bearer(&caller.access_token)
 }
 
-fn change(world: &World, caller: &Somebody, place: &Place, who: &Somebody, role: &str) -> Call {
-    let path = format!("{}/{}", members(place), who.id);
+fn change(world: &World, caller: &TestUser, place: &Place, user: &TestUser, role: &str) -> Call {
+    let path = format!("{}/{}", members(place), user.id);
     world.call(Method::PUT, &path).bearer(&caller.access_token).json(&json!({ "role": role }))
 }
 
-fn remove(world: &World, caller: &Somebody, place: &Place, who: &Somebody) -> Call {
-    world.call(Method::DELETE, &format!("{}/{}", members(place), who.id)).bearer(&caller.access_token)
+fn remove(world: &World, caller: &TestUser, place: &Place, user: &TestUser) -> Call {
+    world.call(Method::DELETE, &format!("{}/{}", members(place), user.id)).bearer(&caller.access_token)
 }
 
-async fn in_organization(world: &World, place: &Place, name: &str, role: OrganizationRole) -> Somebody {
-    let who = world.somebody(name).await;
-    world.join_organization(place, &who, role).await;
-    who
+async fn add_organization_member(
+    world: &World,
+    place: &Place,
+    name: &str,
+    role: OrganizationRole,
+) -> TestUser {
+    let user = world.user(name).await;
+    world.join_organization(place, &user, role).await;
+    user
 }
 
-async fn joined(world: &World, place: &Place, name: &str, role: ProjectRole) -> Somebody {
-    let who = in_organization(world, place, name, OrganizationRole::Member).await;
-    world.join_project(place, &who, role).await;
-    who
+async fn add_member(world: &World, place: &Place, name: &str, role: ProjectRole) -> TestUser {
+    let user = add_organization_member(world, place, name, OrganizationRole::Member).await;
+    world.join_project(place, &user, role).await;
+    user
 }
 
-/// `name=role` of everybody, as the caller's list shows them, in its order.
-async fn listed(world: &World, caller: &Somebody, place: &Place, query: &str) -> String {
+/// Returns `name=role` of all members, in the order of the caller's list.
+async fn list_members(world: &World, caller: &TestUser, place: &Place, query: &str) -> String {
     let data = world.get(&format!("{}{query}", members(place))).bearer(&caller.access_token).data().await;
     let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
     let rows = data["members"].as_array().unwrap().clone();
@@ -55,19 +60,19 @@ async fn listed(world: &World, caller: &Somebody, place: &Place, query: &str) ->
     format!("{} of {}", rows.join(" "), data["total"])
 }
 
-/// Somebody's role in the project and in the organization, as the database has them.
-async fn roles_of(world: &World, place: &Place, who: &Somebody) -> (Option<String>, Option<String>) {
+/// Returns a user's role in the project and in the organization, as stored.
+async fn roles_of(world: &World, place: &Place, user: &TestUser) -> (Option<String>, Option<String>) {
     let mut tx = world.app.db.read().await.unwrap();
     let project = sql("SELECT role FROM project_members WHERE project_id = $1 AND user_id = $2")
         .bind(place.project.as_str())
-        .bind(who.id)
+        .bind(user.id)
         .optional::<(String,)>(&mut tx)
         .await
         .unwrap();
     let organization =
         sql("SELECT role FROM organization_members WHERE organization_id = $1 AND user_id = $2")
             .bind(place.organization.as_str())
-            .bind(who.id)
+            .bind(user.id)
             .optional::<(String,)>(&mut tx)
             .await
             .unwrap();
@@ -75,19 +80,19 @@ async fn roles_of(world: &World, place: &Place, who: &Somebody) -> (Option<Strin
 }
 
 #[test]
-fn somebody_is_added_told_and_listed() {
+fn member_is_added_notified_and_listed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = in_organization(&world, &place, "bob", OrganizationRole::Member).await;
+        let bob = add_organization_member(&world, &place, "bob", OrganizationRole::Member).await;
         world.clock.advance_ms(1_000);
         let added = add(&world, &ada, &place, &bob, "developer").data().await;
         let now = "2026-03-10T12:00:01.000Z";
         let due = json!({"id": bob.id.to_string(), "email": "bob@example.com", "username": "bob", "role": "developer",
             "added_at": now});
         assert_eq!(added, due);
-        let row = |who: &Somebody, name: &str, role: &str, at: &str| {
-            json!({"id": who.id.to_string(), "email": format!("{name}@example.com"), "username": name,
+        let row = |user: &TestUser, name: &str, role: &str, at: &str| {
+            json!({"id": user.id.to_string(), "email": format!("{name}@example.com"), "username": name,
                 "role": role, "joined_at": at})
         };
         let page = world.get(&members(&place)).bearer(&bob.access_token).data().await;
@@ -115,30 +120,35 @@ fn somebody_is_added_told_and_listed() {
 }
 
 #[test]
-fn bad_additions_are_refused() {
+fn invalid_additions_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Viewer).await;
-        let (user, nobody) = (bob.id.to_string(), "user_01h2xcejqtf2nbrexx3vqjhp41");
+        let bob = add_member(&world, &place, "bob", Viewer).await;
+        let (user_id, no_user) = (bob.id.to_string(), "user_01h2xcejqtf2nbrexx3vqjhp41");
         let cases = [
             (json!({}), 400, "invalid_request", vec!["user_id required", "role required"]),
-            (json!({"user_id": user}), 400, "invalid_request", vec!["role required"]),
+            (json!({"user_id": user_id}), 400, "invalid_request", vec!["role required"]),
             (
                 json!({"user_id": 1, "role": "king"}),
                 400,
                 "invalid_request",
                 vec!["user_id wrong_type", "role unknown_value"],
             ),
-            (json!({"user_id": user, "role": "member"}), 400, "invalid_request", vec!["role unknown_value"]),
             (
-                json!({"user_id": user, "role": "viewer", "email": "x"}),
+                json!({"user_id": user_id, "role": "member"}),
+                400,
+                "invalid_request",
+                vec!["role unknown_value"],
+            ),
+            (
+                json!({"user_id": user_id, "role": "viewer", "email": "x"}),
                 400,
                 "invalid_request",
                 vec!["email unknown_field"],
             ),
             (
-                json!({"user_id": nobody, "role": "viewer"}),
+                json!({"user_id": no_user, "role": "viewer"}),
                 404,
                 "user_not_found",
                 vec!["user_id user_not_found"],
@@ -163,7 +173,7 @@ fn bad_additions_are_refused() {
                 vec!["user_id user_not_found"],
             ),
             (
-                json!({"user_id": user, "role": "owner"}),
+                json!({"user_id": user_id, "role": "owner"}),
                 409,
                 "already_member",
                 vec!["user_id already_member"],
@@ -174,39 +184,44 @@ fn bad_additions_are_refused() {
             assert_eq!((answer.status, answer.code().as_str()), (status, code), "{body}: {}", answer.text);
             assert_eq!(answer.details(), details, "{body}");
         }
-        assert_eq!(listed(&world, &ada, &place, "").await, listed(&world, &bob, &place, "").await);
+        assert_eq!(
+            list_members(&world, &ada, &place, "").await,
+            list_members(&world, &bob, &place, "").await
+        );
         let mails =
             tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
         assert_eq!(mails, 0);
     });
 }
 
-/// Who adds whom with which role, and whom they bring into the organization by it.
+/// The statuses of adding each kind of user with each role, also when the addition brings them into the
+/// organization.
 #[test]
-fn who_may_add_whom() {
+fn additions_follow_the_role_table() {
     on_each_database(async |world| {
         use OrganizationRole as O;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let callers = [O::Owner, O::Admin, O::Member].into_iter().flat_map(|organization| {
             [None, Some(Owner), Some(Admin), Some(Developer), Some(Viewer)].map(|own| (organization, own))
         });
         let mut cases = 0;
         for (organization, own) in callers {
-            let caller = in_organization(&world, &place, &format!("caller{cases}"), organization).await;
+            let caller =
+                add_organization_member(&world, &place, &format!("caller{cases}"), organization).await;
             if let Some(role) = own {
                 world.join_project(&place, &caller, role).await;
             }
             let effective = effective_project_role(Some(organization), own, false);
             for role in ROLES {
                 for is_newcomer in [false, true] {
-                    let who = world.somebody(&format!("who{cases}")).await;
+                    let user = world.user(&format!("who{cases}")).await;
                     if !is_newcomer {
-                        world.join_organization(&place, &who, O::Member).await;
+                        world.join_organization(&place, &user, O::Member).await;
                     }
                     let grants = effective == Some(Owner) || (effective == Some(Admin) && role != Owner);
                     let allowed = grants && (!is_newcomer || organization != O::Member);
-                    let answer = add(&world, &caller, &place, &who, role.as_str()).send().await;
+                    let answer = add(&world, &caller, &place, &user, role.as_str()).send().await;
                     let what =
                         format!("{organization:?} {own:?} adds {role:?} {is_newcomer}: {}", answer.text);
                     assert_eq!(answer.status, if allowed { 200 } else { 403 }, "{what}");
@@ -215,7 +230,7 @@ fn who_may_add_whom() {
                         (false, true) => (None, None),
                         (false, false) => (None, Some("member".to_owned())),
                     };
-                    assert_eq!(roles_of(&world, &place, &who).await, due, "{what}");
+                    assert_eq!(roles_of(&world, &place, &user).await, due, "{what}");
                     if !allowed {
                         assert_eq!(answer.code(), "insufficient_role", "{what}");
                     }
@@ -228,14 +243,14 @@ fn who_may_add_whom() {
 }
 
 #[test]
-fn a_newcomer_gets_the_organization_s_default_role() {
+fn newcomer_gets_the_organizations_default_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"settings": {"default_role": "admin"}});
         let call = world.call(Method::PUT, &place.organization_path()).bearer(&ada.access_token);
         call.json(&body).data().await;
-        let (bob, eve) = (world.somebody("bob").await, joined(&world, &place, "eve", Owner).await);
+        let (bob, eve) = (world.user("bob").await, add_member(&world, &place, "eve", Owner).await);
         let refused = add(&world, &eve, &place, &bob, "viewer").send().await;
         assert_eq!((refused.status, refused.details()), (403, vec!["user_id insufficient_role".to_owned()]));
         add(&world, &ada, &place, &bob, "viewer").data().await;
@@ -252,9 +267,9 @@ fn a_newcomer_gets_the_organization_s_default_role() {
         ] {
             assert!(entries.contains(&due), "{due}: {entries:?}");
         }
-        // An API key acts for whoever made it: it can bring somebody in as well, and its maker adds themselves unasked.
+        // An API key acts for its creator: it can add others, and its creator can join without asking.
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
-        let joe = world.somebody("joe").await;
+        let joe = world.user("joe").await;
         let body = json!({"user_id": joe.id.to_string(), "role": "admin"});
         world.post(&members(&place), &body).bearer(&key).data().await;
         remove(&world, &ada, &place, &ada).data().await;
@@ -263,11 +278,12 @@ fn a_newcomer_gets_the_organization_s_default_role() {
         add(&world, &ada, &place, &ada, "viewer").data().await;
         let after =
             tollkeeper::mail::store::outbox::count(&mut world.app.db.read().await.unwrap()).await.unwrap();
-        assert_eq!((before, after), (2, 2), "nobody is told what they did");
+        assert_eq!((before, after), (2, 2), "the caller gets no notice");
     });
 }
 
-/// Every caller and every role before: the status of making it owner, admin, developer, viewer, and of removing it.
+/// The caller's role, the target's role, and the statuses of making it owner, admin, developer, viewer, and
+/// of removing it.
 #[rustfmt::skip]
 const ESCALATION: [(ProjectRole, ProjectRole, [u16; 5]); 16] = [
     (Owner,     Owner,     [200, 200, 200, 200, 200]),
@@ -289,18 +305,18 @@ const ESCALATION: [(ProjectRole, ProjectRole, [u16; 5]); 16] = [
 ];
 
 #[test]
-fn who_may_give_which_role_to_whom() {
+fn role_changes_follow_the_escalation_table() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut cases = 0;
         for (caller, before, due) in ESCALATION {
-            let who = joined(&world, &place, &format!("caller{cases}"), caller).await;
+            let user = add_member(&world, &place, &format!("caller{cases}"), caller).await;
             for (after, status) in ROLES.map(Some).into_iter().chain([None]).zip(due) {
-                let target = joined(&world, &place, &format!("target{cases}"), before).await;
+                let target = add_member(&world, &place, &format!("target{cases}"), before).await;
                 let call = match after {
-                    Some(role) => change(&world, &who, &place, &target, role.as_str()),
-                    None => remove(&world, &who, &place, &target),
+                    Some(role) => change(&world, &user, &place, &target, role.as_str()),
+                    None => remove(&world, &user, &place, &target),
                 };
                 let answer = call.send().await;
                 assert_eq!(answer.status, status, "{caller:?} {before:?} {after:?}: {}", answer.text);
@@ -310,23 +326,23 @@ fn who_may_give_which_role_to_whom() {
                 assert_eq!(found.as_deref(), role.map(ProjectRole::as_str));
                 cases += 1;
             }
-            // What they may do to themselves: no more than to others, but that everybody may leave.
+            // The same rules hold for oneself, except that every member may leave.
             for (after, status) in ROLES.into_iter().zip(due) {
                 let status = if caller == before { status } else { continue };
-                let who = joined(&world, &place, &format!("self{cases}"), caller).await;
-                let answer = change(&world, &who, &place, &who, after.as_str()).send().await;
+                let user = add_member(&world, &place, &format!("self{cases}"), caller).await;
+                let answer = change(&world, &user, &place, &user, after.as_str()).send().await;
                 assert_eq!(answer.status, status, "{caller:?} makes themselves {after:?}: {}", answer.text);
-                let left = remove(&world, &who, &place, &who).data().await;
+                let left = remove(&world, &user, &place, &user).data().await;
                 assert_eq!(left["message"], "You have left the project.");
-                assert_eq!(roles_of(&world, &place, &who).await, (None, Some("member".into())));
+                assert_eq!(roles_of(&world, &place, &user).await, (None, Some("member".into())));
                 cases += 2;
             }
         }
         assert_eq!(cases, 80 + 32);
         // Owners and admins of the organization act as owners, whatever they are in the project.
         for role in [OrganizationRole::Owner, OrganizationRole::Admin] {
-            let boss = in_organization(&world, &place, &format!("boss{}", role.as_str()), role).await;
-            let target = joined(&world, &place, &format!("of{}", role.as_str()), Viewer).await;
+            let boss = add_organization_member(&world, &place, &format!("boss{}", role.as_str()), role).await;
+            let target = add_member(&world, &place, &format!("of{}", role.as_str()), Viewer).await;
             change(&world, &boss, &place, &target, "owner").data().await;
             world.join_project(&place, &boss, Viewer).await;
             change(&world, &boss, &place, &boss, "owner").data().await;
@@ -336,17 +352,17 @@ fn who_may_give_which_role_to_whom() {
 }
 
 #[test]
-fn a_role_is_changed() {
+fn role_is_changed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Viewer).await;
+        let bob = add_member(&world, &place, "bob", Viewer).await;
         world.clock.advance_ms(1_000);
         let due = json!({"id": bob.id.to_string(), "email": "bob@example.com", "username": "bob", "role": "admin",
             "updated_at": "2026-03-10T12:00:01.000Z"});
         assert_eq!(change(&world, &ada, &place, &bob, "admin").data().await, due);
         world.clock.advance_ms(1_000);
-        // The same again, and nothing at all, change nothing.
+        // The same role again and an empty patch change nothing.
         assert_eq!(change(&world, &ada, &place, &bob, "admin").data().await, due);
         let path = format!("{}/{}", members(&place), bob.id);
         let put = |body: &Value| world.call(Method::PUT, &path).bearer(&ada.access_token).json(body);
@@ -372,17 +388,17 @@ fn a_role_is_changed() {
 }
 
 #[test]
-fn the_last_owner_may_leave() {
+fn last_owner_may_leave() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Owner).await;
+        let bob = add_member(&world, &place, "bob", Owner).await;
         remove(&world, &ada, &place, &ada).data().await;
         remove(&world, &bob, &place, &bob).data().await;
         let gone = world.get(&place.project_path()).bearer(&bob.access_token).refused().await;
         assert_eq!(gone, (403, "insufficient_role".into()));
         // The organization's owner still acts as such.
-        assert_eq!(listed(&world, &ada, &place, "").await, " of 0");
+        assert_eq!(list_members(&world, &ada, &place, "").await, " of 0");
         add(&world, &ada, &place, &bob, "owner").data().await;
         // Demoting the only one is as good.
         change(&world, &bob, &place, &bob, "viewer").data().await;
@@ -391,66 +407,66 @@ fn the_last_owner_may_leave() {
 }
 
 #[test]
-fn first_401_then_404_then_403_then_400() {
+fn checks_run_in_the_order_401_404_403_400() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let foreign = world.place(&ada, "Foreign").await;
         let mixed = Place { organization: place.organization.clone(), project: foreign.project.clone() };
-        let outsider = world.somebody("outsider").await;
-        let bob = joined(&world, &place, "bob", Viewer).await;
-        let away = joined(&world, &foreign, "away", Viewer).await;
-        let nobody = Somebody { access_token: String::new(), ..outsider.clone() };
+        let outsider = world.user("outsider").await;
+        let bob = add_member(&world, &place, "bob", Viewer).await;
+        let away = add_member(&world, &foreign, "away", Viewer).await;
+        let no_user = TestUser { access_token: String::new(), ..outsider.clone() };
         let bad = json!({"role": 1});
-        let answers = async |place: &Place, who: &Somebody, member: &str| {
+        let answers = async |place: &Place, user: &TestUser, member: &str| {
             let one = format!("{}/{member}", members(place));
             let calls = [
                 world.call(Method::PUT, &one).json(&bad),
                 world.call(Method::DELETE, &one),
                 world.post(&members(place), &bad),
             ];
-            join_all(calls.map(|call| call.bearer(&who.access_token).refused())).await
+            join_all(calls.map(|call| call.bearer(&user.access_token).refused())).await
         };
         let known = bob.id.to_string();
         for member in [known.as_str(), "nonsense"] {
-            let found = answers(&mixed, &nobody, member).await;
+            let found = answers(&mixed, &no_user, member).await;
             assert!(found.iter().all(|(status, _)| *status == 401), "{found:?}");
-            for who in [&ada, &outsider] {
-                let found = answers(&mixed, who, member).await;
+            for user in [&ada, &outsider] {
+                let found = answers(&mixed, user, member).await;
                 assert!(found.iter().all(|answer| *answer == (404, "project_not_found".into())), "{found:?}");
             }
         }
-        // A member of another project, of the organization alone, and nobody.
+        // A member of another project, a member of the organization only, and an unknown user.
         for member in [away.id.to_string(), "nonsense".into(), "user_01h2xcejqtf2nbrexx3vqjhp41".into()] {
-            for who in [&ada, &outsider, &bob] {
-                let found = answers(&place, who, &member).await;
+            for user in [&ada, &outsider, &bob] {
+                let found = answers(&place, user, &member).await;
                 assert!(
                     found[..2].iter().all(|answer| *answer == (404, "member_not_found".into())),
                     "{found:?}"
                 );
             }
         }
-        for who in [&outsider, &away] {
-            let found = answers(&place, who, &known).await;
+        for user in [&outsider, &away] {
+            let found = answers(&place, user, &known).await;
             assert!(found.iter().all(|answer| *answer == (403, "insufficient_role".into())), "{found:?}");
-            let list = world.get(&members(&place)).bearer(&who.access_token).refused().await;
+            let list = world.get(&members(&place)).bearer(&user.access_token).refused().await;
             assert_eq!(list, (403, "insufficient_role".into()));
         }
-        let other = joined(&world, &place, "other", Developer).await;
+        let other = add_member(&world, &place, "other", Developer).await;
         let found = answers(&place, &other, &known).await;
         assert!(found.iter().all(|answer| *answer == (403, "insufficient_role".into())), "{found:?}");
-        let admin = joined(&world, &place, "admin", Admin).await;
+        let admin = add_member(&world, &place, "admin", Admin).await;
         let put = world.call(Method::PUT, &format!("{}/{known}", members(&place))).json(&bad);
         assert_eq!(put.bearer(&admin.access_token).refused().await.0, 400);
-        // Who sees a public project is no member of it.
-        let plain = in_organization(&world, &place, "plain", OrganizationRole::Member).await;
+        // Seeing a public project doesn't make a member.
+        let plain = add_organization_member(&world, &place, "plain", OrganizationRole::Member).await;
         world
             .call(Method::PUT, &place.project_path())
             .bearer(&ada.access_token)
             .json(&json!({"visibility": "public"}))
             .data()
             .await;
-        assert_eq!(listed(&world, &plain, &place, "?role=owner").await, "ada=owner of 1");
+        assert_eq!(list_members(&world, &plain, &place, "?role=owner").await, "ada=owner of 1");
         assert_eq!(remove(&world, &plain, &place, &plain).refused().await, (404, "member_not_found".into()));
     });
 }
@@ -458,14 +474,14 @@ fn first_401_then_404_then_403_then_400() {
 #[test]
 fn members_are_listed_searched_and_filtered() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for (name, role) in [("bob", Admin), ("cy_d", Viewer), ("dan", Viewer), ("eve", Viewer)] {
             world.clock.advance_ms(1);
-            joined(&world, &place, name, role).await;
+            add_member(&world, &place, name, role).await;
         }
-        in_organization(&world, &place, "boss", OrganizationRole::Owner).await;
-        let list = async |query: &str| listed(&world, &ada, &place, query).await;
+        add_organization_member(&world, &place, "boss", OrganizationRole::Owner).await;
+        let list = async |query: &str| list_members(&world, &ada, &place, query).await;
         assert_eq!(list("").await, "eve=viewer dan=viewer cy_d=viewer bob=admin ada=owner of 5");
         assert_eq!(list("?page_size=2").await, "eve=viewer dan=viewer of 5");
         assert_eq!(list("?page_size=2&page=2").await, "cy_d=viewer bob=admin of 5");
@@ -482,10 +498,10 @@ fn members_are_listed_searched_and_filtered() {
             let call = world.get(&format!("{}{bad}", members(&place))).bearer(&ada.access_token);
             assert_eq!(call.refused().await, (400, "invalid_request".into()), "{bad}");
         }
-        // The same rows whichever end they are read from, and of those who came in one moment, by id.
+        // Both sort directions return the same rows; members who joined in one moment are sorted by id.
         for number in 0..7 {
             world.clock.advance_ms(i64::from(number % 3 == 0));
-            joined(&world, &place, &format!("user{number}"), Developer).await;
+            add_member(&world, &place, &format!("user{number}"), Developer).await;
         }
         let whole = list("?page_size=100").await;
         for size in [1, 2, 5, 11, 12] {
@@ -501,25 +517,25 @@ fn members_are_listed_searched_and_filtered() {
 }
 
 #[test]
-fn a_key_manages_members_as_its_maker_but_does_not_leave_for_them() {
+fn key_manages_members_as_its_creator_but_cannot_remove_its_creator() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let sibling = Place {
             organization: place.organization.clone(),
             project: world.project(&ada, &place.organization, "Sibling").await,
         };
-        let admin = joined(&world, &place, "admin", Admin).await;
-        let viewer = joined(&world, &place, "viewer", Viewer).await;
+        let admin = add_member(&world, &place, "admin", Admin).await;
+        let viewer = add_member(&world, &place, "viewer", Viewer).await;
         let (_, key) = world.key(&admin, &place, &json!({"name": "k"})).await;
-        let key = Somebody { access_token: key, ..admin.clone() };
+        let key = TestUser { access_token: key, ..admin.clone() };
         change(&world, &key, &place, &viewer, "developer").data().await;
         assert_eq!(change(&world, &key, &place, &viewer, "owner").refused().await.0, 403);
         assert_eq!(remove(&world, &key, &place, &ada).refused().await.0, 403);
-        let away = joined(&world, &sibling, "away", Viewer).await;
+        let away = add_member(&world, &sibling, "away", Viewer).await;
         let refused = change(&world, &key, &sibling, &away, "viewer").refused().await;
         assert_eq!(refused, (403, "outside_api_key_scope".into()));
-        // Demoted, the maker may still leave; the key may not do it for them.
+        // After a demotion the creator may still leave; the key may not do it for them.
         change(&world, &ada, &place, &admin, "viewer").data().await;
         assert_eq!(remove(&world, &key, &place, &admin).refused().await.0, 403);
         remove(&world, &admin, &place, &admin).data().await;
@@ -528,30 +544,30 @@ fn a_key_manages_members_as_its_maker_but_does_not_leave_for_them() {
 }
 
 #[test]
-fn who_leaves_the_organization_leaves_its_projects() {
+fn leaving_the_organization_leaves_its_projects() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let bob = joined(&world, &place, "bob", Owner).await;
+        let bob = add_member(&world, &place, "bob", Owner).await;
         let path = format!("{}/members/{}", place.organization_path(), bob.id);
         world.call(Method::DELETE, &path).bearer(&ada.access_token).data().await;
         assert_eq!(roles_of(&world, &place, &bob).await, (None, None));
-        assert_eq!(listed(&world, &ada, &place, "").await, "ada=owner of 1");
+        assert_eq!(list_members(&world, &ada, &place, "").await, "ada=owner of 1");
         assert_eq!(remove(&world, &bob, &place, &bob).refused().await, (404, "member_not_found".into()));
     });
 }
 
 #[test]
-fn of_32_additions_one_adds() {
+fn one_of_32_concurrent_additions_succeeds() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for (name, is_newcomer) in [("inside", false), ("outside", true)] {
-            let who = world.somebody(name).await;
+            let user = world.user(name).await;
             if !is_newcomer {
-                world.join_organization(&place, &who, OrganizationRole::Member).await;
+                world.join_organization(&place, &user, OrganizationRole::Member).await;
             }
-            let calls = (0..32).map(|n| add(&world, &ada, &place, &who, ROLES[n % 4].as_str()).send());
+            let calls = (0..32).map(|n| add(&world, &ada, &place, &user, ROLES[n % 4].as_str()).send());
             let answers = join_all(calls).await;
             let with = |status| answers.iter().filter(|answer| answer.status == status).count();
             assert_eq!((with(200), with(409)), (1, 31));
@@ -565,20 +581,25 @@ fn of_32_additions_one_adds() {
     });
 }
 
-/// Somebody who is demoted or removed while they act does it before, or not at all.
+/// A member who is demoted or removed during a request succeeds before that or not at all.
 #[test]
-fn who_is_demoted_does_not_win_a_race() {
+fn demoted_member_loses_the_race() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for round in 0..9 {
             // An admin by the project, or by the organization alone.
             let bob = match round % 3 {
-                0 => in_organization(&world, &place, &format!("bob{round}"), OrganizationRole::Admin).await,
-                _ => joined(&world, &place, &format!("bob{round}"), Admin).await,
+                0 => {
+                    add_organization_member(&world, &place, &format!("bob{round}"), OrganizationRole::Admin)
+                        .await
+                }
+                _ => add_member(&world, &place, &format!("bob{round}"), Admin).await,
             };
-            let target = joined(&world, &place, &format!("eve{round}"), Viewer).await;
-            let who = in_organization(&world, &place, &format!("joe{round}"), OrganizationRole::Member).await;
+            let target = add_member(&world, &place, &format!("eve{round}"), Viewer).await;
+            let user =
+                add_organization_member(&world, &place, &format!("joe{round}"), OrganizationRole::Member)
+                    .await;
             let organization = format!("{}/members/{}", place.organization_path(), bob.id);
             let demote = match round % 3 {
                 0 => world.call(Method::PUT, &organization).json(&json!({"role": "member"})),
@@ -589,12 +610,12 @@ fn who_is_demoted_does_not_win_a_race() {
             let calls = [
                 change(&world, &bob, &place, &target, "admin"),
                 demote,
-                add(&world, &bob, &place, &who, "admin"),
+                add(&world, &bob, &place, &user, "admin"),
             ];
             let answers = join_all(calls.map(Call::send)).await;
             assert_eq!(answers[1].status, 200, "{}", answers[1].text);
             for (answer, person, before) in
-                [(&answers[0], &target, Some("viewer")), (&answers[2], &who, None)]
+                [(&answers[0], &target, Some("viewer")), (&answers[2], &user, None)]
             {
                 assert!([200, 403].contains(&answer.status), "{}", answer.text);
                 let due = if answer.status == 200 { Some("admin") } else { before };
@@ -605,23 +626,24 @@ fn who_is_demoted_does_not_win_a_race() {
     });
 }
 
-/// Whoever loses their role after the gate has let them in, and before they write, is refused all the same.
+/// A caller who loses the role between the gate and the write is refused.
 #[test]
-fn who_is_demoted_behind_the_gate_is_refused() {
+fn demotion_after_the_gate_is_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let organization = OrganizationId::parse(&place.organization).unwrap();
         for number in 0..6 {
-            // An owner by the project, or by the organization alone, which is what it takes to make a project.
+            // An owner of the project, or only of the organization, which is needed to create a project.
             let name = format!("bob{number}");
             let bob = match number % 2 {
-                0 => in_organization(&world, &place, &name, OrganizationRole::Admin).await,
-                _ => joined(&world, &place, &name, Owner).await,
+                0 => add_organization_member(&world, &place, &name, OrganizationRole::Admin).await,
+                _ => add_member(&world, &place, &name, Owner).await,
             };
-            let eve = joined(&world, &place, &format!("eve{number}"), Viewer).await;
+            let eve = add_member(&world, &place, &format!("eve{number}"), Viewer).await;
             let joe =
-                in_organization(&world, &place, &format!("joe{number}"), OrganizationRole::Member).await;
+                add_organization_member(&world, &place, &format!("joe{number}"), OrganizationRole::Member)
+                    .await;
             let put = world.call(Method::PUT, &place.project_path()).json(&json!({"name": name}));
             let made = world.post(&format!("{}/projects", place.organization_path()), &json!({"name": name}));
             let call = match number {
@@ -652,15 +674,17 @@ fn who_is_demoted_behind_the_gate_is_refused() {
     });
 }
 
-/// Nobody is in a project whom the organization has just removed.
+/// A member removed from the organization is in none of its projects.
 #[test]
-fn adding_races_with_leaving_the_organization() {
+fn addition_races_with_leaving_the_organization() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let owner = joined(&world, &place, "owner", Owner).await;
+        let owner = add_member(&world, &place, "owner", Owner).await;
         for round in 0..12 {
-            let bob = in_organization(&world, &place, &format!("bob{round}"), OrganizationRole::Member).await;
+            let bob =
+                add_organization_member(&world, &place, &format!("bob{round}"), OrganizationRole::Member)
+                    .await;
             let path = format!("{}/members/{}", place.organization_path(), bob.id);
             let leave = world.call(Method::DELETE, &path).bearer(&bob.access_token);
             let adding = add(&world, &owner, &place, &bob, "viewer");
@@ -672,7 +696,7 @@ fn adding_races_with_leaving_the_organization() {
                 }
             };
             assert_eq!(left.status, 200, "{}", left.text);
-            // Too late, and they are a newcomer, whom a project's owner can't bring in.
+            // After the removal they are a newcomer, whom a project's owner can't add.
             assert!([200, 403].contains(&added.status), "{}", added.text);
             assert_eq!(roles_of(&world, &place, &bob).await, (None, None));
         }

@@ -1,4 +1,4 @@
-//! Projects through HTTP (docs/contract/projects.md): what becomes of them, and who sees them.
+//! Projects over HTTP (docs/contract/projects.md): changes, deletion and visibility.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -8,32 +8,32 @@ use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::trail;
 
 use crate::support::http::{Answer, Call};
-use crate::support::world::{Place, START, Somebody, World, id, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, id, on_each_database};
 
-fn put(world: &World, who: &Somebody, place: &Place, body: &Value) -> Call {
-    world.call(Method::PUT, &place.project_path()).bearer(&who.access_token).json(body)
+fn put(world: &World, user: &TestUser, place: &Place, body: &Value) -> Call {
+    world.call(Method::PUT, &place.project_path()).bearer(&user.access_token).json(body)
 }
 
-fn delete(world: &World, who: &Somebody, place: &Place) -> Call {
-    world.call(Method::DELETE, &place.project_path()).bearer(&who.access_token)
+fn delete(world: &World, user: &TestUser, place: &Place) -> Call {
+    world.call(Method::DELETE, &place.project_path()).bearer(&user.access_token)
 }
 
-async fn read(world: &World, who: &Somebody, place: &Place) -> Value {
-    world.get(&place.project_path()).bearer(&who.access_token).data().await
+async fn read(world: &World, user: &TestUser, place: &Place) -> Value {
+    world.get(&place.project_path()).bearer(&user.access_token).data().await
 }
 
-/// Another project of the same organization.
-async fn beside(world: &World, who: &Somebody, place: &Place, body: &Value) -> Place {
+/// Creates another project of the same organization.
+async fn sibling_project(world: &World, user: &TestUser, place: &Place, body: &Value) -> Place {
     let path = format!("{}/projects", place.organization_path());
-    let project = id(&world.post(&path, body).bearer(&who.access_token).data().await);
+    let project = id(&world.post(&path, body).bearer(&user.access_token).data().await);
     Place { organization: place.organization.clone(), project }
 }
 
-async fn joined(world: &World, place: &Place, name: &str, role: ProjectRole) -> Somebody {
-    let who = world.somebody(name).await;
-    world.join_organization(place, &who, OrganizationRole::Member).await;
-    world.join_project(place, &who, role).await;
-    who
+async fn add_member(world: &World, place: &Place, name: &str, role: ProjectRole) -> TestUser {
+    let user = world.user(name).await;
+    world.join_organization(place, &user, OrganizationRole::Member).await;
+    world.join_project(place, &user, role).await;
+    user
 }
 
 async fn run(world: &World, text: &'static str, id: &str) -> u64 {
@@ -60,9 +60,9 @@ fn ask(world: &World, secret: &str) -> Call {
 }
 
 #[test]
-fn a_project_is_changed_field_by_field() {
+fn project_fields_change_one_by_one() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let due = |name: &str, description: Value, second: i64, settings: [Value; 3]| {
             let [model, max_tokens, temperature] = settings;
@@ -88,7 +88,7 @@ fn a_project_is_changed_field_by_field() {
                 json!({"settings": {"max_tokens": null}, "description": null}),
                 due("Chat", Value::Null, 6, [model.clone(), Value::Null, json!(0.25)]),
             ),
-            // Nothing in it, and what it is already, change nothing.
+            // An empty patch and unchanged values change nothing.
             (json!({"settings": {}}), due("Chat", Value::Null, 6, [model.clone(), Value::Null, json!(0.25)])),
             (
                 json!({"name": "Chat", "settings": {"model": "svc-1"}, "visibility": "private"}),
@@ -114,11 +114,11 @@ fn a_project_is_changed_field_by_field() {
 }
 
 #[test]
-fn what_a_change_can_not_be() {
+fn invalid_changes_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let other = beside(&world, &ada, &place, &json!({"name": "Taken"})).await;
+        let other = sibling_project(&world, &ada, &place, &json!({"name": "Taken"})).await;
         let settings = json!({"settings": {"model": "svc-1", "max_tokens": 4096, "temperature": 1}});
         put(&world, &ada, &place, &settings).data().await;
         let before = read(&world, &ada, &place).await;
@@ -134,7 +134,7 @@ fn what_a_change_can_not_be() {
             (json!({"settings": {"model": 1}}), &["settings.model wrong_type"]),
             (json!({"settings": {"max_tokens": 0}}), &["settings.max_tokens out_of_range"]),
             (json!({"settings": {"temperature": 2.1}}), &["settings.temperature out_of_range"]),
-            // What holds is what they come to together.
+            // The rule holds for the combined settings.
             (json!({"settings": {"max_tokens": 4097}}), &["settings.max_tokens out_of_range"]),
             (json!({"settings": {"model": "svc-1-turbo"}}), &["settings.max_tokens out_of_range"]),
             (
@@ -178,9 +178,9 @@ fn what_a_change_can_not_be() {
 }
 
 #[test]
-fn a_model_that_left_the_catalog_is_in_nobody_s_way() {
+fn removed_model_does_not_block_changes() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         run(&world, "UPDATE projects SET model = 'gone', max_tokens = 9 WHERE id = $1", &place.project).await;
         put(&world, &ada, &place, &json!({"name": "Renamed", "settings": {"temperature": 1}})).data().await;
@@ -193,22 +193,22 @@ fn a_model_that_left_the_catalog_is_in_nobody_s_way() {
 #[test]
 fn public_needs_an_organization_that_allows_it() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let member = world.somebody("member").await;
+        let member = world.user("member").await;
         world.join_organization(&place, &member, OrganizationRole::Member).await;
-        let outsider = world.somebody("outsider").await;
-        let viewer = joined(&world, &place, "viewer", ProjectRole::Viewer).await;
+        let outsider = world.user("outsider").await;
+        let viewer = add_member(&world, &place, "viewer", ProjectRole::Viewer).await;
         let paths = ["", "/members", "/usage"].map(|tail| format!("{}{tail}", place.project_path()));
-        let listed = async |who: &Somebody| {
+        let listed = async |user: &TestUser| {
             let path = format!("{}/projects", place.organization_path());
-            let data = world.get(&path).bearer(&who.access_token).data().await;
+            let data = world.get(&path).bearer(&user.access_token).data().await;
             assert_eq!(data["projects"].as_array().unwrap().len() as u64, data["total"]);
             data["projects"].as_array().unwrap().iter().map(|row| row["role"].clone()).collect::<Vec<_>>()
         };
-        let sees = async |who: &Somebody, status: u16| {
+        let sees = async |user: &TestUser, status: u16| {
             for path in &paths {
-                let answer = world.get(path).bearer(&who.access_token).send().await;
+                let answer = world.get(path).bearer(&user.access_token).send().await;
                 assert_eq!(answer.status, status, "{path}: {}", answer.text);
             }
         };
@@ -233,7 +233,7 @@ fn public_needs_an_organization_that_allows_it() {
         let refused = put(&world, &ada, &place, &json!({"visibility": "public"})).send().await;
         assert_eq!((refused.status, refused.code().as_str()), (400, "public_projects_not_allowed"));
         assert_eq!(refused.json()["error"]["param"], "visibility");
-        // Whatever else is changed, it stays what it is.
+        // Other changes don't affect the visibility.
         put(&world, &ada, &place, &json!({"name": "Still"})).data().await;
         allow(true).await;
         sees(&member, 200).await;
@@ -243,54 +243,54 @@ fn public_needs_an_organization_that_allows_it() {
 }
 
 #[test]
-fn first_401_then_404_then_403_then_400() {
+fn checks_run_in_the_order_401_404_403_400() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let foreign = world.place(&ada, "Foreign").await;
         let mixed = Place { organization: place.organization.clone(), project: foreign.project.clone() };
         let malformed = Place { organization: place.organization.clone(), project: "nonsense".into() };
-        let outsider = world.somebody("outsider").await;
+        let outsider = world.user("outsider").await;
         let bad = json!({"name": null, "x": 1});
-        let answers = async |place: &Place, who: &Somebody| {
+        let answers = async |place: &Place, user: &TestUser| {
             let calls = [
-                put(&world, who, place, &bad),
-                put(&world, who, place, &json!({})),
-                delete(&world, who, place),
+                put(&world, user, place, &bad),
+                put(&world, user, place, &json!({})),
+                delete(&world, user, place),
             ];
             join_all(calls.map(Call::refused)).await
         };
         let all = |status: u16, code: &str| vec![(status, code.to_owned()); 3];
-        let nobody = Somebody { access_token: String::new(), ..outsider.clone() };
-        assert_eq!(answers(&mixed, &nobody).await, all(401, "missing_credentials"));
-        for who in [&ada, &outsider] {
-            assert_eq!(answers(&mixed, who).await, all(404, "project_not_found"));
-            assert_eq!(answers(&malformed, who).await, all(404, "project_not_found"));
+        let unauthenticated = TestUser { access_token: String::new(), ..outsider.clone() };
+        assert_eq!(answers(&mixed, &unauthenticated).await, all(401, "missing_credentials"));
+        for user in [&ada, &outsider] {
+            assert_eq!(answers(&mixed, user).await, all(404, "project_not_found"));
+            assert_eq!(answers(&malformed, user).await, all(404, "project_not_found"));
         }
         let lost = Place { organization: "org_x".into(), ..place.clone() };
         assert_eq!(answers(&lost, &outsider).await, all(404, "organization_not_found"));
         assert_eq!(answers(&place, &outsider).await, all(403, "insufficient_role"));
         for (name, role) in [("viewer", ProjectRole::Viewer), ("developer", ProjectRole::Developer)] {
-            let who = joined(&world, &place, name, role).await;
-            assert_eq!(answers(&place, &who).await, all(403, "insufficient_role"));
+            let user = add_member(&world, &place, name, role).await;
+            assert_eq!(answers(&place, &user).await, all(403, "insufficient_role"));
         }
-        let admin = joined(&world, &place, "admin", ProjectRole::Admin).await;
+        let admin = add_member(&world, &place, "admin", ProjectRole::Admin).await;
         assert_eq!(put(&world, &admin, &place, &bad).refused().await.0, 400);
         put(&world, &admin, &place, &json!({})).data().await;
         assert_eq!(delete(&world, &admin, &place).refused().await, (403, "insufficient_role".into()));
-        let owner = joined(&world, &place, "owner", ProjectRole::Owner).await;
+        let owner = add_member(&world, &place, "owner", ProjectRole::Owner).await;
         delete(&world, &owner, &place).data().await;
         assert_eq!(answers(&place, &owner).await, all(404, "project_not_found"));
     });
 }
 
 #[test]
-fn a_deleted_project_is_gone_with_all_but_its_usage() {
+fn deleting_a_project_deletes_all_but_its_usage() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let other = beside(&world, &ada, &place, &json!({"name": "Other"})).await;
-        let bob = joined(&world, &place, "bob", ProjectRole::Owner).await;
+        let other = sibling_project(&world, &ada, &place, &json!({"name": "Other"})).await;
+        let bob = add_member(&world, &place, "bob", ProjectRole::Owner).await;
         let (key, secret) = world.key(&bob, &place, &json!({"name": "Prod"})).await;
         let (_, unused) = world.key(&bob, &place, &json!({"name": "Spare"})).await;
         let (_, kept) = world.key(&ada, &other, &json!({"name": "Prod"})).await;
@@ -324,7 +324,7 @@ fn a_deleted_project_is_gone_with_all_but_its_usage() {
         let organization = world.get(&place.organization_path()).bearer(&ada.access_token).data().await;
         assert_eq!((&organization["projects_count"], &organization["members_count"]), (&json!(1), &json!(2)));
 
-        // What was used counts, and so does what is reported late, once.
+        // Usage still counts, and so does late usage, once.
         for (event, status) in [("2", "accepted"), ("2", "duplicate"), ("1", "duplicate")] {
             assert_eq!(report(&world, event, &key).await["status"], status);
         }
@@ -332,14 +332,14 @@ fn a_deleted_project_is_gone_with_all_but_its_usage() {
         let usage = world.get(&path).bearer(&ada.access_token).data().await;
         assert_eq!(usage["total"]["chat"]["requests"], 2);
         // Its name is free again.
-        beside(&world, &ada, &place, &json!({"name": "Acme project"})).await;
+        sibling_project(&world, &ada, &place, &json!({"name": "Acme project"})).await;
     });
 }
 
 #[test]
-fn deleted_keys_keep_their_name_in_reports_and_pay_for_what_is_late() {
+fn deleted_keys_keep_their_name_in_reports_and_late_usage_is_billed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for name in ["b", "Ä", "C", "a"] {
@@ -379,46 +379,46 @@ fn deleted_keys_keep_their_name_in_reports_and_pay_for_what_is_late() {
         assert_eq!(report(&world, "late", &keys[0].1).await["status"], "accepted");
         let late = "SELECT CAST(SUM(requests) AS BIGINT) FROM usage_daily WHERE organization_id = $1";
         assert_eq!(count(&world, late, &place.organization).await, 9);
-        let nobody = report(&world, "x", "key_01h2xcejqtf2nbrexx3vqjhp41").await;
-        assert_eq!(nobody["code"], "unknown_api_key");
+        let unauthenticated = report(&world, "x", "key_01h2xcejqtf2nbrexx3vqjhp41").await;
+        assert_eq!(unauthenticated["code"], "unknown_api_key");
     });
 }
 
 #[test]
-fn members_are_told_but_not_whoever_did_it() {
+fn all_members_but_the_caller_are_notified() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         put(&world, &ada, &place, &json!({"name": "Chat <b>"})).data().await;
-        let owner = joined(&world, &place, "owner", ProjectRole::Owner).await;
-        joined(&world, &place, "viewer", ProjectRole::Viewer).await;
-        let bystander = world.somebody("bystander").await;
+        let owner = add_member(&world, &place, "owner", ProjectRole::Owner).await;
+        add_member(&world, &place, "viewer", ProjectRole::Viewer).await;
+        let bystander = world.user("bystander").await;
         world.join_organization(&place, &bystander, OrganizationRole::Admin).await;
         delete(&world, &owner, &place).data().await;
         tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
-        let mut told = Vec::new();
+        let mut recipients = Vec::new();
         for file in std::fs::read_dir(world.data_dir.join("mail")).unwrap() {
             let mail = std::fs::read_to_string(file.unwrap().path()).unwrap();
             assert!(mail.contains("Subject: Chat <b> was deleted"), "{mail}");
             assert!(mail.contains("owner has deleted the project Chat <b>"), "{mail}");
             assert!(mail.contains("organization Acme.") && !mail.contains("project Chat <b><"), "{mail}");
             assert!(mail.contains("Chat &lt;b&gt;"), "{mail}");
-            told.push(
+            recipients.push(
                 ["ada", "owner", "viewer", "bystander"].into_iter().find(|n| mail.contains(&format!("{n}@"))),
             );
         }
-        told.sort_unstable();
-        assert_eq!(told, [Some("ada"), Some("viewer")]);
+        recipients.sort_unstable();
+        assert_eq!(recipients, [Some("ada"), Some("viewer")]);
     });
 }
 
 #[test]
-fn lists_hold_what_the_caller_can_view() {
+fn lists_show_visible_projects() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let elsewhere = world.place(&ada, "Elsewhere").await;
-        let (member, admin) = (world.somebody("member").await, world.somebody("admin").await);
+        let (member, admin) = (world.user("member").await, world.user("admin").await);
         world.join_organization(&place, &member, OrganizationRole::Member).await;
         world.join_organization(&place, &admin, OrganizationRole::Admin).await;
         world.join_project(&elsewhere, &member, ProjectRole::Owner).await;
@@ -431,7 +431,8 @@ fn lists_hold_what_the_caller_can_view() {
             ("Shut 100%", "private", Some(ProjectRole::Viewer)),
         ] {
             world.clock.advance_ms(1);
-            mine = beside(&world, &ada, &place, &json!({"name": name, "visibility": visibility})).await;
+            mine =
+                sibling_project(&world, &ada, &place, &json!({"name": name, "visibility": visibility})).await;
             if let Some(role) = role {
                 world.join_project(&mine, &member, role).await;
             }
@@ -468,10 +469,10 @@ fn lists_hold_what_the_caller_can_view() {
             (&member, "?search=open&role=viewer", "Open 1=viewer of 1"),
             (&member, "?search=shut+1", "Shut 100%=viewer of 1"),
         ];
-        for (who, query, due) in cases {
-            assert_eq!(list(&who.access_token, query).await, due, "{query}");
+        for (user, query, due) in cases {
+            assert_eq!(list(&user.access_token, query).await, due, "{query}");
         }
-        // What is public is counted beside the organization: the count follows each change.
+        // Public projects have a count in the organization's row, which follows each change.
         let path = format!("{}/projects?search=open+1", place.organization_path());
         let open = world.get(&path).bearer(&ada.access_token).data().await;
         let open = format!("{}/projects/{}", place.organization_path(), id(&open["projects"][0]));
@@ -492,7 +493,7 @@ fn lists_hold_what_the_caller_can_view() {
             world.call(Method::PUT, path).bearer(&ada.access_token).json(&patch).data().await;
             assert_eq!(list(&member.access_token, "?page_size=2").await, due, "{patch}");
         }
-        // A key sees its own project, as whoever made it does.
+        // A key sees its own project, as its creator does.
         let (_, key) = world.key(&ada, &mine, &json!({"name": "k"})).await;
         for (query, due) in [
             ("", "Shut 100%=owner of 1"),
@@ -513,9 +514,9 @@ fn lists_hold_what_the_caller_can_view() {
 }
 
 #[test]
-fn each_change_leaves_an_entry() {
+fn each_change_is_audited() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         world.clock.advance_ms(1);
         put(&world, &ada, &place, &json!({})).data().await;
@@ -538,9 +539,9 @@ fn tally(answers: &[Answer], status: u16) -> usize {
 }
 
 #[test]
-fn of_32_projects_and_32_keys_of_one_name_one_is_made() {
+fn one_of_32_projects_and_one_of_32_keys_gets_the_name() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for path in ["projects".to_owned(), format!("projects/{}/api-keys", place.project)] {
             let path = format!("{}/{path}", place.organization_path());
@@ -555,7 +556,7 @@ fn of_32_projects_and_32_keys_of_one_name_one_is_made() {
         // Renaming as well.
         let mut places = Vec::new();
         for n in 0..8 {
-            places.push(beside(&world, &ada, &place, &json!({"name": format!("p{n}")})).await);
+            places.push(sibling_project(&world, &ada, &place, &json!({"name": format!("p{n}")})).await);
         }
         let calls = places.iter().map(|place| put(&world, &ada, place, &json!({"name": "One"})).send());
         let answers = join_all(calls).await;
@@ -565,16 +566,17 @@ fn of_32_projects_and_32_keys_of_one_name_one_is_made() {
     });
 }
 
-/// Keys, new names and members of a project while it is removed: each has happened before, or finds nothing.
+/// Creates keys, names and members while a project is deleted: each happens before it or finds nothing.
 #[test]
-fn a_removal_races_with_what_is_made_in_it() {
+fn deletion_races_with_creations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let first = world.place(&ada, "Acme").await;
-        let bob = world.somebody("bob").await;
+        let bob = world.user("bob").await;
         world.join_organization(&first, &bob, OrganizationRole::Member).await;
         for round in 0..16_usize {
-            let place = beside(&world, &ada, &first, &json!({"name": format!("Race {round}")})).await;
+            let place =
+                sibling_project(&world, &ada, &first, &json!({"name": format!("Race {round}")})).await;
             let keys = format!("{}/api-keys", place.project_path());
             let members = format!("{}/members", place.project_path());
             let mut calls = Vec::new();
@@ -584,7 +586,8 @@ fn a_removal_races_with_what_is_made_in_it() {
             }
             let add = json!({"user_id": bob.id.to_string(), "role": "viewer"});
             calls.push(world.post(&members, &add).bearer(&ada.access_token));
-            // In every second round nothing is removed: the others must not hold each other up either.
+            // In every second round nothing is deleted, because the other calls must not block each other
+            // either.
             let at = if round % 2 == 0 { usize::MAX } else { round % calls.len() };
             if at != usize::MAX {
                 calls.insert(at, delete(&world, &ada, &place));

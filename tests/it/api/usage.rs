@@ -1,4 +1,4 @@
-//! The service listener's usage, and how it is read back (docs/contract/usage.md).
+//! Usage reports on the service listener, and how they are read (docs/contract/usage.md).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -12,9 +12,9 @@ fn event(id: &str, key: &str, day: &str) -> Value {
 }
 
 #[test]
-fn an_event_counts_once_and_is_priced_exactly() {
+fn event_counts_once_and_is_priced_exactly() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "Prod"})).await;
         let first = world
@@ -74,9 +74,9 @@ fn an_event_counts_once_and_is_priced_exactly() {
 }
 
 #[test]
-fn days_add_up_and_ranges_end_before_their_end() {
+fn ranges_add_up_days_and_exclude_their_end() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         world.clock.advance_ms(1);
@@ -136,9 +136,9 @@ fn days_add_up_and_ranges_end_before_their_end() {
 }
 
 #[test]
-fn a_get_may_have_a_body_and_the_body_wins() {
+fn get_request_body_overrides_the_query() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         world.ask("/service/v1/usage", &json!({"events": [event("e1", &key, "2026-02-03")]})).bare().await;
@@ -161,9 +161,9 @@ fn a_get_may_have_a_body_and_the_body_wins() {
 }
 
 #[test]
-fn events_of_a_batch_succeed_or_fail_one_by_one() {
+fn events_of_a_batch_succeed_or_fail_independently() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let with = |id: &str, field: &str, value: Value| {
@@ -217,7 +217,8 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
             "good too accepted",
         ];
         assert_eq!(outcomes, expected);
-        // A clock goes on and a catalog may still get its model; the others stay refused.
+        // Time passes and a catalog may still get the model, so these may be retried; the others stay
+        // refused.
         for result in answer["results"].as_array().unwrap() {
             let code = result["code"].as_str().unwrap_or_default();
             assert_eq!(result["retryable"], ["unknown_model", "event_in_future"].contains(&code), "{result}");
@@ -246,9 +247,9 @@ fn events_of_a_batch_succeed_or_fail_one_by_one() {
 }
 
 #[test]
-fn a_counted_event_stays_a_duplicate_when_it_could_not_be_counted_any_more() {
+fn repetition_of_an_old_event_is_still_a_duplicate() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let body = json!({"events": [event("e1", &key, "2026-03-09")]});
@@ -269,9 +270,9 @@ fn a_counted_event_stays_a_duplicate_when_it_could_not_be_counted_any_more() {
 }
 
 #[test]
-fn one_event_from_many_tasks_counts_once() {
+fn event_reported_concurrently_counts_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let body = json!({"events": [event("e1", &key, "2026-03-09")]});
@@ -287,9 +288,9 @@ fn one_event_from_many_tasks_counts_once() {
 }
 
 #[test]
-fn batches_that_cross_do_not_wait_for_each_other_in_a_circle() {
+fn crossing_batches_do_not_deadlock() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for name in 0..4 {
@@ -298,7 +299,7 @@ fn batches_that_cross_do_not_wait_for_each_other_in_a_circle() {
         // The first rounds open the connections; then the batches really meet.
         for round in 0..6 {
             let batches = (0..16).map(|n: usize| {
-                // The same events in every order, and one of each batch's own.
+                // The same events in different orders, and one of each batch's own.
                 let mut events: Vec<_> =
                     (0..20).map(|e| event(&format!("{round}-{e}"), &keys[e % 4], "2026-03-09")).collect();
                 events.push(event(&format!("{round}-own{n}"), &keys[n % 4], "2026-03-09"));
@@ -319,9 +320,9 @@ fn batches_that_cross_do_not_wait_for_each_other_in_a_circle() {
 }
 
 #[test]
-fn the_same_id_from_another_source_or_organization_is_another_event() {
+fn same_id_from_another_source_or_organization_is_another_event() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (one, two) = (world.place(&ada, "One").await, world.place(&ada, "Two").await);
         let (key, _) = world.old_key(&ada, &one, &json!({"name": "a"})).await;
         let (other, _) = world.old_key(&ada, &two, &json!({"name": "a"})).await;
@@ -336,7 +337,7 @@ fn the_same_id_from_another_source_or_organization_is_another_event() {
 #[test]
 fn only_the_service_token_opens_the_service_listener() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let body = json!({"events": []});
         for path in ["/service/v1/usage", "/service/v1/authorize"] {
             for token in ["", "wrong", ada.access_token.as_str()] {
@@ -358,7 +359,7 @@ fn only_the_service_token_opens_the_service_listener() {
 #[test]
 fn authorize_answers_with_a_decision() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.old_key(&ada, &place, &json!({"name": "all"})).await;
         let narrow = json!({"name": "narrow", "permissions": ["chat"], "restrictions": {"models": ["svc-1"], "max_tokens": 100,

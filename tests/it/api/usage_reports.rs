@@ -1,19 +1,19 @@
-//! How usage is put together: by time, model, project and key, as JSON and as CSV.
+//! Usage reports by time, model, project and key, as JSON and as CSV.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::Day;
 use tollkeeper::db::{Tx, sql};
 
-use crate::support::world::{Place, Somebody, World, on_each_database};
+use crate::support::world::{Place, TestUser, World, on_each_database};
 
-/// What a daily row says, for those that no event can make.
+/// A daily row, for values that no event can make.
 struct Daily<'a> {
     project: &'a str,
     key: &'a str,
     model: &'a str,
     kind: &'a str,
     day: &'a str,
-    /// In which month it is billed.
+    /// The month in which it is billed.
     month: i64,
     amount_pico: i64,
 }
@@ -37,7 +37,7 @@ async fn insert(tx: &mut Tx, organization: &str, row: &Daily<'_>) {
 
 /// An organization with two projects, a key in each, and a model or two used on some days.
 struct Scene {
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     other: Place,
     keys: [String; 2],
@@ -46,7 +46,7 @@ struct Scene {
 const MARCH: i64 = 674;
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     // Ids of a later millisecond sort behind.
     world.clock.advance_ms(1);
@@ -86,7 +86,7 @@ impl Scene {
         format!("{}/billing/usage", self.place.organization_path())
     }
 
-    /// Each row as its date and groups with its counts of chat and embeddings.
+    /// Returns each row as its date and groups with its counts of chat and embeddings.
     async fn rows(&self, world: &World, path: &str) -> Vec<String> {
         let data = world.get(path).bearer(&self.ada.access_token).data().await;
         let names = [
@@ -166,7 +166,7 @@ fn usage_is_grouped_by_time_model_project_and_key() {
                 "{query}"
             );
         }
-        // Without bounds it is the current month, and its rows begin with its first day.
+        // Without bounds the range is the current month, and its rows begin with its first day.
         assert_eq!(scene.rows(&world, &format!("{organization}?group_by=month")).await, ["03-01 4+1"]);
         // A row begins with its week, also where the range begins later.
         let thursday = format!("{organization}?start_date=2026-03-05&end_date=2026-03-09&group_by=week");
@@ -194,7 +194,7 @@ fn usage_is_grouped_by_time_model_project_and_key() {
 }
 
 #[test]
-fn groups_that_make_no_sense_are_refused_with_what_would() {
+fn invalid_groups_are_refused_with_the_valid_ones() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let organization = scene.organization_usage();
@@ -242,7 +242,7 @@ fn groups_that_make_no_sense_are_refused_with_what_would() {
 }
 
 #[test]
-fn sums_past_64_bits_of_pico_are_exact() {
+fn sums_beyond_64_bits_of_pico_are_exact() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let mut tx = world.app.db.write().await.unwrap();
@@ -272,7 +272,7 @@ fn sums_past_64_bits_of_pico_are_exact() {
 }
 
 #[test]
-fn a_report_can_be_had_as_csv() {
+fn report_is_available_as_csv() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let get = async |path: String| world.get(&path).bearer(&scene.ada.access_token).send().await;
@@ -306,7 +306,7 @@ fn a_report_can_be_had_as_csv() {
         );
         assert_eq!(text, expected);
 
-        // A name that a spreadsheet would run.
+        // A name that a spreadsheet would run as a formula.
         let body = json!({"format": "csv", "start_date": "2026-03-08", "end_date": "2026-03-09"});
         let path = format!("{}/usage", scene.other.project_path());
         let answer = world.get(&path).json(&body).bearer(&scene.ada.access_token).send().await;
@@ -315,7 +315,7 @@ fn a_report_can_be_had_as_csv() {
              2026-03-08,{k2},\"'=cmd|' /C calc'!A0, \"\"x\"\"\",1,10,5,0.0000000025,0,0,0,USD,\r\n"
         );
         assert_eq!(answer.text, expected);
-        // Nothing was used: the names stand there all the same.
+        // Without usage the header row is still there.
         let body = json!({"format": "csv", "start_date": "2025-03-08", "end_date": "2025-03-08"});
         let answer = world.get(&path).json(&body).bearer(&scene.ada.access_token).send().await;
         assert_eq!(answer.text, format!("date,api_key_id,api_key_name,{numbers},user_id\r\n"));
@@ -324,7 +324,7 @@ fn a_report_can_be_had_as_csv() {
 }
 
 #[test]
-fn a_report_of_too_many_rows_is_refused() {
+fn report_with_too_many_rows_is_refused() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let mut tx = world.app.db.write().await.unwrap();

@@ -1,4 +1,4 @@
-//! The books of one organization, told as a story that a person can check: every step is a line, and so is what came of it.
+//! A readable transcript of one organization's books: each step is a line, followed by its result.
 
 use std::fmt::Write;
 
@@ -15,38 +15,38 @@ use tollkeeper::billing::store::invoices::Invoice;
 use tollkeeper::trail::Trail;
 
 use crate::support::billed;
-use crate::support::world::{Place, Somebody, World, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, on_each_database_with};
 
-/// An organization with two keys, and what happened to it.
+/// An organization with two keys, and the transcript of its history.
 pub struct Books<'a> {
     pub world: &'a World,
-    pub ada: Somebody,
+    pub ada: TestUser,
     pub place: Place,
     pub keys: [String; 2],
-    /// What calls are authorized with.
+    /// The credential that calls are authorized with.
     secret: String,
-    /// The last call that was allowed.
+    /// The reservation of the last allowed call.
     reservation: Option<String>,
     pub story: String,
-    /// What was reported, in this order; the first is event 1.
+    /// The reported events in order; the first is event 1.
     events: Vec<Value>,
 }
 
 /// The catalog of these tests.
 pub const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/it/billing/catalog.toml");
 
-/// Runs a test on each database with the catalog of these tests; the organization is made at this time.
+/// Runs a test on each database with the catalog of these tests; the organization is created at `start`.
 pub fn on_each(start: &str, test: impl AsyncFn(&mut Books)) {
     on_each_with("USD", start, test);
 }
 
-/// The same in another currency. In the end the service's own audit has to agree, too.
+/// Like [`on_each`], in another currency. At the end the service's own audit must pass.
 pub fn on_each_with(currency: &str, start: &str, test: impl AsyncFn(&mut Books)) {
-    on_each_set(&[CATALOG, ("TOLLKEEPER_BILLING__CURRENCY", currency)], start, test);
+    on_each_with_settings(&[CATALOG, ("TOLLKEEPER_BILLING__CURRENCY", currency)], start, test);
 }
 
-/// The same with settings of its own, the catalog among them.
-pub fn on_each_set(settings: &[(&str, &str)], start: &str, test: impl AsyncFn(&mut Books)) {
+/// Like [`on_each`], with additional settings, such as a catalog.
+pub fn on_each_with_settings(settings: &[(&str, &str)], start: &str, test: impl AsyncFn(&mut Books)) {
     on_each_database_with(settings, async |world| {
         let mut books = Books::open(&world, start).await;
         test(&mut books).await;
@@ -56,9 +56,9 @@ pub fn on_each_set(settings: &[(&str, &str)], start: &str, test: impl AsyncFn(&m
 
 impl<'a> Books<'a> {
     pub async fn open(world: &'a World, start: &str) -> Self {
-        knows_since_ever(world).await;
+        backdate_first_catalog(world).await;
         set_clock(world, start);
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (one, secret) = world.old_key(&ada, &place, &json!({ "name": "one" })).await;
         let (two, _) = world.old_key(&ada, &place, &json!({ "name": "two" })).await;
@@ -70,39 +70,39 @@ impl<'a> Books<'a> {
         OrganizationId::parse(&self.place.organization).unwrap()
     }
 
-    pub fn tell(&mut self, line: &str) {
+    pub fn write_line(&mut self, line: &str) {
         let now = self.world.clock.now().to_string();
         writeln!(self.story, "{} {}  {line}", &now[..10], &now[11..16]).unwrap();
     }
 
-    /// Time passes.
-    pub fn at(&mut self, time: &str) {
+    /// Sets the clock.
+    pub fn set_time(&mut self, time: &str) {
         set_clock(self.world, time);
     }
 
-    /// Something is used today.
-    pub async fn used(&mut self, model: &str, prompt: i64, completion: i64) {
+    /// Reports usage of today.
+    pub async fn use_today(&mut self, model: &str, prompt: i64, completion: i64) {
         let today = self.world.clock.now().day();
-        self.used_on(today, 0, model, prompt, completion).await;
+        self.use_on_day(today, 0, model, prompt, completion).await;
     }
 
-    /// Something was used on a day, by one of the keys.
-    pub async fn used_on(&mut self, day: Day, key: usize, model: &str, prompt: i64, completion: i64) {
+    /// Reports usage of a day by one of the keys.
+    pub async fn use_on_day(&mut self, day: Day, key: usize, model: &str, prompt: i64, completion: i64) {
         let now = self.world.clock.now();
         let (time, when) =
             if day == now.day() { (now, String::new()) } else { (day.start(), format!(" on {day}")) };
-        self.reported(&time.to_string(), key, model, [prompt, completion]).await;
-        self.tell(&format!("{model} is used{when}: {prompt} + {completion} tokens"));
+        self.report_usage(&time.to_string(), key, model, [prompt, completion]).await;
+        self.write_line(&format!("{model} is used{when}: {prompt} + {completion} tokens"));
     }
 
-    /// Something was used at an instant.
-    pub async fn used_at(&mut self, time: &str, model: &str, prompt: i64, completion: i64) {
-        self.reported(time, 0, model, [prompt, completion]).await;
-        self.tell(&format!("{model} is used at {time}: {prompt} + {completion} tokens"));
+    /// Reports usage at an instant.
+    pub async fn use_at(&mut self, time: &str, model: &str, prompt: i64, completion: i64) {
+        self.report_usage(time, 0, model, [prompt, completion]).await;
+        self.write_line(&format!("{model} is used at {time}: {prompt} + {completion} tokens"));
     }
 
-    /// A call asks for so many tokens to be set aside.
-    pub async fn asks(&mut self, model: &str, tokens: i64) {
+    /// Authorizes a call that reserves this many tokens.
+    pub async fn authorize_call(&mut self, model: &str, tokens: i64) {
         let question = json!({"credential": self.secret, "operation": "embeddings", "model": model,
             "estimated_prompt_tokens": tokens});
         let answer = self.world.ask("/service/v1/authorize", &question).bare().await;
@@ -112,32 +112,32 @@ impl<'a> Books<'a> {
         } else {
             answer["code"].as_str().unwrap_or("nothing").to_owned()
         };
-        self.tell(&format!("a call of {model} with {tokens} tokens: {answer}"));
+        self.write_line(&format!("a call of {model} with {tokens} tokens: {answer}"));
     }
 
-    /// The last call that was allowed used so many tokens.
-    pub async fn captures(&mut self, model: &str, tokens: i64) {
+    /// Reports the usage of the last allowed call.
+    pub async fn capture_call(&mut self, model: &str, tokens: i64) {
         let reservation = self.reservation.take().unwrap();
         let time = self.world.clock.now().to_string();
         let event = json!({"source": "tests", "time": time, "api_key_id": self.keys[0], "model": model,
             "kind": "embeddings", "prompt_tokens": tokens, "completion_tokens": 0, "reservation_id": reservation});
         self.report(event).await;
-        self.tell(&format!("the call of {model} has used {tokens} tokens"));
+        self.write_line(&format!("the call of {model} has used {tokens} tokens"));
     }
 
-    /// So many tokens of an event are taken back.
-    pub async fn corrects(&mut self, number: usize, prompt: i64, completion: i64) {
+    /// Corrects an event by this many tokens.
+    pub async fn correct_event(&mut self, number: usize, prompt: i64, completion: i64) {
         let mut event = self.events[number - 1].clone();
         event["corrects"] = event["id"].clone();
         event["time"] = json!(self.world.clock.now().to_string());
         event["prompt_tokens"] = json!(-prompt);
         event["completion_tokens"] = json!(-completion);
         self.report(event).await;
-        self.tell(&format!("event {number} is corrected: {prompt} + {completion} tokens fewer"));
+        self.write_line(&format!("event {number} is corrected: {prompt} + {completion} tokens fewer"));
     }
 
-    /// How many tokens of an event are left to be taken back; none of those that take back.
-    pub fn left_of(&self, number: usize) -> Option<[i64; 2]> {
+    /// Returns the tokens of an event that can still be corrected; `None` for corrections.
+    pub fn correctable_tokens(&self, number: usize) -> Option<[i64; 2]> {
         let event = &self.events[number - 1];
         let of =
             |event: &Value| ["prompt_tokens", "completion_tokens"].map(|name| event[name].as_i64().unwrap());
@@ -146,12 +146,12 @@ impl<'a> Books<'a> {
         (event["corrects"].is_null() && left != [0, 0]).then_some(left)
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub fn event_count(&self) -> usize {
         self.events.len()
     }
 
-    async fn reported(&mut self, time: &str, key: usize, model: &str, tokens: [i64; 2]) {
+    async fn report_usage(&mut self, time: &str, key: usize, model: &str, tokens: [i64; 2]) {
         let kind = if model.starts_with("embed") { "embeddings" } else { "chat" };
         let event = json!({"source": "tests", "time": time, "api_key_id": self.keys[key], "model": model,
             "kind": kind, "prompt_tokens": tokens[0], "completion_tokens": tokens[1]});
@@ -179,32 +179,32 @@ impl<'a> Books<'a> {
         credits::add(&self.world.app.billing, new, &Trail::operator()).await
     }
 
-    pub async fn buys(&mut self, amount: &str, reference: &str) {
+    pub async fn buy_credit(&mut self, amount: &str, reference: &str) {
         self.add(&self.new_credit(amount, reference)).await.unwrap();
-        self.tell(&format!("{amount} are bought as `{reference}`"));
+        self.write_line(&format!("{amount} are bought as `{reference}`"));
     }
 
-    pub async fn is_given(&mut self, amount: &str, reference: &str, until: &str) {
+    pub async fn grant_credit(&mut self, amount: &str, reference: &str, until: &str) {
         let expires_at = Time::parse(until);
         let new = NewCredit { is_grant: true, expires_at, ..self.new_credit(amount, reference) };
         self.add(&new).await.unwrap();
-        self.tell(&format!("{amount} are given as `{reference}` until {until}"));
+        self.write_line(&format!("{amount} are given as `{reference}` until {until}"));
     }
 
-    /// What the scheduler does at this time.
-    pub async fn schedule(&mut self) {
+    /// Runs the scheduler's work once.
+    pub async fn run_scheduler(&mut self) {
         let (app, trail) = (&self.world.app, Trail::system());
         let ended = credits::expire_due(&app.billing, &trail).await.unwrap();
         let outcome = closing::close_due(&app.billing, app.clock.now(), &trail, None).await.unwrap();
         assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
         if ended > 0 {
-            self.tell(&format!("credits end: {ended}"));
+            self.write_line(&format!("credits end: {ended}"));
         }
         for closed in outcome.closed {
             let invoice = closed.invoice.map_or("nothing was billed".to_owned(), |invoice| {
                 format!("invoice {} over {}, {} due", invoice.number, invoice.amount, invoice.due)
             });
-            self.tell(&format!("{} is closed: {invoice}", closed.month));
+            self.write_line(&format!("{} is closed: {invoice}", closed.month));
         }
     }
 
@@ -223,23 +223,23 @@ impl<'a> Books<'a> {
         self.invoices().await.iter().find(|invoice| invoice.number == number).unwrap().id
     }
 
-    pub async fn pays(&mut self, number: i64) {
+    pub async fn pay_invoice(&mut self, number: i64) {
         let settled =
             settling::mark_paid(&self.world.app.billing, self.id_of(number).await, None, &Trail::operator())
                 .await;
         let again = if settled.unwrap().was_so { "was paid already" } else { "is paid from outside" };
-        self.tell(&format!("invoice {number} {again}"));
+        self.write_line(&format!("invoice {number} {again}"));
     }
 
-    pub async fn voids(&mut self, number: i64) {
+    pub async fn void_invoice(&mut self, number: i64) {
         let settled =
             settling::void(&self.world.app.billing, self.id_of(number).await, &Trail::operator()).await;
         let again = if settled.unwrap().was_so { "was void already" } else { "is taken back" };
-        self.tell(&format!("invoice {number} {again}"));
+        self.write_line(&format!("invoice {number} {again}"));
     }
 
-    /// How things stand.
-    pub async fn stand(&mut self) {
+    /// Writes the balance, credits and open invoices.
+    pub async fn write_balance(&mut self) {
         billed::check(self.world, &self.place.organization).await;
         let mut tx = self.world.app.db.read().await.unwrap();
         let id = self.organization_id();
@@ -249,7 +249,7 @@ impl<'a> Books<'a> {
         let credits: Vec<_> = credits
             .iter()
             .map(|c| {
-                // What a correction's reference goes on with is a hash.
+                // A correction's reference ends in a hash.
                 let reference = if c.source == Source::Correction { "correction" } else { &c.reference };
                 format!("{} `{reference}` {} of {}", c.source.as_str(), c.remaining, c.amount)
             })
@@ -266,12 +266,12 @@ impl<'a> Books<'a> {
         for invoice in self.invoices().await {
             line = line.replace(&invoice.id.to_string(), &format!("invoice {}", invoice.number));
         }
-        self.tell(&line);
+        self.write_line(&line);
     }
 
-    /// Every invoice with its lines, as the story ends.
-    pub async fn end(&mut self) -> String {
-        self.stand().await;
+    /// Writes every invoice with its lines, and returns the whole transcript.
+    pub async fn finish(&mut self) -> String {
+        self.write_balance().await;
         let invoices = self.invoices().await;
         let mut tx = self.world.app.db.read().await.unwrap();
         let items = tollkeeper::billing::store::invoices::items(&mut tx, self.organization_id(), &invoices)
@@ -321,8 +321,9 @@ impl<'a> Books<'a> {
     }
 }
 
-/// The clock goes back before the first catalog here; the audit recomputes what was made since that.
-async fn knows_since_ever(world: &World) {
+/// The clock goes back to before the first catalog of this database; the audit recomputes amounts from that
+/// time on.
+async fn backdate_first_catalog(world: &World) {
     let mut tx = world.app.db.write().await.unwrap();
     let first =
         "INSERT INTO catalogs (number, fingerprint, currency, in_force_at) VALUES (-1, 'tests', 'USD', 0)";

@@ -1,21 +1,22 @@
-//! Sums that a person wrote down with a pocket calculator beside them: each one is done again here, exactly and without any of the
-//! service's arithmetic, and each figure of a story has to be the result of one.
+//! Recalculates the hand-written sums of a golden text exactly, without the service's arithmetic. Each figure
+//! of a transcript must be the result of one of these sums.
 //!
-//! A line with ` = ` is a sum: words, a colon, the sum, the result, and words after it. A sum has `x`, `+`, `-`, parentheses,
-//! thousands apart by commas, and percentages; it may be `the lower of A and B`, and end in `, rounded down` or `, rounded up`: to
-//! nine decimals, which is what wallets and invoices are counted in. Its lines without ` = ` are words.
+//! A line with ` = ` is a sum: words, a colon, the sum, the result, and more words. A sum has `x`, `+`, `-`,
+//! parentheses, thousands separated by commas, and percentages. It may be `the lower of A and B`, and end in
+//! `, rounded down` or `, rounded up`, which rounds to nine decimals, the unit of wallets and invoices. Lines
+//! without ` = ` are comments.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A decimal, as units of its last digit.
+/// A decimal number, as units of its last digit.
 #[derive(Clone, Copy, Debug)]
 struct Decimal {
     units: i128,
     digits: u32,
 }
 
-/// What wallets and invoices are counted in.
+/// The decimals of wallets and invoices.
 const NANO_DIGITS: u32 = 9;
 
 impl Decimal {
@@ -47,7 +48,7 @@ impl PartialEq for Decimal {
     }
 }
 
-/// What stands at the beginning of a text: a number, and what is behind it.
+/// Parses the number at the beginning of a text.
 fn number(text: &mut Peekable<Chars<'_>>) -> Option<Decimal> {
     let mut found: Option<Decimal> = None;
     let mut is_fraction = false;
@@ -129,7 +130,7 @@ fn sum(text: &str) -> Option<Decimal> {
     rest.next().is_none().then_some(result)
 }
 
-/// The result of a line, if it is a sum. Panics where the result is another.
+/// Returns the result of a line that is a sum. Panics if the result is wrong.
 fn result(line: &str) -> Option<Decimal> {
     let (left, right) = line.split_once(" = ")?;
     let left = left.rsplit_once(": ").map_or(left, |(_, sum)| sum).trim();
@@ -139,8 +140,8 @@ fn result(line: &str) -> Option<Decimal> {
     Some(said)
 }
 
-/// The figures of a story that somebody has to answer for: amounts of lines, of invoices, what is due, what a wallet and
-/// credits hold.
+/// Returns the figures of a transcript that need a sum: amounts of lines and invoices, amounts due, balances
+/// of the wallet and of credits.
 fn figures(story: &str) -> Vec<(String, Decimal)> {
     let mut found = Vec::new();
     let mut take = |line: &str, text: &str| {
@@ -168,7 +169,7 @@ fn figures(story: &str) -> Vec<(String, Decimal)> {
     found
 }
 
-/// Does every sum again, and looks for every figure of the story among their results. Nothing needs no sum.
+/// Recalculates every sum, and looks for every figure of the transcript among the results. Zero needs no sum.
 pub fn check(sums: &str, story: &str) {
     let results: Vec<_> = sums.lines().filter_map(result).collect();
     for (line, figure) in figures(story) {
@@ -178,7 +179,7 @@ pub fn check(sums: &str, story: &str) {
 }
 
 #[test]
-fn sums_are_done_again() {
+fn sums_are_recalculated() {
     for good in [
         "1 + 2 x 3 = 7",
         "words: with: colons: (1,000 - 1) x 5% = 49.95 USD, and more",
@@ -197,7 +198,7 @@ fn sums_are_done_again() {
 }
 
 #[test]
-fn each_figure_of_a_story_needs_its_sum() {
+fn figure_without_a_sum_fails() {
     let story = "2026-01-01 00:00  = wallet -1, open month 2026-02, credits: grant `a` 2 of 5; purchase `b 1` 3.5 of 4; 6 due of invoice 1\n\
                  2026-02-02 00:00  2026-01 is closed: invoice 1 over 7, 8 due\n\n\
                  Invoice 1 for 2026-01: 9 USD, 10 due, open\n  usage      words, 4 x: 5 x 0.5 = 2.5\n";

@@ -1,4 +1,4 @@
-//! `credit`, `billing` and `invoice` at a terminal, beside a running server.
+//! The commands `credit`, `billing` and `invoice` while a server runs.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{Clock, DAY_MS};
@@ -8,11 +8,11 @@ use tollkeeper::money::Nano;
 
 use tollkeeper::billing::store::ledger::{Account, Movement, Transfer};
 
-use crate::support::process::{Ended, Start, Wire, on_each_database_url};
+use crate::support::process::{ProcessResult, Start, Wire, on_each_database_url};
 use crate::support::world::{Folder, runtime};
 
 #[test]
-fn the_money_commands_help() {
+fn money_commands_have_help() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
     let cases: [(&[&str], &[&str]); 13] = [
@@ -70,13 +70,13 @@ fn the_money_commands_help() {
     assert!(!start.data_dir().exists(), "none of this made anything");
 }
 
-fn data_of(ended: &Ended) -> Value {
+fn data_of(ended: &ProcessResult) -> Value {
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     serde_json::from_str(ended.stdout.trim()).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
 }
 
-/// Lets an organization be as old as two months, and lets it use something then; and keeps the server's own scheduler away,
-/// because each month closes once and these tests want to see it.
+/// Makes an organization two months old with usage in the first month, and stops the server's own scheduler:
+/// each month closes once, and these tests close it.
 async fn use_something(settings: &Settings, organization: &str) {
     let db = Db::open(settings).unwrap();
     let day = Clock::System.now().plus_ms(-62 * DAY_MS).day().month_start();
@@ -116,7 +116,7 @@ async fn use_something(settings: &Settings, organization: &str) {
 }
 
 #[test]
-fn money_is_kept_beside_a_running_server() {
+fn money_commands_work_while_a_server_runs() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         let server = start.run();
@@ -128,7 +128,7 @@ fn money_is_kept_beside_a_running_server() {
             None => Settings::Sqlite { path: start.data_dir().join("tollkeeper.db") },
         };
         runtime().block_on(use_something(&settings, organization));
-        story(&start, organization);
+        run_money_commands(&start, organization);
         let path = format!("/v1/organizations/{organization}/billing/invoices");
         let invoices = server.get(&path).bearer(&owner.access_token).data();
         assert_eq!(invoices["invoices"][0]["status"], "void", "the server sees what the commands did");
@@ -136,9 +136,9 @@ fn money_is_kept_beside_a_running_server() {
     });
 }
 
-/// A chat of 10 and 100 tokens at 0.000002 and 0.000006 sets 0.00062 aside.
+/// A chat of 10 and 100 tokens at 0.000002 and 0.000006 reserves 0.00062.
 #[test]
-fn organizations_and_their_limits_are_seen_and_set_beside_a_running_server() {
+fn organization_commands_work_while_a_server_runs() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         let server = start.run();
@@ -167,8 +167,13 @@ fn organizations_and_their_limits_are_seen_and_set_beside_a_running_server() {
         let set = |amount: &str, more: &[&str]| {
             start.command(&[&["organization", "set-limit", id, "--amount", amount], more].concat())
         };
-        let told = set("0", &[]);
-        assert_eq!(told.stdout.trim(), "The credit limit of Acme is 0 USD now; it was 100.", "{}", told.log);
+        let output = set("0", &[]);
+        assert_eq!(
+            output.stdout.trim(),
+            "The credit limit of Acme is 0 USD now; it was 100.",
+            "{}",
+            output.log
+        );
         assert_eq!(set("0.00", &[]).stdout.trim(), "The credit limit of Acme was 0 USD already.");
         let refused = decision();
         assert_eq!((&refused["allowed"], &refused["code"]), (&json!(false), &json!("insufficient_quota")));
@@ -206,24 +211,24 @@ fn organizations_and_their_limits_are_seen_and_set_beside_a_running_server() {
         assert_eq!(serde_json::from_str::<Value>(listed.lines().next().unwrap()).unwrap(), show());
         let text = start.command(&["organization", "show", others]).stdout;
         assert!(text.contains("deleted") && text.contains("Credit limit"), "{text}");
-        for nobody in [others, "org_01h2xcejqtf2nbrexx3vqjhp42"] {
-            let ended = start.command(&["organization", "set-limit", nobody, "--amount", "1"]);
-            let words = format!("tollkeeper: there is no organization {nobody}");
+        for unknown in [others, "org_01h2xcejqtf2nbrexx3vqjhp42"] {
+            let ended = start.command(&["organization", "set-limit", unknown, "--amount", "1"]);
+            let words = format!("tollkeeper: there is no organization {unknown}");
             assert_eq!((ended.code, ended.log.trim()), (Some(1), words.as_str()));
         }
         assert_eq!(server.stop().code, Some(0));
     });
 }
 
-/// One command after the other, all of them while the server runs.
-fn story(start: &Start, organization: &str) {
+/// Runs the commands one after the other while the server runs.
+fn run_money_commands(start: &Start, organization: &str) {
     let ahead = start.command(&["billing", "close", "--as-of", "2999-01-01"]);
     assert_eq!(ahead.code, Some(1));
     assert!(ahead.log.contains("must not lie ahead"), "{}", ahead.log);
     let long_ago = start.command(&["billing", "close", "--skip-wait", "--as-of", "2020-01-01T00:00:00Z"]);
     assert_eq!((long_ago.code, long_ago.stdout.trim()), (Some(0), "No month was to be closed."));
 
-    // The server has just been started: what was used meanwhile may still be on its way.
+    // The server has just been started, so earlier usage may not be written yet.
     let early = start.command(&["billing", "close"]);
     assert_eq!(early.code, Some(1));
     assert!(early.log.contains("up for two hours") && early.log.contains("--skip-wait"), "{}", early.log);
@@ -289,7 +294,7 @@ fn story(start: &Start, organization: &str) {
     let refused = start.command(&["invoice", "give-up", id]);
     assert_eq!(refused.log.trim(), "tollkeeper: invoice 1 is void and can't be given up");
 
-    // What was paid of it is back in the credits that paid.
+    // The paid part of it is returned to the credits that paid.
     let list =
         |more: &[&str]| start.command(&[&["credit", "list", "--organization", organization], more].concat());
     let lines = list(&["--json"]).stdout;
@@ -310,13 +315,13 @@ fn story(start: &Start, organization: &str) {
     assert_eq!((list(&[]).stdout.lines().count(), list(&["--all"]).stdout.lines().count()), (1, 2));
     assert!(list(&["--all"]).stdout.contains("purchase `p 1` of "), "{}", list(&["--all"]).stdout);
 
-    let nobody = "org_01h2xcejqtf2nbrexx3vqjhp42";
+    let unknown = "org_01h2xcejqtf2nbrexx3vqjhp42";
     for ended in [
-        start.command(&["credit", "list", "--organization", nobody]),
-        start.command(&["credit", "add", "--organization", nobody, "--reference", "r", "--amount", "1"]),
-        start.command(&["invoice", "list", "--organization", nobody]),
+        start.command(&["credit", "list", "--organization", unknown]),
+        start.command(&["credit", "add", "--organization", unknown, "--reference", "r", "--amount", "1"]),
+        start.command(&["invoice", "list", "--organization", unknown]),
     ] {
-        let words = format!("tollkeeper: there is no organization {nobody}");
+        let words = format!("tollkeeper: there is no organization {unknown}");
         assert_eq!((ended.code, ended.log.trim()), (Some(1), words.as_str()));
     }
     let ended = start.command(&["invoice", "show", "invoice_01h2xcejqtf2nbrexx3vqjhp41"]);

@@ -1,4 +1,4 @@
-//! The audit of books that have lived: each kind of drift, planted by hand, is found and named.
+//! The audit of books with a long history: each kind of drift, made by hand, is found and reported.
 
 use tollkeeper::billing::audit;
 use tollkeeper::billing::bookkeeping::settling;
@@ -7,34 +7,35 @@ use tollkeeper::db::{Db, sql};
 use tollkeeper::trail::Trail;
 
 use super::books::{Books, on_each};
-use crate::audit::unguard;
+use crate::audit::drop_triggers;
 
-/// January to April: invoice 1 is open and has a credit note, 2 has late usage and is void, 3 is paid, 4 is given up; a grant ended.
-async fn live(books: &mut Books<'_>) {
-    books.is_given("20", "welcome", "2026-01-20T00:00:00Z").await;
-    books.used("chat-a", 0, 500_000).await;
-    books.at("2026-01-15T09:00:00Z");
-    books.used("chat-a", 2_000_000, 0).await;
-    books.corrects(2, 100_000, 0).await;
-    books.at("2026-01-21T09:00:00Z");
-    books.schedule().await;
-    books.used("chat-a", 0, 1_000_000).await;
-    books.at("2026-02-02T00:00:00Z");
-    books.schedule().await;
-    books.used_on(Day::parse("2026-01-31").unwrap(), 1, "chat-a", 300_000, 0).await;
-    books.used("embed-e", 1_001, 0).await;
-    books.buys("3", "payment 1").await;
-    books.corrects(1, 0, 100_000).await;
-    books.at("2026-03-02T00:00:00Z");
-    books.schedule().await;
-    books.voids(2).await;
-    books.used("chat-a", 0, 1_000_000).await;
-    books.at("2026-04-02T00:00:00Z");
-    books.schedule().await;
-    books.pays(3).await;
-    books.used("chat-a", 0, 1_000_000).await;
-    books.at("2026-05-02T00:00:00Z");
-    books.schedule().await;
+/// Creates the history from January to April: invoice 1 is open and has a credit note, 2 has late usage and
+/// is void, 3 is paid, 4 is uncollectible; a grant expired.
+async fn create_history(books: &mut Books<'_>) {
+    books.grant_credit("20", "welcome", "2026-01-20T00:00:00Z").await;
+    books.use_today("chat-a", 0, 500_000).await;
+    books.set_time("2026-01-15T09:00:00Z");
+    books.use_today("chat-a", 2_000_000, 0).await;
+    books.correct_event(2, 100_000, 0).await;
+    books.set_time("2026-01-21T09:00:00Z");
+    books.run_scheduler().await;
+    books.use_today("chat-a", 0, 1_000_000).await;
+    books.set_time("2026-02-02T00:00:00Z");
+    books.run_scheduler().await;
+    books.use_on_day(Day::parse("2026-01-31").unwrap(), 1, "chat-a", 300_000, 0).await;
+    books.use_today("embed-e", 1_001, 0).await;
+    books.buy_credit("3", "payment 1").await;
+    books.correct_event(1, 0, 100_000).await;
+    books.set_time("2026-03-02T00:00:00Z");
+    books.run_scheduler().await;
+    books.void_invoice(2).await;
+    books.use_today("chat-a", 0, 1_000_000).await;
+    books.set_time("2026-04-02T00:00:00Z");
+    books.run_scheduler().await;
+    books.pay_invoice(3).await;
+    books.use_today("chat-a", 0, 1_000_000).await;
+    books.set_time("2026-05-02T00:00:00Z");
+    books.run_scheduler().await;
     let last = books.invoices().await[3].id;
     settling::give_up(&books.world.app.billing, last, &Trail::operator()).await.unwrap();
 }
@@ -52,12 +53,12 @@ async fn run(db: &Db, organization: &str, statements: &[&str]) {
     tx.commit().await.unwrap();
 }
 
-/// A drift: its words, what makes it and what mends it.
-type Plant = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
+/// A drift: its report, the statements that make it, and the statements that repair it.
+type Drift = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
 const FIRST_USE: &str = "(SELECT MIN(id) FROM ledger_transactions WHERE idempotency_key LIKE 'usage:%')";
 
-const PLANTS: &[Plant] = &[
+const DRIFTS: &[Drift] = &[
     (
         &["wallet_missing"],
         &["CREATE TABLE keep AS SELECT * FROM wallets", "DELETE FROM wallets WHERE organization_id = $1"],
@@ -237,7 +238,7 @@ const PLANTS: &[Plant] = &[
         &["UPDATE wallets SET open_month = open_month + 2 WHERE organization_id = $1"],
         &["UPDATE wallets SET open_month = open_month - 2 WHERE organization_id = $1"],
     ),
-    // The service runs on, and nobody closes May.
+    // The service goes on, and May is not closed.
     (
         &["open_month"],
         &["UPDATE service_clock SET last_seen_at = last_seen_at + 2937600000"],
@@ -256,9 +257,9 @@ const PLANTS: &[Plant] = &[
 ];
 
 #[test]
-fn each_kind_of_drift_is_found_and_named() {
+fn each_kind_of_drift_is_found_and_reported() {
     on_each("2026-01-05T09:00:00Z", async |books| {
-        live(books).await;
+        create_history(books).await;
         let (app, organization) = (&books.world.app, books.place.organization.clone());
         let runs = format!(
             "INSERT INTO service_clock (id, last_seen_at, up_since_at) VALUES (1, {}, 0)
@@ -266,12 +267,12 @@ fn each_kind_of_drift_is_found_and_named() {
             books.world.clock.now().unix_ms()
         );
         run(&app.db, &organization, &[&runs]).await;
-        unguard(&app.db).await;
+        drop_triggers(&app.db).await;
         let clean = audit::check(&app.billing, None).await.unwrap();
         assert!(clean.is_clean(), "on {}: {:#?}", books.world.backend, clean.drifts);
         assert_eq!(clean.checked.invoices, 4);
         let mut missed = Vec::new();
-        for (words, broken, mended) in PLANTS {
+        for (words, broken, mended) in DRIFTS {
             let plant = |statements: &[&str]| -> Vec<String> {
                 statements.iter().map(|text| text.replace("FIRST_USE", FIRST_USE)).collect()
             };

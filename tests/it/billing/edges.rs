@@ -1,4 +1,5 @@
-//! Where days, months and prices end: the last instant before and the first one after; and what is done once all the same.
+//! Boundaries of days, months and prices: the last instant before and the first one after; and work that runs
+//! only once.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ pub struct Scene {
 }
 
 pub async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (key_id, key) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
     Scene { owner: ada.access_token, place, key_id, key }
@@ -50,7 +51,7 @@ impl Scene {
     }
 }
 
-/// Somebody to ask: the world, or another server on its database.
+/// A server to call: the world's own, or another one on its database.
 pub struct Server<'a> {
     app: &'a App,
     service: &'a Dispatcher,
@@ -67,7 +68,7 @@ impl<'a> Server<'a> {
 }
 
 #[test]
-fn days_and_months_end_by_utc_wherever_a_time_was_written() {
+fn days_and_months_end_by_utc_in_every_time_zone() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let times = [
@@ -90,7 +91,7 @@ fn days_and_months_end_by_utc_wherever_a_time_was_written() {
             ("2026-02-01", "2026-04-01", "month", json!([["2026-02-01", 4], ["2026-03-01", 5]])),
             ("2026-02-01", "2026-04-01", "week", json!([["2026-02-23", 9]])),
             ("2026-03-01T01:00:00%2B01:00", "2026-03-02", "day", json!([["2026-03-01", 5]])),
-            // An instant inside of a day includes that day.
+            // An instant within a day includes that day.
             ("2026-03-01T00:59:59%2B01:00", "2026-03-01T00:00:00Z", "day", json!([["2026-02-28", 4]])),
         ] {
             let path = format!(
@@ -107,7 +108,7 @@ fn days_and_months_end_by_utc_wherever_a_time_was_written() {
 }
 
 #[test]
-fn the_same_instant_written_otherwise_is_the_same_event() {
+fn same_instant_in_another_notation_is_the_same_event() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let send = async |time: &str| scene.report(&Server::of(&world), &scene.event("e", time, &[])).await;
@@ -119,7 +120,7 @@ fn the_same_instant_written_otherwise_is_the_same_event() {
 }
 
 #[test]
-fn a_model_without_a_price_at_that_time_is_not_used() {
+fn event_before_the_first_price_is_refused() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let path = world.data_dir.join("late.toml");
@@ -138,7 +139,7 @@ fn a_model_without_a_price_at_that_time_is_not_used() {
         for (id, time, outcome) in [
             ("a", "2026-03-09T09:59:59.999Z", "model_without_price"),
             ("b", "2026-03-09T10:00:00.000Z", "accepted"),
-            // What was refused was not counted: it may come again, and is another event then.
+            // A refused event was not counted, so its id can be used for another event.
             ("a", "2026-03-09T10:00:00.001Z", "accepted"),
         ] {
             assert_eq!(scene.report(&there, &scene.event(id, time, &[])).await, outcome, "{time}");
@@ -149,23 +150,23 @@ fn a_model_without_a_price_at_that_time_is_not_used() {
 }
 
 #[test]
-fn one_look_after_three_months_does_all_that_was_due() {
+fn scheduler_catches_up_after_three_months() {
     on_each("2026-01-15T09:00:00Z", async |books| {
-        books.is_given("5", "welcome", "2026-02-20T00:00:00Z").await;
-        books.used("chat-a", 0, 500_000).await;
-        // Nobody closes, ends or mails anything; usage goes on.
-        books.at("2026-02-15T09:00:00Z");
-        books.used("chat-a", 0, 100_000).await;
-        books.at("2026-03-15T09:00:00Z");
-        books.used("chat-a", 0, 300_000).await;
-        books.at("2026-04-30T09:00:00Z");
-        books.used("chat-a", 0, 50_000).await;
+        books.grant_credit("5", "welcome", "2026-02-20T00:00:00Z").await;
+        books.use_today("chat-a", 0, 500_000).await;
+        // No job runs meanwhile; usage goes on.
+        books.set_time("2026-02-15T09:00:00Z");
+        books.use_today("chat-a", 0, 100_000).await;
+        books.set_time("2026-03-15T09:00:00Z");
+        books.use_today("chat-a", 0, 300_000).await;
+        books.set_time("2026-04-30T09:00:00Z");
+        books.use_today("chat-a", 0, 50_000).await;
         let app = &books.world.app;
         let (one, other) = (app.leases.lease(Job::Billing), app.leases.lease(Job::Billing));
         let (here, there) =
             tokio::join!(jobs::run_due(&app.billing, &one), jobs::run_due(&app.billing, &other));
         here.and(there).unwrap();
-        // 3 and 0.6 were paid by the credit, whose 1.4 ended; 1.8 and 0.3 are owed.
+        // 3 and 0.6 were paid by the credit, of which 1.4 expired; 1.8 and 0.3 are due.
         let said: Vec<_> = books
             .invoices()
             .await
@@ -181,13 +182,13 @@ fn one_look_after_three_months_does_all_that_was_due() {
 }
 
 #[test]
-fn a_void_invoice_and_a_paid_one_have_their_movements() {
+fn void_and_paid_invoices_have_ledger_entries() {
     on_each("2026-01-15T09:00:00Z", async |books| {
-        books.used("chat-a", 0, 500_000).await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
-        books.pays(1).await;
-        books.voids(1).await;
+        books.use_today("chat-a", 0, 500_000).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
+        books.pay_invoice(1).await;
+        books.void_invoice(1).await;
         let world = books.world;
         for (kind, account, nano) in [
             ("usage", "usage", 3_000_000_000_i64),
@@ -205,9 +206,9 @@ fn a_void_invoice_and_a_paid_one_have_their_movements() {
         }
         // The invoice stays as it was, with its lines and its number.
         assert_eq!(number(world, "SELECT COUNT(*) FROM invoice_items").await, 1);
-        books.used("chat-a", 0, 100_000).await;
-        books.at("2026-03-02T00:00:00Z");
-        books.schedule().await;
+        books.use_today("chat-a", 0, 100_000).await;
+        books.set_time("2026-03-02T00:00:00Z");
+        books.run_scheduler().await;
         let numbers: Vec<_> = books.invoices().await.iter().map(|invoice| invoice.number).collect();
         assert_eq!(numbers, [1, 2]);
         check(world, &books.place.organization).await;
@@ -215,12 +216,12 @@ fn a_void_invoice_and_a_paid_one_have_their_movements() {
 }
 
 #[test]
-fn an_organization_keeps_its_currency() {
+fn organization_keeps_its_currency() {
     on_each("2026-01-15T09:00:00Z", async |books| {
-        books.used("chat-a", 0, 500_000).await;
+        books.use_today("chat-a", 0, 500_000).await;
         let mut config = books.world.app.config.clone();
         config.billing.currency = "JPY".to_owned();
-        books.at("2026-02-02T00:00:00Z");
+        books.set_time("2026-02-02T00:00:00Z");
         let app = App::new(config, books.world.clock.clone()).unwrap();
         app.boot().await.unwrap();
         closing::close_due(&app.billing, app.clock.now(), &Trail::system(), None).await.unwrap();

@@ -1,4 +1,4 @@
-//! How a reservation ends, and what is said when there is no money for one.
+//! The ends of reservations, and refusals when there is no money for one.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ impl Scene {
 }
 
 #[test]
-fn only_an_event_that_counts_ends_a_reservation_and_only_once() {
+fn only_an_accepted_event_captures_a_reservation_once() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let (organization, here) = (&scene.place.organization, Server::of(&world));
@@ -48,18 +48,18 @@ fn only_an_event_that_counts_ends_a_reservation_and_only_once() {
             assert_eq!(scene.report(&here, &event).await, code);
             assert_eq!(wallet(&world, organization).await, (0, CALL_NANO), "{code}: the call goes on");
         }
-        // A repetition and a contradiction end nothing either.
+        // Neither a repetition nor a conflicting event ends anything.
         let plain = scene.event("p", START, &[]);
         assert_eq!(scene.report(&here, &plain).await, "accepted");
         assert_eq!(scene.report(&here, &with("p", &[])).await, "event_conflict");
         assert_eq!(scene.report(&here, &plain).await, "duplicate");
         assert_eq!(wallet(&world, organization).await, (-2_000, CALL_NANO));
-        // Two events name one reservation: both count, the first one ends it.
+        // Two events name one reservation: both count, the first one captures it.
         let second = scene.reserve(&world).await;
         assert_eq!(scene.report(&here, &with("b", &[])).await, "accepted");
         assert_eq!(scene.report(&here, &with("c", &[])).await, "accepted");
         assert_eq!(wallet(&world, organization).await, (-6_000, CALL_NANO), "the other call's stays");
-        // Two in one batch, and a release and an extension of what is ended.
+        // Two in one batch, and a release and an extension of an ended reservation.
         let both = json!({"events": [
             scene.event("d", START, &[("reservation_id", second.clone())]),
             scene.event("e", START, &[("reservation_id", second.clone())]),
@@ -77,7 +77,7 @@ fn only_an_event_that_counts_ends_a_reservation_and_only_once() {
 }
 
 #[test]
-fn a_reservation_outlives_what_it_was_made_for() {
+fn reservation_survives_the_deletion_of_its_key_and_project() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let (organization, here) = (&scene.place.organization, Server::of(&world));
@@ -99,7 +99,7 @@ fn a_reservation_outlives_what_it_was_made_for() {
             paths.iter().zip([by_key, by_project, by_organization]).enumerate()
         {
             let answer = world.call(Method::DELETE, path).bearer(&scene.owner).send().await;
-            // An organization stays until its calls have ended.
+            // An organization can't be deleted until its calls have ended.
             let expected = if *path == whole { (409, "calls_under_way") } else { (200, "") };
             assert_eq!((answer.status, answer.code().as_str()), expected, "{}", answer.text);
             let event = capture(&format!("e{number}"), reservation);
@@ -111,7 +111,7 @@ fn a_reservation_outlives_what_it_was_made_for() {
         assert_eq!(expire_due(&world.app.billing).await.unwrap(), 1);
         assert_eq!(wallet(&world, organization).await, (0, 0));
         world.call(Method::DELETE, &whole).bearer(&scene.owner).data().await;
-        // What was used counts all the same.
+        // The usage still counts.
         let late = scene.event("late", START, &[("reservation_id", nobody_s.clone())]);
         assert_eq!(scene.report(&here, &late).await, "accepted");
         assert_eq!(wallet(&world, organization).await, (-2_000, 0));
@@ -121,7 +121,7 @@ fn a_reservation_outlives_what_it_was_made_for() {
 }
 
 #[test]
-fn what_ran_out_is_named_whatever_it_was() {
+fn refusal_names_what_ran_out() {
     on_each_database_with(&[("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0")], async |world| {
         let scene = scene(&world).await;
         let refusal = async || {
@@ -131,12 +131,12 @@ fn what_ran_out_is_named_whatever_it_was() {
             assert_eq!((&no["status"], &no["code"]), (&json!(429), &json!("insufficient_quota")), "{no}");
             no["message"].as_str().unwrap().to_owned()
         };
-        // Nothing was ever paid.
+        // No payment was ever made.
         let message = refusal().await;
         for part in ["0.00062 USD", "0 USD available"] {
             assert!(message.contains(part), "{message}");
         }
-        // All that was paid is set aside by other calls.
+        // All paid money is reserved by other calls.
         let organization = OrganizationId::parse(&scene.place.organization).unwrap();
         let new = credits::NewCredit {
             organization_id: organization,

@@ -1,100 +1,101 @@
-//! A discount belongs to the month of use, whatever was billed when: stories with one tier, half the price above a million tokens.
+//! Discounts belong to the month of use, whenever it is billed: one tier, half the price above a million
+//! tokens.
 
 use super::books::Books;
-use super::golden::golden_set;
+use super::golden::golden_with_settings;
 
 fn tiered(name: &str, story: impl AsyncFn(&mut Books)) {
     let settings = [("TOLLKEEPER_CATALOG_FILE", "tests/it/billing/half_price.toml")];
-    golden_set(&settings, name, "2026-01-15T09:00:00Z", story);
+    golden_with_settings(&settings, name, "2026-01-15T09:00:00Z", story);
 }
 
-/// The scheduler has its turn when January can be closed.
-async fn january_ends(books: &mut Books<'_>) {
-    books.at("2026-02-02T00:00:00Z");
-    books.schedule().await;
-    books.at("2026-02-03T09:00:00Z");
+/// Runs the scheduler when January can be closed.
+async fn close_january(books: &mut Books<'_>) {
+    books.set_time("2026-02-02T00:00:00Z");
+    books.run_scheduler().await;
+    books.set_time("2026-02-03T09:00:00Z");
 }
 
-async fn february_ends(books: &mut Books<'_>) {
-    books.at("2026-03-02T00:00:00Z");
-    books.schedule().await;
+async fn close_february(books: &mut Books<'_>) {
+    books.set_time("2026-03-02T00:00:00Z");
+    books.run_scheduler().await;
 }
 
 #[test]
-fn all_is_corrected_after_the_close() {
+fn everything_is_corrected_after_the_close() {
     tiered("all_is_corrected_after_the_close", async |books| {
-        books.buys("10", "payment 1").await;
-        books.used("chat-m", 2_000_000, 0).await;
-        january_ends(books).await;
-        books.corrects(1, 2_000_000, 0).await;
-        february_ends(books).await;
+        books.buy_credit("10", "payment 1").await;
+        books.use_today("chat-m", 2_000_000, 0).await;
+        close_january(books).await;
+        books.correct_event(1, 2_000_000, 0).await;
+        close_february(books).await;
     });
 }
 
 #[test]
 fn half_is_corrected_after_the_close() {
     tiered("half_is_corrected_after_the_close", async |books| {
-        books.buys("10", "payment 1").await;
-        books.used("chat-m", 2_000_000, 0).await;
-        january_ends(books).await;
-        books.corrects(1, 1_000_000, 0).await;
-        february_ends(books).await;
+        books.buy_credit("10", "payment 1").await;
+        books.use_today("chat-m", 2_000_000, 0).await;
+        close_january(books).await;
+        books.correct_event(1, 1_000_000, 0).await;
+        close_february(books).await;
     });
 }
 
 #[test]
-fn a_correction_after_the_price_was_doubled() {
+fn correction_after_a_price_change() {
     tiered("a_correction_after_the_price_was_doubled", async |books| {
-        books.buys("10", "payment 1").await;
-        books.used("chat-doubled", 2_000_000, 0).await;
-        january_ends(books).await;
-        books.corrects(1, 1_000_000, 0).await;
-        books.used("chat-doubled", 3_000_000, 0).await;
-        february_ends(books).await;
+        books.buy_credit("10", "payment 1").await;
+        books.use_today("chat-doubled", 2_000_000, 0).await;
+        close_january(books).await;
+        books.correct_event(1, 1_000_000, 0).await;
+        books.use_today("chat-doubled", 3_000_000, 0).await;
+        close_february(books).await;
     });
 }
 
 #[test]
 fn late_usage_above_the_tier_of_its_month() {
     tiered("late_usage_above_the_tier_of_its_month", async |books| {
-        books.buys("10", "payment 1").await;
-        books.used("chat-m", 1_000_000, 0).await;
-        january_ends(books).await;
-        books.used_at("2026-01-31T10:00:00Z", "chat-m", 3_000_000, 0).await;
-        february_ends(books).await;
+        books.buy_credit("10", "payment 1").await;
+        books.use_today("chat-m", 1_000_000, 0).await;
+        close_january(books).await;
+        books.use_at("2026-01-31T10:00:00Z", "chat-m", 3_000_000, 0).await;
+        close_february(books).await;
     });
 }
 
 #[test]
-fn two_months_below_the_tier_in_one_bill() {
+fn two_months_below_the_tier_in_one_invoice() {
     tiered("two_months_below_the_tier_in_one_bill", async |books| {
-        books.buys("10", "payment 1").await;
-        january_ends(books).await;
-        books.used_at("2026-01-31T10:00:00Z", "chat-m", 1_000_000, 0).await;
-        books.used("chat-m", 1_000_000, 0).await;
-        february_ends(books).await;
+        books.buy_credit("10", "payment 1").await;
+        close_january(books).await;
+        books.use_at("2026-01-31T10:00:00Z", "chat-m", 1_000_000, 0).await;
+        books.use_today("chat-m", 1_000_000, 0).await;
+        close_february(books).await;
     });
 }
 
 #[test]
-fn a_correction_that_costs_a_discount() {
+fn correction_removes_a_discount() {
     tiered("a_correction_that_costs_a_discount", async |books| {
-        books.used_at("2026-01-05T10:00:00Z", "chat-raised", 1_000_000, 0).await;
-        books.used("chat-raised", 1_000_000, 0).await;
-        january_ends(books).await;
-        books.pays(1).await;
-        books.corrects(1, 1_000_000, 0).await;
-        february_ends(books).await;
+        books.use_at("2026-01-05T10:00:00Z", "chat-raised", 1_000_000, 0).await;
+        books.use_today("chat-raised", 1_000_000, 0).await;
+        close_january(books).await;
+        books.pay_invoice(1).await;
+        books.correct_event(1, 1_000_000, 0).await;
+        close_february(books).await;
     });
 }
 
 #[test]
-fn cheap_late_usage_before_dear_usage() {
+fn cheap_late_usage_before_expensive_usage() {
     tiered("cheap_late_usage_before_dear_usage", async |books| {
-        books.buys("10", "payment 1").await;
-        books.used("chat-raised", 2_000_000, 0).await;
-        january_ends(books).await;
-        books.used_at("2026-01-05T10:00:00Z", "chat-raised", 1_000_000, 0).await;
-        february_ends(books).await;
+        books.buy_credit("10", "payment 1").await;
+        books.use_today("chat-raised", 2_000_000, 0).await;
+        close_january(books).await;
+        books.use_at("2026-01-05T10:00:00Z", "chat-raised", 1_000_000, 0).await;
+        close_february(books).await;
     });
 }

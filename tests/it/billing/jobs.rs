@@ -1,4 +1,4 @@
-//! Closing and credits where several are at it, where it was not done for long, and where it can't be done.
+//! Closing and credits with several replicas, after long pauses, and when a month can't be closed.
 
 use futures_util::future::join_all;
 use tollkeeper::billing::bookkeeping as jobs;
@@ -28,7 +28,7 @@ async fn balance(books: &Books<'_>) -> String {
         .to_string()
 }
 
-/// Actions of the audit trail about this organization's money, the oldest first, with who did them.
+/// Returns the actions and actors of the audit trail about this organization's money, the oldest first.
 async fn trail(books: &Books<'_>) -> Vec<String> {
     let mut tx = books.world.app.db.read().await.unwrap();
     let filter =
@@ -42,14 +42,14 @@ async fn trail(books: &Books<'_>) -> Vec<String> {
 }
 
 #[test]
-fn many_close_and_each_month_closes_once() {
+fn each_month_closes_once_with_concurrent_schedulers() {
     on_each(JANUARY, async |books| {
         let mut others = Vec::new();
         for name in ["Two", "Three", "Four"] {
             others.push(books.world.organization(&books.ada, name).await);
         }
-        books.used("chat-a", 2_000_000, 0).await;
-        books.at("2026-04-15T09:00:00Z");
+        books.use_today("chat-a", 2_000_000, 0).await;
+        books.set_time("2026-04-15T09:00:00Z");
         let (app, now) = (&books.world.app, books.world.clock.now());
         let trails = Trail::system();
         let closers = (0..8).map(|_| closing::close_due(&app.billing, now, &trails, None));
@@ -71,10 +71,10 @@ fn many_close_and_each_month_closes_once() {
 }
 
 #[test]
-fn usage_lands_before_an_invoice_or_in_the_next_month() {
+fn usage_is_on_the_closing_invoice_or_in_the_next_month() {
     on_each(JANUARY, async |books| {
-        books.used("chat-a", 1_000, 0).await;
-        books.at("2026-02-02T00:00:00Z");
+        books.use_today("chat-a", 1_000, 0).await;
+        books.set_time("2026-02-02T00:00:00Z");
         let (world, place, key) = (books.world, books.place.clone(), books.keys[0].clone());
         let day = tollkeeper::clock::Day::parse("2026-01-31").unwrap();
         let late = (0..10).map(|_| {
@@ -92,8 +92,8 @@ fn usage_lands_before_an_invoice_or_in_the_next_month() {
         let close = closing::close_due(&world.app.billing, world.clock.now(), &trails, None);
         let (_, outcome) = futures_util::future::join(join_all(late), close).await;
         assert_eq!(outcome.unwrap().closed.len(), 1);
-        books.at("2026-03-02T00:00:00Z");
-        books.schedule().await;
+        books.set_time("2026-03-02T00:00:00Z");
+        books.run_scheduler().await;
         let total: i128 = books.invoices().await.iter().map(|invoice| invoice.amount.units()).sum();
         // 11,000 x 0.0000025, in one month or the other.
         assert_eq!(Nano::from_units(total).to_string(), "0.0275");
@@ -102,7 +102,7 @@ fn usage_lands_before_an_invoice_or_in_the_next_month() {
 }
 
 #[test]
-fn a_lease_is_one_replica_s_until_it_ends() {
+fn lease_belongs_to_one_replica_until_it_ends() {
     on_each(JANUARY, async |books| {
         let app = &books.world.app;
         let (one, two) = (app.leases.lease(Job::Billing), app.leases.lease(Job::Billing));
@@ -115,9 +115,9 @@ fn a_lease_is_one_replica_s_until_it_ends() {
         assert!(!two.take().await.unwrap(), "from then on");
         books.world.clock.advance_ms(1);
         assert!(two.take().await.unwrap() && !one.take().await.unwrap());
-        // Whoever has lost it does nothing, and the other one does it all.
-        books.used("chat-a", 1_000, 0).await;
-        books.at("2026-02-02T00:00:00Z");
+        // The replica that lost the lease does nothing, and the other one does all the work.
+        books.use_today("chat-a", 1_000, 0).await;
+        books.set_time("2026-02-02T00:00:00Z");
         assert!(two.take().await.unwrap());
         jobs::run_due(&app.billing, &one).await.unwrap();
         assert_eq!(books.invoices().await.len(), 0);
@@ -129,13 +129,13 @@ fn a_lease_is_one_replica_s_until_it_ends() {
 }
 
 #[test]
-fn a_month_that_can_t_be_closed_keeps_nobody_else_waiting() {
+fn failed_close_does_not_block_other_organizations() {
     on_each(JANUARY, async |books| {
         let other = books.world.organization(&books.ada, "Other").await;
         let other_id = OrganizationId::parse(&other).unwrap();
-        books.used("chat-a", 1_000, 0).await;
-        // A movement of this key is there already: the discount can't be credited.
-        books.used("chat-a", 2_000_000, 0).await;
+        books.use_today("chat-a", 1_000, 0).await;
+        // A ledger entry with this key exists already, so the discount can't be credited.
+        books.use_today("chat-a", 2_000_000, 0).await;
         let mut tx = books.world.app.db.write().await.unwrap();
         sql("INSERT INTO ledger_transactions (id, organization_id, kind, idempotency_key, happened_at)
              VALUES ('ltx_x', $1, 'discount', 'discount:2026-01', 1)")
@@ -144,7 +144,7 @@ fn a_month_that_can_t_be_closed_keeps_nobody_else_waiting() {
         .await
         .unwrap();
         tx.commit().await.unwrap();
-        books.at("2026-03-02T00:00:00Z");
+        books.set_time("2026-03-02T00:00:00Z");
         let (app, now, trails) = (&books.world.app, books.world.clock.now(), Trail::system());
         let outcome = closing::close_due(&app.billing, now, &trails, None).await.unwrap();
         let failed: Vec<_> =
@@ -166,16 +166,16 @@ fn a_month_that_can_t_be_closed_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn a_deleted_organization_gets_its_last_invoice() {
+fn deleted_organization_gets_its_last_invoice() {
     on_each(JANUARY, async |books| {
-        books.buys("0.01", "payment 1").await;
-        books.used("chat-a", 4_000, 0).await;
+        books.buy_credit("0.01", "payment 1").await;
+        books.use_today("chat-a", 4_000, 0).await;
         assert_eq!(balance(books).await, "0");
         let path = books.place.organization_path();
         let call = books.world.call(http::Method::DELETE, &path);
         call.bearer(&books.ada.access_token).data().await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         let invoices = books.invoices().await;
         let last: Vec<_> = invoices
             .iter()
@@ -186,7 +186,7 @@ fn a_deleted_organization_gets_its_last_invoice() {
 }
 
 #[test]
-fn a_reference_is_one_credit() {
+fn reference_identifies_one_credit() {
     on_each(JANUARY, async |books| {
         let new = books.new_credit("25", "payment 1");
         let first = books.add(&new).await.unwrap();
@@ -205,14 +205,14 @@ fn a_reference_is_one_credit() {
         let many = join_all(many.iter().map(|new| books.add(new))).await;
         assert_eq!(many.iter().filter(|added| !added.as_ref().unwrap().was_there).count(), 1);
         assert_eq!(balance(books).await, "28");
-        // What was added until some time is there after that time, too.
+        // A credit added with an expiry is found by its reference after that time, too.
         let soon = credits::NewCredit {
             expires_at: Time::parse("2026-01-16T00:00:00Z"),
             ..books.new_credit("1", "p")
         };
         assert!(!books.add(&soon).await.unwrap().was_there);
-        books.at("2026-01-17T00:00:00Z");
-        books.schedule().await;
+        books.set_time("2026-01-17T00:00:00Z");
+        books.run_scheduler().await;
         assert!(books.add(&soon).await.unwrap().was_there);
         assert_eq!(balance(books).await, "28");
         let entries = ["operator credit.added"; 3].into_iter().chain(["system credit.expired"]);
@@ -221,10 +221,10 @@ fn a_reference_is_one_credit() {
 }
 
 #[test]
-fn what_is_no_credit_is_told() {
+fn invalid_credits_are_refused() {
     on_each(JANUARY, async |books| {
         let new = |amount: &str, reference: &str| books.new_credit(amount, reference);
-        let nobody = OrganizationId::parse("org_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
+        let unknown = OrganizationId::parse("org_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
         let past = Time::parse("2026-01-15T09:00:00Z");
         let cases = [
             (new("0", "x"), "more than 0"),
@@ -237,7 +237,7 @@ fn what_is_no_credit_is_told() {
             (new("5", "discount:2026-01"), "can't start with `discount:`"),
             (credits::NewCredit { expires_at: past, ..new("5", "x") }, "must lie ahead"),
             (
-                credits::NewCredit { organization_id: nobody, ..new("5", "x") },
+                credits::NewCredit { organization_id: unknown, ..new("5", "x") },
                 "there is no organization org_01h2x",
             ),
         ];
@@ -252,13 +252,14 @@ fn what_is_no_credit_is_told() {
     });
 }
 
-/// 493,827 tokens of the prompt at 0.0000025 are 1.2345675, and nobody can pay that: the page asks for 1.24, and 1.24 is what comes in.
+/// 493,827 tokens of the prompt at 0.0000025 are 1.2345675, which can't be paid exactly: the page asks for
+/// 1.24, and 1.24 is booked.
 #[test]
-fn what_a_page_asks_for_is_what_is_booked() {
+fn booked_payment_equals_the_printed_amount() {
     on_each(JANUARY, async |books| {
-        books.used("chat-a", 493_827, 0).await;
-        books.at("2026-02-15T09:00:00Z");
-        books.schedule().await;
+        books.use_today("chat-a", 493_827, 0).await;
+        books.set_time("2026-02-15T09:00:00Z");
+        books.run_scheduler().await;
         let invoice = books.invoices().await.remove(0);
         assert_eq!(
             (invoice.due.to_string(), balance(books).await),
@@ -288,10 +289,11 @@ fn what_a_page_asks_for_is_what_is_booked() {
         assert!(again.was_so && again.booked.is_none());
         assert_eq!(balance(books).await, "0.0054325");
 
-        // 411,522 tokens are 1.028805, of which the rest of the payment takes 0.0054325: 1.0233725 are due in the end.
-        books.used("chat-a", 411_522, 0).await;
-        books.at("2026-03-15T09:00:00Z");
-        books.schedule().await;
+        // 411,522 tokens are 1.028805, of which the rest of the payment takes 0.0054325: at the end 1.0233725
+        // are due.
+        books.use_today("chat-a", 411_522, 0).await;
+        books.set_time("2026-03-15T09:00:00Z");
+        books.run_scheduler().await;
         let invoice = books.invoices().await.remove(1);
         assert_eq!(invoice.due.to_string(), "1.0233725");
         let more =
@@ -302,11 +304,11 @@ fn what_a_page_asks_for_is_what_is_booked() {
 }
 
 #[test]
-fn settling_at_the_same_time_happens_once() {
+fn concurrent_settlement_happens_once() {
     on_each(JANUARY, async |books| {
-        books.used("chat-a", 0, 500_000).await;
-        books.at("2026-02-15T09:00:00Z");
-        books.schedule().await;
+        books.use_today("chat-a", 0, 500_000).await;
+        books.set_time("2026-02-15T09:00:00Z");
+        books.run_scheduler().await;
         let id = books.invoices().await[0].id;
         let (app, trails) = (&books.world.app, Trail::operator());
         books.world.clock.advance_ms(1);

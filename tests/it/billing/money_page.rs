@@ -1,4 +1,4 @@
-//! The examples of `docs/money.md`: their sums are done again, and what happens in them happens here.
+//! Runs the examples of `docs/money.md` and recalculates their sums.
 
 use tollkeeper::clock::Day;
 
@@ -15,7 +15,7 @@ struct Row<'a> {
     balance: &'a str,
 }
 
-/// The rows of a table, and the text below it up to the next heading.
+/// Returns the rows of a table, and the text below it up to the next heading.
 fn example<'a>(page: &'a str, title: &str) -> (Vec<Row<'a>>, &'a str) {
     let (_, example) = page.split_once(&format!("### Example: {title}\n")).unwrap();
     let example = example.split("\n## ").next().unwrap();
@@ -26,23 +26,23 @@ fn example<'a>(page: &'a str, title: &str) -> (Vec<Row<'a>>, &'a str) {
     (rows.collect(), example)
 }
 
-/// The number with which a text begins.
+/// Returns the number at the beginning of a text.
 fn count(text: &str) -> i64 {
     text.split(' ').next().unwrap().replace(',', "").parse().unwrap()
 }
 
-async fn happens(books: &mut Books<'_>, row: &Row<'_>) {
-    books.at(&format!("{}T00:00:00Z", row.day));
+async fn perform(books: &mut Books<'_>, row: &Row<'_>) {
+    books.set_time(&format!("{}T00:00:00Z", row.day));
     let (what, day) = (row.what, Day::parse(row.day).unwrap());
     if what.ends_with(" are bought") {
-        books.buys(&count(what).to_string(), "payment 1").await;
+        books.buy_credit(&count(what).to_string(), "payment 1").await;
     } else if what.ends_with(" prompt tokens are used") {
-        books.used(MODEL, count(what), 0).await;
+        books.use_today(MODEL, count(what), 0).await;
     } else if let Some((tokens, of)) = what.split_once(" prompt tokens of ") {
         let of = Day::parse(of.strip_suffix(" are reported late").unwrap()).unwrap();
-        books.used_on(of, 0, MODEL, count(tokens), 0).await;
+        books.use_on_day(of, 0, MODEL, count(tokens), 0).await;
     } else if let Some((tokens, note)) = what.split_once(" of these tokens are corrected: credit note ") {
-        books.corrects(1, count(tokens), 0).await;
+        books.correct_event(1, count(tokens), 0).await;
         let month = day.month().plus(-1);
         let mut tx = books.world.app.db.read().await.unwrap();
         let notes =
@@ -53,14 +53,14 @@ async fn happens(books: &mut Books<'_>, row: &Row<'_>) {
             notes.iter().map(|(note, _)| format!("{} over {}", note.number, note.amount)).collect();
         assert_eq!(is, [note]);
     } else if let Some((_, invoice)) = what.split_once(" is closed: invoice ") {
-        books.schedule().await;
+        books.run_scheduler().await;
         let last = books.invoices().await.pop().unwrap();
         assert_eq!(last.month, day.month().plus(-1), "{what}");
         assert_eq!(format!("{} over {}", last.number, last.amount), invoice);
     } else {
         assert!(what.ends_with(" is closed without an invoice"), "{what}");
         let before = books.invoices().await.len();
-        books.schedule().await;
+        books.run_scheduler().await;
         assert_eq!(books.invoices().await.len(), before, "{what}");
     }
     let mut tx = books.world.app.db.read().await.unwrap();
@@ -70,7 +70,7 @@ async fn happens(books: &mut Books<'_>, row: &Row<'_>) {
 }
 
 #[test]
-fn the_examples_of_the_page_are_true() {
+fn examples_of_the_page_are_correct() {
     let page = std::fs::read_to_string("docs/money.md").unwrap();
     for title in ["a discount", "late usage", "a correction after the close"] {
         let (rows, text) = example(&page, title);
@@ -81,7 +81,7 @@ fn the_examples_of_the_page_are_true() {
         on_each_database(async |world| {
             let mut books = Books::open(&world, &format!("{}T00:00:00Z", rows[0].day)).await;
             for row in &rows {
-                happens(&mut books, row).await;
+                perform(&mut books, row).await;
             }
         });
     }

@@ -1,5 +1,5 @@
-//! What operators do with money besides paying: credits are listed and taken back, invoices are given up, organizations leave; and what
-//! an invoice keeps.
+//! Operators' work with money besides payments: credits are listed and taken back, invoices become
+//! uncollectible, organizations are deleted; and the fields that an invoice keeps.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ async fn credit(books: &Books<'_>, reference: &str) -> (CreditId, String) {
     (credit.id, credit.remaining.to_string())
 }
 
-async fn is_clean(books: &Books<'_>) {
+async fn assert_audit_passes(books: &Books<'_>) {
     let report = audit::check(&books.world.app.billing, None).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.drifts);
 }
@@ -51,11 +51,11 @@ fn words(refusal: Refusal) -> String {
 }
 
 #[test]
-fn what_is_left_of_a_credit_is_taken_back() {
+fn rest_of_a_credit_is_taken_back() {
     on_each(JANUARY, async |books| {
         let (app, trail) = (&books.world.app, Trail::operator());
-        books.buys("10", "payment 1").await;
-        books.used("chat-a", 0, 500_000).await;
+        books.buy_credit("10", "payment 1").await;
+        books.use_today("chat-a", 0, 500_000).await;
         let (id, left) = credit(books, "payment 1").await;
         assert_eq!(left, "7");
         let too_much = credits::take_back(&app.billing, id, Nano::parse("7.01"), &trail).await.unwrap_err();
@@ -63,7 +63,7 @@ fn what_is_left_of_a_credit_is_taken_back() {
         let taken = credits::take_back(&app.billing, id, Nano::parse("2"), &trail).await.unwrap();
         assert_eq!((taken.amount.to_string(), taken.credit.remaining.to_string()), ("2".into(), "5".into()));
         assert_eq!((wallet(books).await, credit(books, "payment 1").await.1), ("5".into(), "5".into()));
-        is_clean(books).await;
+        assert_audit_passes(books).await;
         let taken = credits::take_back(&app.billing, id, None, &trail).await.unwrap();
         assert_eq!((taken.amount.to_string(), wallet(books).await), ("5".into(), "0".into()));
         let nothing = credits::take_back(&app.billing, id, None, &trail).await.unwrap_err();
@@ -71,22 +71,22 @@ fn what_is_left_of_a_credit_is_taken_back() {
         let unknown = CreditId::parse("credit_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
         let unknown = credits::take_back(&app.billing, unknown, None, &trail).await.unwrap_err();
         assert!(words(unknown).starts_with("there is no credit "));
-        // What was used of it stays used: the invoice is paid.
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        // The used part stays used: the invoice is paid.
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         assert_eq!(books.invoices().await[0].due, Nano::ZERO);
-        is_clean(books).await;
+        assert_audit_passes(books).await;
     });
 }
 
 #[test]
-fn what_is_reserved_for_calls_under_way_is_not_taken_back() {
+fn reserved_credit_is_not_taken_back() {
     on_each(JANUARY, async |books| {
         let (app, trail) = (&books.world.app, Trail::operator());
-        books.buys("10", "payment 1").await;
+        books.buy_credit("10", "payment 1").await;
         let (id, _) = credit(books, "payment 1").await;
-        // 5,000 x 0.0000000007 is set aside.
-        books.asks("embed-e", 5_000).await;
+        // 5,000 x 0.0000000007 is reserved.
+        books.authorize_call("embed-e", 5_000).await;
         for amount in [None, Nano::parse("9.999996501")] {
             let refused = words(credits::take_back(&app.billing, id, amount, &trail).await.unwrap_err());
             assert!(
@@ -97,24 +97,24 @@ fn what_is_reserved_for_calls_under_way_is_not_taken_back() {
         assert_eq!((wallet(books).await, credit(books, "payment 1").await.1), ("10".into(), "10".into()));
         let taken = credits::take_back(&app.billing, id, Nano::parse("9.9999965"), &trail).await.unwrap();
         assert_eq!(taken.credit.remaining.to_string(), "0.0000035");
-        is_clean(books).await;
-        // The call is over, and has used less.
-        books.captures("embed-e", 2_000).await;
+        assert_audit_passes(books).await;
+        // The call has ended and used less.
+        books.capture_call("embed-e", 2_000).await;
         assert_eq!(wallet(books).await, "0.0000021");
         let taken = credits::take_back(&app.billing, id, None, &trail).await.unwrap();
         assert_eq!((taken.amount.to_string(), wallet(books).await), ("0.0000021".into(), "0".into()));
-        is_clean(books).await;
+        assert_audit_passes(books).await;
     });
 }
 
 #[test]
-fn an_invoice_that_is_given_up_is_not_owed_any_more() {
+fn uncollectible_invoice_is_not_due() {
     on_each(JANUARY, async |books| {
         let (app, trail) = (&books.world.app, Trail::operator());
-        books.buys("1", "payment 1").await;
-        books.used("chat-a", 0, 500_000).await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.buy_credit("1", "payment 1").await;
+        books.use_today("chat-a", 0, 500_000).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         let id = books.invoices().await[0].id;
         assert_eq!(
             (books.invoices().await[0].due.to_string(), wallet(books).await),
@@ -126,11 +126,11 @@ fn an_invoice_that_is_given_up_is_not_owed_any_more() {
         assert!(settling::give_up(&app.billing, id, &trail).await.unwrap().was_so);
         let paid = words(settling::mark_paid(&app.billing, id, None, &trail).await.unwrap_err());
         assert_eq!(paid, "invoice 1 is uncollectible and can't be paid");
-        is_clean(books).await;
-        // 3 were billed and 1 was paid: a correction gives back no more than that.
-        books.corrects(1, 0, 500_000).await;
+        assert_audit_passes(books).await;
+        // 3 were billed and 1 was paid, so a correction refunds at most 1.
+        books.correct_event(1, 0, 500_000).await;
         assert_eq!((wallet(books).await, credit(books, "payment 1").await.1), ("1".into(), "1".into()));
-        is_clean(books).await;
+        assert_audit_passes(books).await;
     });
 }
 
@@ -140,65 +140,65 @@ async fn delete(books: &Books<'_>) -> Answer {
 }
 
 #[test]
-fn whoever_paid_everything_can_leave() {
-    // 1 x 0.0000025 is owed, less than a cent; 0.01 less that is left, less than a cent.
+fn organization_without_debt_can_be_deleted() {
+    // 1 x 0.0000025 is due, less than a cent; 0.01 less that is left, less than a cent.
     for bought in [None, Some("0.01")] {
         on_each(JANUARY, async |books| {
             if let Some(amount) = bought {
-                books.buys(amount, "payment 1").await;
+                books.buy_credit(amount, "payment 1").await;
             }
-            books.at("2026-01-15T09:00:00Z");
-            books.used("chat-a", 1, 0).await;
+            books.set_time("2026-01-15T09:00:00Z");
+            books.use_today("chat-a", 1, 0).await;
             let answer = delete(books).await;
             assert_eq!(answer.status, 200, "{}", answer.text);
             assert_eq!(wallet(books).await, "0");
             let invoice = &books.invoices().await[0];
             assert_eq!((invoice.amount.to_string().as_str(), invoice.status.as_str()), ("0.0000025", "paid"));
-            is_clean(books).await;
+            assert_audit_passes(books).await;
         });
     }
 }
 
 #[test]
-fn whoever_owes_or_has_a_cent_stays_and_no_month_is_closed() {
+fn organization_with_a_cent_of_debt_or_credit_stays() {
     on_each("2026-01-15T09:00:00Z", async |books| {
-        books.buys("0.02", "payment 1").await;
-        books.used("chat-a", 4_000, 0).await;
+        books.buy_credit("0.02", "payment 1").await;
+        books.use_today("chat-a", 4_000, 0).await;
         let answer = delete(books).await;
         assert_eq!((answer.status, answer.code().as_str()), (409, "unsettled_balance"), "0.01 is left");
         assert_eq!(books.invoices().await, []);
-        books.used("chat-a", 8_000, 0).await;
+        books.use_today("chat-a", 8_000, 0).await;
         let answer = delete(books).await;
         assert_eq!((answer.status, answer.code().as_str()), (409, "unsettled_balance"), "0.01 is owed");
         assert_eq!((wallet(books).await.as_str(), books.invoices().await.len()), ("-0.01", 0));
-        books.buys("0.01", "payment 2").await;
+        books.buy_credit("0.01", "payment 2").await;
         assert_eq!(delete(books).await.status, 200);
-        is_clean(books).await;
+        assert_audit_passes(books).await;
     });
 }
 
 #[test]
-fn a_discount_to_come_is_given_before_an_organization_goes() {
+fn pending_discount_is_credited_before_deletion() {
     on_each("2026-01-15T09:00:00Z", async |books| {
         // 3,000,000 x 0.0000025 = 7.5, less 5% of the 2,000,000 above the first million: 0.25.
-        books.buys("7.5", "payment 1").await;
-        books.used("chat-a", 3_000_000, 0).await;
+        books.buy_credit("7.5", "payment 1").await;
+        books.use_today("chat-a", 3_000_000, 0).await;
         let answer = delete(books).await;
         assert_eq!((answer.status, answer.code().as_str()), (409, "unsettled_balance"), "0.25 come back");
         let (id, _) = credit(books, "payment 1").await;
         let nothing = credits::take_back(&books.world.app.billing, id, None, &Trail::operator()).await;
         assert!(nothing.is_err(), "it comes back with the month's end");
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         let taken = credits::take_back(&books.world.app.billing, id, None, &Trail::operator()).await.unwrap();
         assert_eq!(taken.amount.to_string(), "0.25");
         assert_eq!(delete(books).await.status, 200);
-        is_clean(books).await;
+        assert_audit_passes(books).await;
     });
 }
 
-/// A replica on the machine's clock, by which the service has run at a later time.
-async fn distrustful(books: &Books<'_>) -> App {
+/// A replica on the machine's clock, although the service has already seen a later time.
+async fn replica_with_untrusted_clock(books: &Books<'_>) -> App {
     let app = App::new(books.world.app.config.clone(), Clock::System).unwrap();
     let later = app.clock.now().plus_ms(DAY_MS);
     let mut tx = app.db.write().await.unwrap();
@@ -210,13 +210,13 @@ async fn distrustful(books: &Books<'_>) -> App {
 }
 
 #[test]
-fn nothing_is_given_up_while_the_clock_is_not_trusted() {
+fn no_invoice_becomes_uncollectible_while_the_clock_is_untrusted() {
     on_each(JANUARY, async |books| {
-        books.used("chat-a", 0, 500_000).await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.use_today("chat-a", 0, 500_000).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         let before = books.invoices().await;
-        let app = distrustful(books).await;
+        let app = replica_with_untrusted_clock(books).await;
         match settling::give_up(&app.billing, before[0].id, &Trail::operator()).await {
             Err(Refusal::Failed(error)) => assert_eq!(error.code, Code::ClockNotTrusted),
             other => panic!("{other:?}"),
@@ -226,10 +226,10 @@ fn nothing_is_given_up_while_the_clock_is_not_trusted() {
 }
 
 #[test]
-fn no_organization_goes_while_the_clock_is_not_trusted() {
+fn no_organization_is_deleted_while_the_clock_is_untrusted() {
     on_each(JANUARY, async |books| {
-        let app = distrustful(books).await;
-        books.at(&app.clock.now().to_string());
+        let app = replica_with_untrusted_clock(books).await;
+        books.set_time(&app.clock.now().to_string());
         let token = fresh_token(books.world, &books.ada).await;
         let (entrance, path) = (
             tollkeeper::api::routes::dispatcher(&app.api, Listener::Public),
@@ -249,7 +249,7 @@ fn no_organization_goes_while_the_clock_is_not_trusted() {
 }
 
 #[test]
-fn an_invoice_keeps_its_issuer() {
+fn invoice_keeps_its_issuer() {
     on_each(JANUARY, async |books| {
         let with_issuer = |name: &str, address: &str| {
             let mut config = books.world.app.config.clone();
@@ -257,10 +257,10 @@ fn an_invoice_keeps_its_issuer() {
             config.billing.issuer_address = Some(address.to_owned());
             App::new(config, books.world.clock.clone()).unwrap()
         };
-        books.used("chat-a", 1_000_000, 0).await;
+        books.use_today("chat-a", 1_000_000, 0).await;
         let first = with_issuer("First Ltd", "VAT 111");
         first.boot().await.unwrap();
-        books.at("2026-02-02T00:00:00Z");
+        books.set_time("2026-02-02T00:00:00Z");
         let closed =
             closing::close_due(&first.billing, first.clock.now(), &Trail::system(), None).await.unwrap();
         assert_eq!(closed.closed.len(), 1);
@@ -274,7 +274,7 @@ fn an_invoice_keeps_its_issuer() {
         let page = call.send().await.text;
         assert!(page.contains("First Ltd") && page.contains("VAT 111") && !page.contains("Second"), "{page}");
 
-        // An invoice of a version that kept no issuer gets the one that is configured when this version starts.
+        // An invoice of a version without this field gets the issuer configured at the start of this version.
         let mut tx = second.db.write().await.unwrap();
         let trigger =
             if second.db.is_postgres() { "invoices_no_rewrite ON invoices" } else { "invoices_no_rewrite" };
@@ -288,11 +288,11 @@ fn an_invoice_keeps_its_issuer() {
 }
 
 #[test]
-fn only_the_payment_of_an_invoice_changes() {
+fn only_the_payment_fields_of_an_invoice_change() {
     on_each(JANUARY, async |books| {
-        books.used("chat-a", 1_000_000, 0).await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.use_today("chat-a", 1_000_000, 0).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         let change = async |text: &str| {
             let mut tx = books.world.app.db.write().await.unwrap();
             let changed = sql(format!("UPDATE invoices SET {text}")).execute(&mut tx).await;
@@ -319,13 +319,13 @@ fn only_the_payment_of_an_invoice_changes() {
 }
 
 #[test]
-fn a_credit_note_is_listed_and_printed_with_its_invoice() {
+fn credit_note_is_listed_and_printed_with_its_invoice() {
     on_each(JANUARY, async |books| {
-        books.at("2026-01-15T09:00:00Z");
-        books.used("chat-a", 1_200_000, 0).await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
-        books.corrects(1, 400_000, 0).await;
+        books.set_time("2026-01-15T09:00:00Z");
+        books.use_today("chat-a", 1_200_000, 0).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
+        books.correct_event(1, 400_000, 0).await;
         let token = fresh_token(books.world, &books.ada).await;
         let path = format!("{}/billing/invoices", books.place.organization_path());
         let list = books.world.get(&path).bearer(&token).send().await;
@@ -357,17 +357,17 @@ fn a_credit_note_is_listed_and_printed_with_its_invoice() {
     });
 }
 
-/// Events of earlier versions don't say in which month they are billed: their daily rows and the invoices do.
+/// Events of earlier versions have no billing month: their daily rows and the invoices have it.
 #[test]
-fn an_event_of_an_earlier_version_is_credited_on_its_own_invoice() {
+fn event_of_an_earlier_version_is_credited_on_its_own_invoice() {
     on_each(JANUARY, async |books| {
-        books.at("2026-01-15T09:00:00Z");
-        books.used("chat-a", 1_000, 0).await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.set_time("2026-01-15T09:00:00Z");
+        books.use_today("chat-a", 1_000, 0).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         // The same key, model, price and day, after the close.
-        books.at("2026-02-03T00:00:00Z");
-        books.used_at("2026-01-15T09:00:00Z", "chat-a", 2_000, 0).await;
+        books.set_time("2026-02-03T00:00:00Z");
+        books.use_at("2026-01-15T09:00:00Z", "chat-a", 2_000, 0).await;
         let postgres = books.world.app.db.is_postgres();
         let trigger =
             if postgres { "usage_events_no_update ON usage_events" } else { "usage_events_no_update" };
@@ -378,8 +378,8 @@ fn an_event_of_an_earlier_version_is_credited_on_its_own_invoice() {
             sql(text).execute(&mut tx).await.unwrap();
             tx.commit().await.unwrap();
         }
-        books.corrects(1, 400, 0).await;
-        books.corrects(2, 500, 0).await;
+        books.correct_event(1, 400, 0).await;
+        books.correct_event(2, 500, 0).await;
         let month = books.invoices().await[0].month;
         let mut tx = books.world.app.db.read().await.unwrap();
         let notes = tollkeeper::billing::store::credit_notes::between(
@@ -393,10 +393,10 @@ fn an_event_of_an_earlier_version_is_credited_on_its_own_invoice() {
             notes.unwrap().iter().map(|(note, _)| (note.month, note.amount.to_string())).collect();
         assert_eq!(notes, [(month, "0.001".to_owned())], "400 x 0.0000025");
         drop(tx);
-        // 1,500 are left of what came late: it is on the next invoice.
-        books.at("2026-03-02T00:00:00Z");
-        books.schedule().await;
+        // 1,500 are left of the late usage: it is on the next invoice.
+        books.set_time("2026-03-02T00:00:00Z");
+        books.run_scheduler().await;
         assert_eq!(books.invoices().await[1].amount.to_string(), "0.00375");
-        is_clean(books).await;
+        assert_audit_passes(books).await;
     });
 }

@@ -1,7 +1,8 @@
-//! Prices and discounts stay what they were: whatever happens to catalog files, a month costs what its contract said.
+//! Prices and discounts never change retroactively: a month costs what its contract says, whatever happens to
+//! the catalog files.
 //!
-//! The contract: model `m` at 0.000001 a prompt token, and half of that above 1,000,000 tokens a month. So 5,000,000 tokens are
-//! 1 + 4 / 2 = 3, of a list price of 5. Every sum below is done by hand.
+//! The contract: model `m` at 0.000001 a prompt token, and half of that above 1,000,000 tokens a month. So
+//! 5,000,000 tokens are 1 + 4 / 2 = 3, of a list price of 5. Every sum below was calculated by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::api::routes::Dispatcher;
@@ -17,7 +18,7 @@ use tollkeeper::trail::Trail;
 use crate::support::billed;
 use crate::support::http::{Answer, Call};
 use crate::support::process::{Start, on_each_database_url};
-use crate::support::world::{Folder, Place, Somebody, World, on_each_database_with, runtime};
+use crate::support::world::{Folder, Place, TestUser, World, on_each_database_with, runtime};
 
 const PRICES: &str =
     "{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"0.000001\", completion_tokens = \"0.000003\" }";
@@ -34,15 +35,15 @@ fn contract() -> String {
     model("m", PRICES) + TIERS
 }
 
-/// A customer, and the server that they came to.
+/// A customer and their first server.
 struct Story<'w> {
     world: &'w World,
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     key: (String, String),
 }
 
-/// A server beside that one, with a catalog file of its own, in this currency.
+/// Another server with its own catalog file, in this currency.
 struct Server {
     app: App,
     service: Dispatcher,
@@ -60,7 +61,7 @@ impl Server {
         call.bearer(self.app.api.service_token.expose()).json(&json!({ "events": events })).send().await
     }
 
-    /// What became of each event, or of all of them.
+    /// Returns the result of each event, or the one of the whole batch.
     async fn outcomes(&self, events: &[Value]) -> Vec<String> {
         let answer = self.report(events).await;
         if answer.status != 200 {
@@ -71,7 +72,7 @@ impl Server {
         results.iter().map(word).collect()
     }
 
-    /// The checks that fail.
+    /// Returns the checks that fail.
     async fn not_ready(&self) -> Vec<(String, String)> {
         let answer = Call::new(&self.public, http::Method::GET, "/readyz").send().await;
         let details = answer.json()["error"]["details"].as_array().cloned().unwrap_or_default();
@@ -81,7 +82,7 @@ impl Server {
 }
 
 impl Story<'_> {
-    fn at(&self, time: &str) {
+    fn set_time(&self, time: &str) {
         let to = Time::parse(time).unwrap();
         self.world.clock.advance_ms(to.unix_ms() - self.world.clock.now().unix_ms());
     }
@@ -97,7 +98,7 @@ impl Story<'_> {
         event
     }
 
-    /// A start with another catalog, or why it is refused.
+    /// Starts a server with another catalog, or returns why it is refused.
     async fn restart(&self, text: &str, currency: &str) -> Result<Server, String> {
         let folder = Folder::new();
         let path = folder.0.join("catalog.toml");
@@ -110,7 +111,8 @@ impl Story<'_> {
         Ok(Server::of(&app))
     }
 
-    /// Closes what is due as this server does it: the amount of each invoice of the customer with its lines, the newest first.
+    /// Closes all due months on this server; returns each invoice of the customer with its lines, newest
+    /// first.
     async fn close(&self, app: &App) -> Vec<(String, Vec<String>)> {
         let outcome =
             closing::close_due(&app.billing, self.world.clock.now(), &Trail::system(), None).await.unwrap();
@@ -123,11 +125,11 @@ impl Story<'_> {
         let line = |item: &tollkeeper::billing::rules::invoicing::Item| {
             format!("{} x {} = {}", item.quantity, item.unit_price, item.amount)
         };
-        let told = invoices.iter().zip(items);
-        told.map(|(invoice, items)| (invoice.amount.to_string(), items.iter().map(line).collect())).collect()
+        let pairs = invoices.iter().zip(items);
+        pairs.map(|(invoice, items)| (invoice.amount.to_string(), items.iter().map(line).collect())).collect()
     }
 
-    /// What this month comes to so far.
+    /// Returns the total of the current month.
     async fn total(&self, server: &Server) -> String {
         let path = format!("{}/billing/summary", self.place.organization_path());
         let token = billed::fresh_token(self.world, &self.ada).await;
@@ -136,7 +138,7 @@ impl Story<'_> {
     }
 }
 
-/// Runs a story on each database; it begins on the 5th of January with the contract.
+/// Runs a test on each database; it begins on the 5th of January with the contract.
 fn on_each(test: impl AsyncFn(Story<'_>)) {
     let folder = Folder::new();
     let path = folder.0.join("catalog.toml");
@@ -146,7 +148,7 @@ fn on_each(test: impl AsyncFn(Story<'_>)) {
     on_each_database_with(&settings, async |world| {
         let start = Time::parse("2026-01-05T09:00:00Z").unwrap();
         world.clock.advance_ms(start.unix_ms() - world.clock.now().unix_ms());
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let key = world.key(&ada, &place, &json!({"name": "k"})).await;
         test(Story { world: &world, ada, place, key }).await;
@@ -160,29 +162,29 @@ fn invoice(amount: &str, lines: &[&str]) -> (String, Vec<String>) {
 }
 
 /// The invoice of 5,000,000 tokens.
-fn three() -> (String, Vec<String>) {
+fn contract_invoice() -> (String, Vec<String>) {
     invoice("3", &["5000000 x 0.000001 = 5", "1 x -2 = -2"])
 }
 
 #[test]
-fn a_price_that_is_corrected_in_the_file_is_refused() {
+fn changed_price_without_a_new_instant_is_refused() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
         let corrected = contract().replace("\"0.000001\"", "\"0.0000011\"");
         let restarted = story.restart(&corrected, "USD").await;
         let closer = restarted.as_ref().map_or(&story.world.app, |server| &server.app);
-        story.at("2026-02-02T00:05:00Z");
-        assert_eq!(story.close(closer).await, [three()]);
+        story.set_time("2026-02-02T00:05:00Z");
+        assert_eq!(story.close(closer).await, [contract_invoice()]);
         let error = restarted.err().expect("the start is refused");
         let expected = "catalog.toml:10: model `m`: `prices`: the price from 2024-01-01T00:00:00.000Z on is in force with prompt 0.000001, \
                         completion 0.000003 and can't become another: keep it, and add one with an `effective_at` of its own";
         assert!(error.ends_with(expected), "{error}");
-        // With an instant of its own it is good: 1,000,000 in February are 1.1, and the rest half of that.
+        // With its own instant it is valid: 1,000,000 in February are 1.1, and the rest half of that.
         let added =
             contract().replace(PRICES, &format!("{PRICES}, {}", price("2026-02-02T00:06:00Z", "0.0000011")));
         let server = story.restart(&added, "USD").await.unwrap_or_else(|error| panic!("{error}"));
-        story.at("2026-02-02T00:06:00Z");
+        story.set_time("2026-02-02T00:06:00Z");
         let event = story.event("f", "2026-02-02T00:06:00Z", "m", 3_000_000);
         assert_eq!(server.outcomes(&[event]).await, ["accepted"]);
         assert_eq!(story.total(&server).await, "2.2");
@@ -193,7 +195,7 @@ fn price(instant: &str, prompt: &str) -> String {
     format!("{{ effective_at = {instant}, prompt_tokens = \"{prompt}\", completion_tokens = \"0.000003\" }}")
 }
 
-/// Lets an organization have used 5,000,000 tokens two months ago, and keeps the server from closing that month.
+/// Creates usage of 5,000,000 tokens two months ago, and keeps the server from closing that month.
 async fn use_something(start: &Start, organization: &str) {
     let db = Db::open(&start.database_settings()).unwrap();
     let day = Clock::System.now().plus_ms(-62 * DAY_MS).day().month_start();
@@ -223,7 +225,7 @@ async fn use_something(start: &Start, organization: &str) {
 }
 
 #[test]
-fn the_command_needs_no_catalog_file() {
+fn closing_command_needs_no_catalog_file() {
     on_each_database_url(|url, folder| {
         let file = folder.0.join("contract.toml");
         std::fs::write(&file, contract()).unwrap();
@@ -235,7 +237,7 @@ fn the_command_needs_no_catalog_file() {
         let closed = shell.command(&["billing", "close", "--skip-wait", "--json"]);
         let first: Value = serde_json::from_str(closed.stdout.lines().next().unwrap()).unwrap();
         assert_eq!(first["amount"].to_string(), "3", "{}", closed.log);
-        // Nor does a file that isn't there matter, or another one.
+        // A missing or different file doesn't matter either.
         let nowhere = shell.clone().set("TOLLKEEPER_CATALOG_FILE", "/nowhere/catalog.toml");
         assert_eq!(
             nowhere.command(&["billing", "close", "--skip-wait"]).stdout.trim(),
@@ -259,18 +261,18 @@ fn the_command_needs_no_catalog_file() {
 }
 
 #[test]
-fn other_tiers_leave_the_months_before_alone() {
+fn changed_tiers_leave_earlier_months_alone() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
-        story.at("2026-02-01T00:10:00Z");
-        // In their place: refused. From February on: good.
+        story.set_time("2026-02-01T00:10:00Z");
+        // As a replacement they are refused, from February on they are valid.
         let rewritten = story.restart(&contract().replace("\"0.5\"", "\"0.1\""), "USD").await;
         let closer = rewritten.as_ref().map_or(&story.world.app, |server| &server.app);
         let event = story.event("f", "2026-02-01T00:10:00Z", "m", 5_000_000);
         assert_eq!(here.outcomes(&[event]).await, ["accepted"]);
-        story.at("2026-02-02T00:05:00Z");
-        assert_eq!(story.close(closer).await, [three()]);
+        story.set_time("2026-02-02T00:05:00Z");
+        assert_eq!(story.close(closer).await, [contract_invoice()]);
         let error = rewritten.err().expect("the start is refused");
         let line = "catalog.toml:11: volume discount: the discounts without `effective_at` are in force (0.5 above 1000000) and can't \
                     become others: keep them, and add the new list with an `effective_at` of its own";
@@ -279,14 +281,15 @@ fn other_tiers_leave_the_months_before_alone() {
 }
 
 #[test]
-fn a_month_has_the_tiers_of_its_first_instant() {
+fn month_has_the_tiers_of_its_first_instant() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
-        story.at("2026-02-01T00:10:00Z");
+        story.set_time("2026-02-01T00:10:00Z");
         let since =
             |instant: &str, tier: &str| format!("[[volume_discounts]]\neffective_at = {instant}\n{tier}\n");
-        // A tenth from February on, although that is told ten minutes late; none from within March on, so in April.
+        // A tenth from February on, although it is loaded ten minutes late; a discount from within March
+        // applies from April.
         let text = contract()
             + &since("2026-02-01T00:00:00Z", "threshold = 1000000\ndiscount = \"0.1\"")
             + &since("2026-03-20T00:00:00Z", "threshold = 0\ndiscount = 0");
@@ -298,43 +301,43 @@ fn a_month_has_the_tiers_of_its_first_instant() {
             ("2026-04", "5", &["5000000 x 0.000001 = 5"][..]),
         ] {
             let time = format!("{month}-21T00:00:00Z");
-            story.at(&time);
+            story.set_time(&time);
             let event = story.event(month, &time, "m", 5_000_000);
             assert_eq!(server.outcomes(&[event]).await, ["accepted"]);
             assert_eq!(story.total(&server).await, amount, "{month}");
             expected.insert(0, invoice(amount, lines));
         }
-        story.at("2026-05-02T00:05:00Z");
-        expected.push(three());
-        // By a server that has never seen that file.
+        story.set_time("2026-05-02T00:05:00Z");
+        expected.push(contract_invoice());
+        // On a server that has never read that file.
         assert_eq!(story.close(&story.world.app).await, expected);
     });
 }
 
 #[test]
-fn a_price_that_is_missing_in_the_file_stays() {
+fn price_missing_from_the_file_stays_in_force() {
     on_each(async |story| {
-        // From the 10th on it is the double: 5,000,000 before cost 1 + 4 / 2 = 3, and 3,000,000 after it 6 / 2 = 3.
+        // From the 10th on it doubles: 5,000,000 before cost 1 + 4 / 2 = 3, and 3,000,000 after it 6 / 2 = 3.
         let second = price("2026-01-10T00:00:00Z", "0.000002");
         let both = contract().replace(PRICES, &format!("{PRICES}, {second}"));
         let before = story.restart(&both, "USD").await.unwrap_or_else(|error| panic!("{error}"));
         let late = "2026-01-12T09:00:00Z";
         assert_eq!(before.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
-        story.at(late);
+        story.set_time(late);
         assert_eq!(before.outcomes(&[story.event("f", late, "m", 4_000_000)]).await, ["accepted"]);
         let one = contract().replace(PRICES, &second);
         let after = story.restart(&one, "USD").await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(after.outcomes(&[story.correction("c", late, "f", 1_000_000)]).await, ["accepted"]);
         assert_eq!(after.outcomes(&[story.correction("d", late, "e", 1)]).await, ["accepted"]);
         assert_eq!(after.outcomes(&[story.event("g", JANUARY, "m", 1)]).await, ["accepted"]);
-        story.at("2026-02-02T00:05:00Z");
+        story.set_time("2026-02-02T00:05:00Z");
         let lines = ["5000000 x 0.000001 = 5", "3000000 x 0.000002 = 6", "1 x -5 = -5"];
         assert_eq!(story.close(&after.app).await, [invoice("6", &lines)]);
     });
 }
 
 #[test]
-fn a_backdated_price_is_for_what_comes() {
+fn backdated_price_applies_to_later_reports_only() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
@@ -342,22 +345,22 @@ fn a_backdated_price_is_for_what_comes() {
         let there = story.restart(&contract().replace(PRICES, &two), "USD").await;
         let there = there.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(there.outcomes(&[story.event("f", JANUARY, "m", 1_000_000)]).await, ["accepted"]);
-        // 5,000,000 as before, and half of 2 for the 1,000,000 that came after them.
+        // 5,000,000 as before, and half of 2 for the 1,000,000 reported after them.
         assert_eq!(story.total(&there).await, "4");
-        // What was counted is corrected at its own price: 1,000,000 less of the first are half of 1 less.
+        // Usage is corrected at its own price: 1,000,000 less of the first are half of 1 less.
         assert_eq!(there.outcomes(&[story.correction("c", JANUARY, "e", 1_000_000)]).await, ["accepted"]);
-        story.at("2026-02-02T00:05:00Z");
+        story.set_time("2026-02-02T00:05:00Z");
         let lines = ["4000000 x 0.000001 = 4", "1000000 x 0.000002 = 2", "1 x -2.5 = -2.5"];
         assert_eq!(story.close(&here.app).await, [invoice("3.5", &lines)]);
     });
 }
 
 #[test]
-fn an_upgrade_takes_the_prices_of_the_file() {
+fn upgrade_records_the_prices_of_the_file() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
-        // As an earlier version leaves it: something was used, and no price is known.
+        // As left by an earlier version: there is usage but no recorded price.
         let mut tx = story.world.app.db.write().await.unwrap();
         let is_postgres = story.world.app.db.is_postgres();
         for table in ["price_versions", "discount_versions", "catalogs"] {
@@ -367,8 +370,9 @@ fn an_upgrade_takes_the_prices_of_the_file() {
             sql(format!("DELETE FROM {table}")).execute(&mut tx).await.unwrap();
         }
         tx.commit().await.unwrap();
-        story.at("2026-02-02T00:05:00Z");
-        // A command that comes before the first server closes nothing, rather than something else.
+        story.set_time("2026-02-02T00:05:00Z");
+        // A command before the start of the first server closes nothing, rather than closing at a wrong
+        // price.
         let now = story.world.clock.now();
         let outcome = closing::close_due(&here.app.billing, now, &Trail::system(), None).await.unwrap();
         let reason = &outcome.failed[0].reason;
@@ -378,17 +382,17 @@ fn an_upgrade_takes_the_prices_of_the_file() {
         );
         let there = story.restart(&contract(), "USD").await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(there.not_ready().await, []);
-        assert_eq!(story.close(&there.app).await, [three()]);
+        assert_eq!(story.close(&there.app).await, [contract_invoice()]);
     });
 }
 
 #[test]
-fn nothing_new_holds_in_a_closed_month() {
+fn closed_month_accepts_no_new_prices() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
-        story.at("2026-02-02T00:05:00Z");
-        assert_eq!(story.close(&story.world.app).await, [three()]);
+        story.set_time("2026-02-02T00:05:00Z");
+        assert_eq!(story.close(&story.world.app).await, [contract_invoice()]);
         let backdated =
             contract().replace(PRICES, &format!("{PRICES}, {}", price("2026-01-31T23:59:59Z", "0.000009")));
         let tiers =
@@ -408,7 +412,7 @@ fn nothing_new_holds_in_a_closed_month() {
             let error = story.restart(&text, "USD").await.err().expect("the start is refused");
             assert!(error.ends_with(line), "{error}");
         }
-        // Nobody ever used a model that had no price.
+        // A model without a price was never used.
         let text = contract() + &model("new", PRICES);
         let there = story.restart(&text, "USD").await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(there.outcomes(&[story.event("n", "2026-02-02T00:00:00Z", "new", 1)]).await, ["accepted"]);
@@ -416,48 +420,49 @@ fn nothing_new_holds_in_a_closed_month() {
 }
 
 #[test]
-fn a_replica_with_an_older_file_is_not_ready() {
+fn replica_with_an_older_file_is_not_ready() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
         let old = [story.event("e", JANUARY, "m", 5_000_000)];
         assert_eq!(here.outcomes(&old).await, ["accepted"]);
         let newer = contract() + &model("new", PRICES);
         let there = story.restart(&newer, "USD").await.unwrap_or_else(|error| panic!("{error}"));
-        look(&here).await;
+        run_jobs(&here).await;
         let message = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again with \
                        `tollkeeper catalog reload`.";
         assert_eq!(here.not_ready().await, [("catalog".to_owned(), message.to_owned())]);
         assert_eq!(there.not_ready().await, []);
-        // What it doesn't know may be known elsewhere: nothing of the batch is done, and the same batch is good there.
+        // Another replica may know the price: nothing of the batch is written, and the same batch is accepted
+        // there.
         let batch = [story.event("f", JANUARY, "new", 1), story.event("g", JANUARY, "m", 1)];
         assert_eq!(here.outcomes(&batch).await, ["503 not_ready"]);
         assert_eq!(there.outcomes(&batch).await, ["accepted", "accepted"]);
         assert_eq!(here.outcomes(&batch).await, ["duplicate", "duplicate"]);
         assert_eq!(story.total(&here).await, story.total(&there).await);
-        // A restart with the old file is no way out.
+        // A restart with the old file doesn't help.
         let again = story.restart(&contract(), "USD").await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again.not_ready().await.len(), 1);
         let file = story.world.app.config.catalog_file.as_ref().unwrap();
         std::fs::write(file, &newer).unwrap();
-        look(&here).await;
+        run_jobs(&here).await;
         assert_eq!(here.not_ready().await, []);
-        // Who has the newest file may change it back.
+        // A server with the newest file may change it back.
         std::fs::write(file, contract()).unwrap();
-        look(&here).await;
+        run_jobs(&here).await;
         assert_eq!(here.not_ready().await, []);
-        look(&there).await;
+        run_jobs(&there).await;
         assert_eq!(there.not_ready().await.len(), 1);
     });
 }
 
-/// What the jobs of a server do after a change that they were told of.
-async fn look(server: &Server) {
+/// Runs the jobs of a server that follow a change.
+async fn run_jobs(server: &Server) {
     server.app.feed.catch_up().await.unwrap();
     tollkeeper::catalog::activation::reload(&server.app.catalogs).await.unwrap();
 }
 
 #[test]
-fn a_wallet_of_another_currency_is_left_alone() {
+fn wallet_of_another_currency_is_left_alone() {
     on_each(async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);

@@ -1,4 +1,4 @@
-//! What people see of money: the summary, invoices, and an invoice's page.
+//! Reading money over HTTP: the summary, invoices, and the page of an invoice.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::store::{invoices, months};
@@ -29,7 +29,7 @@ async fn data(books: &Books<'_>, path: &str) -> Value {
 }
 
 #[test]
-fn the_summary_says_how_an_organization_stands() {
+fn summary_shows_balance_and_month() {
     on_each(JANUARY, async |books| {
         let empty = get(books, "/summary").await;
         let expected = "{\"current_period\":{\"start_date\":\"2026-01-01T00:00:00.000Z\",\"end_date\":\"2026-02-01T00:00:00.000Z\",\
@@ -37,18 +37,18 @@ fn the_summary_says_how_an_organization_stands() {
             \"currency\":\"USD\"},\"payment_method\":null,\"subscription\":{\"plan\":\"pay_as_you_go\",\"status\":\"active\",\
             \"next_billing_date\":\"2026-02-01T00:00:00.000Z\",\"end_date\":\"2026-02-01T00:00:00.000Z\"}}";
         assert!(empty.text.contains(expected), "{}", empty.text);
-        books.buys("10", "payment 1").await;
-        // 3,000,000 x 0.0000025 = 7.5, less 0.05 of the 5 that are above the first million: 0.25. And 0.7 nano.
-        books.used("chat-a", 3_000_000, 0).await;
-        books.used("embed-e", 1, 0).await;
+        books.buy_credit("10", "payment 1").await;
+        // 3,000,000 x 0.0000025 = 7.5, less 0.05 of the 5 above the first million: 0.25. And 0.7 nano.
+        books.use_today("chat-a", 3_000_000, 0).await;
+        books.use_today("embed-e", 1, 0).await;
         let running = get(books, "/summary").await.text;
         assert!(running.contains("\"total_amount\":7.2500000007,"), "{running}");
         // The discount is only credited when the month closes.
         assert!(running.contains("\"available\":2.5,"), "{running}");
 
-        // In the day of grace it is the new month that is shown.
-        books.at("2026-02-01T00:00:00Z");
-        books.used("chat-a", 1_000, 0).await;
+        // In the day of grace the new month is shown.
+        books.set_time("2026-02-01T00:00:00Z");
+        books.use_today("chat-a", 1_000, 0).await;
         let period = data(books, "/summary").await["current_period"].take();
         let (start, amount) = (&period["start_date"], &period["total_amount"]);
         assert_eq!(
@@ -57,23 +57,24 @@ fn the_summary_says_how_an_organization_stands() {
         );
 
         // Late usage is billed in the month that is open for it.
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         let january = tollkeeper::clock::Day::parse("2026-01-20").unwrap();
-        books.used_on(january, 0, "chat-a", 1_000, 0).await;
+        books.use_on_day(january, 0, "chat-a", 1_000, 0).await;
         let summary = data(books, "/summary").await;
-        // Its discount is January's, whose first million is full: 1,000 x 0.0000025 x 95% = 0.002375. And 0.0025 of February.
+        // Its discount is January's, where the first million is full: 1,000 x 0.0000025 x 95% = 0.002375. And
+        // 0.0025 of February.
         assert_eq!(summary["current_period"]["total_amount"], 0.004875);
         assert_eq!(summary["subscription"]["status"], "active");
 
-        // Somebody owes for a month that is over.
-        books.used("chat-a", 0, 1_000_000).await;
-        books.at("2026-03-02T00:00:00Z");
-        books.schedule().await;
+        // A past month is still due.
+        books.use_today("chat-a", 0, 1_000_000).await;
+        books.set_time("2026-03-02T00:00:00Z");
+        books.run_scheduler().await;
         let summary = data(books, "/summary").await;
         assert_eq!(summary["subscription"]["status"], "past_due");
         assert_eq!(summary["subscription"]["next_billing_date"], "2026-04-01T00:00:00.000Z");
-        books.buys("100", "payment 2").await;
+        books.buy_credit("100", "payment 2").await;
         assert_eq!(data(books, "/summary").await["subscription"]["status"], "active");
     });
 }
@@ -81,7 +82,7 @@ fn the_summary_says_how_an_organization_stands() {
 #[test]
 fn reserved_money_is_not_available() {
     on_each(JANUARY, async |books| {
-        books.buys("10", "payment 1").await;
+        books.buy_credit("10", "payment 1").await;
         let mut tx = books.world.app.db.write().await.unwrap();
         tollkeeper::db::sql("UPDATE wallets SET reserved_nano = 2500000001").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
@@ -91,13 +92,13 @@ fn reserved_money_is_not_available() {
 }
 
 #[test]
-fn an_invoice_is_read_exactly() {
+fn invoice_amounts_are_exact() {
     on_each(JANUARY, async |books| {
-        books.buys("100", "payment 1").await;
-        books.used("chat-a", 3_000_000, 7).await;
-        books.used("embed-e", 1, 0).await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.buy_credit("100", "payment 1").await;
+        books.use_today("chat-a", 3_000_000, 7).await;
+        books.use_today("embed-e", 1, 0).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         let list = get(books, "/invoices").await.text;
         let invoice = "\"number\":1,\"period_start\":\"2026-01-01T00:00:00.000Z\",\"period_end\":\"2026-02-01T00:00:00.000Z\",\
             \"amount\":7.250042,\"currency\":\"USD\",\"status\":\"paid\",\"payment_date\":\"2026-02-02T00:00:00.000Z\",\"items\":[\
@@ -123,11 +124,11 @@ fn an_invoice_is_read_exactly() {
 fn invoices_are_listed_newest_first_and_by_status() {
     on_each(JANUARY, async |books| {
         for month in ["02", "03", "04"] {
-            books.used("chat-a", 4_000, 0).await;
-            books.at(&format!("2026-{month}-02T00:00:00Z"));
-            books.schedule().await;
+            books.use_today("chat-a", 4_000, 0).await;
+            books.set_time(&format!("2026-{month}-02T00:00:00Z"));
+            books.run_scheduler().await;
         }
-        books.pays(2).await;
+        books.pay_invoice(2).await;
         let numbers = async |books: &Books<'_>, query: &str| {
             let data = data(books, &format!("/invoices{query}")).await;
             let numbers: Vec<_> =
@@ -153,14 +154,14 @@ fn invoices_are_listed_newest_first_and_by_status() {
 }
 
 #[test]
-fn an_invoice_of_another_organization_is_none() {
+fn invoice_of_another_organization_is_not_found() {
     on_each(JANUARY, async |books| {
-        books.used("chat-a", 1_000, 0).await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.use_today("chat-a", 1_000, 0).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         let invoice = books.invoices().await[0].id;
         let token = fresh_token(books.world, &books.ada).await;
-        let bob = books.world.somebody("bob").await;
+        let bob = books.world.user("bob").await;
         let other = books.world.organization(&bob, "Other").await;
         for id in [invoice.to_string(), "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(), "1".into()] {
             let path = format!("/v1/organizations/{other}/billing/invoices/{id}");
@@ -175,11 +176,11 @@ fn an_invoice_of_another_organization_is_none() {
 }
 
 #[test]
-fn an_invoice_is_printed() {
+fn invoice_is_printed() {
     on_each(JANUARY, async |books| {
-        books.used("chat-a", 3_000_000, 1_234).await;
-        books.at("2026-02-02T00:00:00Z");
-        books.schedule().await;
+        books.use_today("chat-a", 3_000_000, 1_234).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
         let path =
             format!("{}/billing/invoices/{}", books.place.organization_path(), books.invoices().await[0].id);
         let token = fresh_token(books.world, &books.ada).await;
@@ -203,13 +204,13 @@ fn an_invoice_is_printed() {
         ] {
             assert!(page.text.contains(words), "{words}\n{}", page.text);
         }
-        // Without the role there is no page either, and what went wrong is told as elsewhere.
+        // Without the role there is no page either, and the error is JSON as elsewhere.
         let refused = books.world.get(&path).header("accept", "text/html").send().await;
         assert_eq!((refused.status, refused.code().as_str()), (401, "missing_credentials"));
     });
 }
 
-/// A step of a plan, in the database's own words.
+/// A step of a query plan, in the database's own words.
 struct Step(String);
 
 impl FromRow for Step {
@@ -219,20 +220,20 @@ impl FromRow for Step {
 }
 
 #[test]
-fn invoices_and_months_are_found_by_an_index() {
+fn invoices_and_months_use_an_index() {
     on_each(JANUARY, async |books| {
         let postgres = books.world.app.db.is_postgres();
         let explain = if postgres { "EXPLAIN" } else { "EXPLAIN QUERY PLAN" };
         let mut tx = books.world.app.db.write().await.unwrap();
         if postgres {
-            // A handful of rows would be read whole.
+            // A few rows would be read by a full scan.
             sql("SET LOCAL enable_seqscan = off").execute(&mut tx).await.unwrap();
         }
         let organization = books.place.organization.as_str();
         let list =
             sql(format!("{explain} {}", *invoices::LIST)).bind(organization).bind("open").bind(20).bind(0);
         let used = sql(format!("{explain} {}", months::USED)).bind(organization).bind(672);
-        // Without statistics SQLite goes through the organization's part of the table itself.
+        // Without statistics SQLite sorts the organization's rows itself.
         let month = if postgres {
             "usage_daily_organization_month"
         } else {

@@ -1,25 +1,25 @@
-//! Many clients who are each at their bounds.
+//! Many clients that are each at their bounds.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 
-use super::{KIB, object, unfinished};
+use super::{KIB, object, send_partial_body};
 use crate::support::process::{Server, Start, until};
 use crate::support::world::Folder;
 
 const CONNECTIONS: usize = 200;
 
-/// What 200 connections may add to the memory, which docs/operations.md states. It was measured as 72 to 86.
+/// The memory that 200 connections may add, as stated in docs/operations.md. Measured: 72 to 86.
 const MAX_MIB: usize = 128;
 
-/// The resident memory of the server, in MiB.
+/// Returns the resident memory of the server, in MiB.
 fn resident_mib(server: &Server) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").trim().parse::<usize>().unwrap() / KIB
 }
 
-/// Sends the same words until the client's side is full, and reads nothing.
+/// Sends the same bytes until the client's buffer is full, and reads nothing.
 fn pour(address: SocketAddr, words: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nonblocking(true).unwrap();
@@ -46,7 +46,7 @@ fn two_hundred_hostile_connections_do_not_fill_the_memory() {
             .into_bytes()
     };
     let bearer = format!("authorization: Bearer {}\r\n", ada.access_token);
-    // As large as the path takes, and as dear as an object can be; and what was the worst before.
+    // The largest and most expensive bodies that the path accepts, and the earlier worst case.
     let padded = |members: usize, bytes: usize| {
         let object = object(members);
         format!("{object}{}", " ".repeat(bytes - object.len()))
@@ -61,19 +61,19 @@ fn two_hundred_hostile_connections_do_not_fill_the_memory() {
     let mut worst = 0;
     let kinds: [(&str, &dyn Fn() -> TcpStream); 7] = [
         ("unfinished logins", &|| {
-            unfinished(server.public, "/v1/auth/login", "", "content-length: 16384", &nearly)
+            send_partial_body(server.public, "/v1/auth/login", "", "content-length: 16384", &nearly)
         }),
         ("unknown fields of a login", &|| pour(server.public, &login)),
         ("unknown fields of an organization", &|| pour(server.public, &organizations)),
         ("a megabyte of unknown fields", &|| pour(server.public, &huge)),
-        ("documents that nobody reads", &|| pour(server.public, &documents)),
-        ("heads that nobody reads", &|| pour(server.public, &heads)),
+        ("unread documents", &|| pour(server.public, &documents)),
+        ("unread heads", &|| pour(server.public, &heads)),
         ("half a head", &|| pour(server.public, half_head.as_bytes())),
     ];
     for (what, open) in kinds {
         let held: Vec<TcpStream> = (0..CONNECTIONS).map(|_| open()).collect();
         let mut most = 0;
-        // The server has worked all off when it answers and grows no more.
+        // Once the server answers, it has processed everything and grows no more.
         let mut steady = 0;
         assert!(until(|| {
             let now = resident_mib(&server);

@@ -1,10 +1,10 @@
-//! The table of bounds in docs/operations.md names every key of the table `limits`, each with its default, and no key that
-//! isn't there.
+//! The table of bounds in docs/operations.md has every key of the table `limits` with its default, and no
+//! other key.
 
 use tollkeeper::config::{self, Config};
 use tollkeeper::error::Code;
 
-/// The rows of the table: what, most, key, refusal.
+/// Returns the rows of the table: subject, bound, key, refusal.
 fn rows() -> Vec<[String; 4]> {
     let text = std::fs::read_to_string("docs/operations.md").unwrap();
     let section = text.split("\n## Bounds\n").nth(1).unwrap().split("\n## ").next().unwrap();
@@ -17,7 +17,7 @@ fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// 1000000 as people write it.
+/// Formats a number with thousands separators: `1,000,000`.
 fn with_commas(number: &str) -> String {
     let digits: Vec<_> = number.bytes().rev().collect();
     let groups: Vec<_> = digits.chunks(3).map(|group| String::from_utf8(group.to_vec()).unwrap()).collect();
@@ -25,7 +25,7 @@ fn with_commas(number: &str) -> String {
 }
 
 #[test]
-fn the_table_of_bounds_names_every_limit_with_its_default() {
+fn table_of_bounds_has_every_limit_with_its_default() {
     let folder = crate::support::world::Folder::new();
     let config: Config = crate::support::world::config(&folder.0, None, &[]);
     let shown: toml::Table = config.to_toml().parse().unwrap();
@@ -52,7 +52,7 @@ fn the_table_of_bounds_names_every_limit_with_its_default() {
 }
 
 #[test]
-fn the_table_of_bounds_names_codes_that_exist() {
+fn table_of_bounds_has_existing_codes_only() {
     for [what, _, _, refusal] in rows() {
         let Some(status) = refusal.split(' ').find(|word| word.parse::<u16>().is_ok()) else { continue };
         let word = quoted(&refusal)[0];

@@ -7,7 +7,7 @@ use crate::support::process::Start;
 use crate::support::world::Folder;
 
 #[test]
-fn a_good_file_is_summed_up() {
+fn valid_file_is_summarized() {
     let folder = Folder::new();
     let (past, future) = ("2024-01-01T00:00:00Z", "2999-01-01T00:00:00Z");
     let price = |at: &str, prompt: &str| {
@@ -18,7 +18,7 @@ fn a_good_file_is_summed_up() {
     let text = catalog(&[&prices, &later, "none\nprices = []", "old\nretired = true\nprices = []"]);
     let file = File::new(&[]);
     file.write(&format!("{text}[[volume_discounts]]\nthreshold = 5\ndiscount = \"0.05\"\n"));
-    // Neither a good configuration nor an installation is needed.
+    // Neither a valid configuration nor an installation is needed.
     let start = Start::new(&folder.0).set("TOLLKEEPER_LISTN", "x").set("TOLLKEEPER_CATALOG_FILE", "/nowhere");
     let ended = start.command(&["catalog", "check", file.name()]);
     assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
@@ -60,7 +60,7 @@ warning: {name}:21: model `none`: it has no price: it is listed, and can't be us
 }
 
 #[test]
-fn every_mistake_of_a_broken_file_is_told() {
+fn every_mistake_of_an_invalid_file_is_reported() {
     let folder = Folder::new();
     let file = File::new(&["m\nmax_tokens = 0\nkind = \"audio\"", "m\ncolour = 1"]);
     let start = Start::new(&folder.0);
@@ -80,9 +80,9 @@ fn every_mistake_of_a_broken_file_is_told() {
     assert_eq!(ended.code, Some(1));
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((&report["file"], &report["valid"]), (&json!(name), &json!(false)));
-    let told: Vec<_> =
+    let reported: Vec<_> =
         report["mistakes"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-    assert!(mistakes.iter().all(|mistake| told.contains(&mistake.as_str())), "{told:?}");
+    assert!(mistakes.iter().all(|mistake| reported.contains(&mistake.as_str())), "{reported:?}");
 
     let ended = start.command(&["catalog", "check", "nowhere.toml"]);
     assert_eq!(ended.code, Some(1));

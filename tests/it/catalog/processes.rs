@@ -1,4 +1,4 @@
-//! A reload of real servers: by a signal, and by the command that reaches all of them.
+//! Reloads of server processes: by SIGHUP, and by the command that reaches all replicas.
 
 use std::process::Command;
 
@@ -8,12 +8,12 @@ use super::{File, catalog};
 use crate::support::process::{Server, Start, on_each_database_url, until};
 use crate::support::world::Folder;
 
-fn hang_up(server: &Server) {
+fn send_sighup(server: &Server) {
     let order = format!("kill -HUP {}", server.pid());
     assert!(Command::new("sh").args(["-c", &order]).status().unwrap().success());
 }
 
-fn listed(server: &Server, bearer: &str) -> String {
+fn list_models(server: &Server, bearer: &str) -> String {
     let list = server.get("/v1/models").bearer(bearer).bare();
     let ids: Vec<_> =
         list["data"].as_array().unwrap().iter().map(|m| m["id"].as_str().unwrap().to_owned()).collect();
@@ -21,22 +21,22 @@ fn listed(server: &Server, bearer: &str) -> String {
 }
 
 #[test]
-fn a_hangup_reads_the_file_again() {
+fn sighup_reloads_the_file() {
     let (folder, file) = (Folder::new(), File::new(&["m"]));
     let server = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", file.name()).run();
     let ada = server.sign_up("ada").access_token;
-    assert_eq!(listed(&server, &ada), "m");
-    hang_up(&server);
+    assert_eq!(list_models(&server, &ada), "m");
+    send_sighup(&server);
     server.wait_for_log("the catalog was read again: nothing has changed");
 
     file.write(&catalog(&["m", "new\nprices = []", "old\nretired = true"]));
-    hang_up(&server);
+    send_sighup(&server);
     server.wait_for_log("the catalog was read again and is in force");
-    assert_eq!(listed(&server, &ada), "m new");
+    assert_eq!(list_models(&server, &ada), "m new");
     server.wait_for_log("catalog.toml:11: model `new`: it has no price: it is listed, and can't be used now");
 
     file.write(&catalog(&["m\nmax_token = 5", "bad\nkind = \"audio\""]));
-    hang_up(&server);
+    send_sighup(&server);
     server.wait_for_log("nothing of the new catalog is used: the one before goes on");
     let log = server.log();
     for mistake in [
@@ -49,20 +49,20 @@ fn a_hangup_reads_the_file_again() {
             .unwrap_or_else(|| panic!("no {mistake} in {log}"));
         assert!(line.contains("ERROR"), "{line}");
     }
-    assert_eq!(listed(&server, &ada), "m new");
+    assert_eq!(list_models(&server, &ada), "m new");
 
     file.write(&catalog(&["m"]));
-    hang_up(&server);
+    send_sighup(&server);
     server.wait_for_log("model `old` is not in the catalog any more");
-    assert_eq!(listed(&server, &ada), "m");
+    assert_eq!(list_models(&server, &ada), "m");
     assert_eq!(server.stop().code, Some(0));
 }
 
 #[test]
-fn a_hangup_without_a_file_ends_nothing() {
+fn sighup_without_a_file_does_nothing() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).run();
-    hang_up(&server);
+    send_sighup(&server);
     server.wait_for_log("no `catalog_file` is configured: the built-in catalog is in use");
     assert_eq!(server.get("/readyz").send().status, 200);
     assert_eq!(server.stop().code, Some(0));
@@ -72,14 +72,14 @@ fn a_hangup_without_a_file_ends_nothing() {
 }
 
 #[test]
-fn the_command_reaches_every_replica() {
+fn reload_command_reaches_every_replica() {
     on_each_database_url(|url, folder| {
         let files = [File::new(&["m"]), File::new(&["m"])];
         let start =
             |file: &File| Start::new(&folder.0).database(url).set("TOLLKEEPER_CATALOG_FILE", file.name());
         let servers = files.each_ref().map(|file| start(file).run());
         let ada = servers[0].sign_up("ada").access_token;
-        // The command meets a mistake before any server does.
+        // The command finds a mistake before any server does.
         files[0].write(&catalog(&["m\nmax_tokens = 0"]));
         let ended = start(&files[0]).command(&["catalog", "reload"]);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
@@ -95,11 +95,11 @@ fn the_command_reaches_every_replica() {
         let report: Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!((&report["valid"], report["models"].as_array().unwrap().len()), (&true.into(), 2));
         for server in &servers {
-            assert!(until(|| listed(server, &ada) == "m n"), "{}", server.log());
+            assert!(until(|| list_models(server, &ada) == "m n"), "{}", server.log());
             assert!(!server.log().contains("refused"), "{}", server.log());
         }
 
-        // Each reads its own file: what is broken on one machine is refused there only.
+        // Each server reads its own file: an invalid file on one machine is refused there only.
         files[0].write(&catalog(&["m", "n", "o"]));
         files[1].write("models = 1");
         let ended = start(&files[0]).command(&["catalog", "reload"]);
@@ -109,9 +109,9 @@ fn the_command_reaches_every_replica() {
             "{}",
             ended.stdout
         );
-        assert!(until(|| listed(&servers[0], &ada) == "m n o"), "{}", servers[0].log());
+        assert!(until(|| list_models(&servers[0], &ada) == "m n o"), "{}", servers[0].log());
         servers[1].wait_for_log("catalog.toml:1: `models`: expected a list, found 1");
-        assert_eq!(listed(&servers[1], &ada), "m n");
+        assert_eq!(list_models(&servers[1], &ada), "m n");
         let trail = start(&files[0]).command(&["audit-log", "--action", "catalog.reload_ordered"]).stdout;
         assert_eq!(trail.lines().filter(|line| line.contains("  operator  ")).count(), 2, "{trail}");
         for server in servers {

@@ -1,4 +1,4 @@
-//! A reload in process: what callers see before and after it, and that they never see anything between.
+//! Reloads in process: callers see the catalog from before or after, never a mixture.
 
 use futures_util::FutureExt;
 use http::Method;
@@ -23,12 +23,12 @@ fn on_each_database(models: &[&str], test: impl AsyncFn(World, &File)) {
     });
 }
 
-async fn listed(world: &World, bearer: &str) -> Vec<String> {
+async fn list_models(world: &World, bearer: &str) -> Vec<String> {
     let list = world.get("/v1/models").bearer(bearer).bare().await;
     list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The result of one event of 10 and 5 tokens.
+/// Returns the result of one event of 10 and 5 tokens.
 async fn report(world: &World, key_id: &str, event: &str, model: &str) -> Value {
     let event = json!({"id": event, "source": "s", "time": "2026-03-09T10:00:00Z", "api_key_id": key_id, "model": model,
                        "kind": "chat", "prompt_tokens": 10, "completion_tokens": 5});
@@ -36,9 +36,9 @@ async fn report(world: &World, key_id: &str, event: &str, model: &str) -> Value 
 }
 
 #[test]
-fn models_come_and_go_without_a_restart() {
+fn models_are_added_and_retired_without_a_restart() {
     on_each_database(&["stays", "goes"], async |world, file| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key_id, key) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
         let only = json!({"name": "only", "restrictions": {"models": ["goes", "stays"]}});
@@ -47,7 +47,7 @@ fn models_come_and_go_without_a_restart() {
         let projects = format!("{}/projects", place.organization_path());
         world.post(&projects, &settings).bearer(&ada.access_token).data().await;
         for bearer in [&ada.access_token, &key, &only] {
-            assert_eq!(listed(&world, bearer).await, ["stays", "goes"]);
+            assert_eq!(list_models(&world, bearer).await, ["stays", "goes"]);
         }
         assert_eq!(report(&world, &key_id, "e1", "goes").await["status"], "accepted");
         let usage = format!("{}/usage", place.project_path());
@@ -57,15 +57,15 @@ fn models_come_and_go_without_a_restart() {
         };
         assert_eq!(amount().await, "0.02");
 
-        // Retired: nobody can use it, and what was used of it still counts at its price.
+        // A retired model can't be called, and late usage still counts at its price.
         let limits = "stays\nmax_tokens = 50\nmax_requests_per_min = 7\nmax_concurrent_requests = 2";
         file.write(&catalog(&[limits, "goes\nretired = true", "acme/new:v2\nparent = \"goes\""]));
-        assert_eq!(listed(&world, &key).await, ["stays", "goes"], "nothing happens by itself");
+        assert_eq!(list_models(&world, &key).await, ["stays", "goes"], "nothing happens by itself");
         reload(&world.app.catalogs).await.unwrap();
         for bearer in [&ada.access_token, &key] {
-            assert_eq!(listed(&world, bearer).await, ["stays", "acme/new:v2"]);
+            assert_eq!(list_models(&world, bearer).await, ["stays", "acme/new:v2"]);
         }
-        assert_eq!(listed(&world, &only).await, ["stays"]);
+        assert_eq!(list_models(&world, &only).await, ["stays"]);
         let detail = world.get("/v1/models/stays").bearer(&key).bare().await;
         let limits = json!({"max_tokens": 50, "max_requests_per_min": 7, "max_concurrent_requests": 2});
         assert_eq!(detail["limits"], limits);
@@ -98,10 +98,10 @@ fn models_come_and_go_without_a_restart() {
         assert_eq!(report(&world, &key_id, "e2", "goes").await["status"], "accepted");
         assert_eq!(amount().await, "0.04");
 
-        // Out of the file: what counted stays, and counts no second time; what comes now has no price.
+        // Removed from the file: counted events stay duplicates; new ones have no price.
         file.write(&catalog(&["stays"]));
         reload(&world.app.catalogs).await.unwrap();
-        assert_eq!(listed(&world, &key).await, ["stays"]);
+        assert_eq!(list_models(&world, &key).await, ["stays"]);
         assert_eq!(report(&world, &key_id, "e2", "goes").await["status"], "duplicate");
         assert_eq!(report(&world, &key_id, "e3", "goes").await["code"], "unknown_model");
         assert_eq!(amount().await, "0.04");
@@ -109,15 +109,15 @@ fn models_come_and_go_without_a_restart() {
 }
 
 #[test]
-fn a_new_price_holds_from_its_instant_on() {
+fn new_price_applies_from_its_instant() {
     on_each_database(&["m"], async |world, file| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let price = async || {
             let model = world.get("/v1/models/m").bearer(&ada.access_token).bare().await;
             let pricing = world.get("/v1/billing/pricing").bearer(&ada.access_token).data().await;
-            let listed = pricing["models"]["m"]["chat"]["prompt_tokens"].to_string();
-            assert_eq!(model["pricing"]["prompt_tokens"].to_string(), listed);
-            listed
+            let list_models = pricing["models"]["m"]["chat"]["prompt_tokens"].to_string();
+            assert_eq!(model["pricing"]["prompt_tokens"].to_string(), list_models);
+            list_models
         };
         let place = world.place(&ada, "Acme").await;
         let (key_id, _) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
@@ -134,7 +134,7 @@ fn a_new_price_holds_from_its_instant_on() {
         };
         with(&second(3)).await;
         assert_eq!(price().await, "0.001");
-        // What isn't in force yet may still become another price, or none, while every replica can hear of it in time.
+        // A future price may still be changed or removed while every replica can learn of it in time.
         with("").await;
         with(&second(5)).await;
         assert!(!world.app.catalog.is_refused());
@@ -154,9 +154,9 @@ fn a_new_price_holds_from_its_instant_on() {
 }
 
 #[test]
-fn a_broken_file_is_refused_whole() {
+fn invalid_file_is_refused_as_a_whole() {
     on_each_database(&["m"], async |world, file| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let reloads = world.app.catalog.reloads();
         let good = catalog(&["m", "n"]);
         let broken = [
@@ -169,12 +169,12 @@ fn a_broken_file_is_refused_whole() {
         for text in broken {
             file.write(&text);
             reload(&world.app.catalogs).await.unwrap();
-            assert_eq!(listed(&world, &ada.access_token).await, ["m"], "{text}");
+            assert_eq!(list_models(&world, &ada.access_token).await, ["m"], "{text}");
             assert!(world.app.catalog.is_refused());
         }
         std::fs::remove_file(&file.path).unwrap();
         reload(&world.app.catalogs).await.unwrap();
-        assert_eq!(listed(&world, &ada.access_token).await, ["m"]);
+        assert_eq!(list_models(&world, &ada.access_token).await, ["m"]);
         let metrics = async |line: &str| {
             let metrics = Call::new(&world.service, Method::GET, "/metrics")
                 .bearer(world.app.api.service_token.expose());
@@ -185,14 +185,14 @@ fn a_broken_file_is_refused_whole() {
         metrics(&format!("tollkeeper_catalog_reloads_total {reloads}")).await;
         file.write(&good);
         reload(&world.app.catalogs).await.unwrap();
-        assert_eq!(listed(&world, &ada.access_token).await, ["m", "n"]);
+        assert_eq!(list_models(&world, &ada.access_token).await, ["m", "n"]);
         metrics("tollkeeper_catalog_refused 0").await;
         metrics(&format!("tollkeeper_catalog_reloads_total {}", reloads + 1)).await;
     });
 }
 
 #[test]
-fn the_feed_carries_the_order_and_a_gap_is_one() {
+fn reload_request_and_feed_gap_both_reload_the_catalog() {
     on_each_database(&["m"], async |world, _| {
         let [_, replica] = Twin::both(&world).await;
         let asked = || replica.app.catalog.asked().now_or_never().is_some();
@@ -221,10 +221,10 @@ fn the_feed_carries_the_order_and_a_gap_is_one() {
 }
 
 #[test]
-fn every_answer_is_of_one_catalog() {
+fn every_answer_uses_one_catalog() {
     let (one, other) = (["a", "b", "c"], ["c\nmax_tokens = 7", "d"]);
     on_each_database(&one, async |world, file| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let app = world.app.clone();
         let path = file.path.clone();
         let writer = tokio::spawn(async move {
@@ -236,11 +236,11 @@ fn every_answer_is_of_one_catalog() {
         });
         let mut seen = [0, 0];
         while !writer.is_finished() || seen == [0, 0] {
-            // However many answers there are, ada's reads a minute don't run out.
+            // Keeps ada below her read limit, however many answers there are.
             world.clock.advance_ms(100);
             let pricing = world.get("/v1/billing/pricing").bearer(&ada.access_token).data().await;
             let priced: Vec<_> = pricing["models"].as_object().unwrap().keys().cloned().collect();
-            for ids in [priced, listed(&world, &ada.access_token).await] {
+            for ids in [priced, list_models(&world, &ada.access_token).await] {
                 match ids.join(" ").as_str() {
                     "a b c" => seen[0] += 1,
                     "c d" => seen[1] += 1,
@@ -249,6 +249,6 @@ fn every_answer_is_of_one_catalog() {
             }
         }
         assert_eq!(writer.await.unwrap(), 60);
-        assert_eq!(listed(&world, &ada.access_token).await, one, "the last one is in force");
+        assert_eq!(list_models(&world, &ada.access_token).await, one, "the last one is in force");
     });
 }

@@ -1,4 +1,5 @@
-//! Prices and discounts by version, with real servers and commands: whose catalog is in force, and what the database says.
+//! Versions of prices and discounts with server processes and commands: the catalog in force and the recorded
+//! versions.
 
 use serde_json::{Value, json};
 use tollkeeper::db::{Db, sql};
@@ -12,14 +13,14 @@ fn not_ready(server: &Server) -> Option<String> {
     (answer.status == 503).then(|| answer.json()["error"]["message"].as_str().unwrap().to_owned())
 }
 
-fn counted(start: &Start, text: &'static str) -> i64 {
+fn count_rows(start: &Start, text: &'static str) -> i64 {
     let db = Db::open(&start.database_settings()).unwrap();
     let (count,) = runtime().block_on(async { sql(text).one(&mut db.read().await.unwrap()).await.unwrap() });
     count
 }
 
 #[test]
-fn files_that_change_one_after_the_other_end_in_one_catalog() {
+fn rolling_file_changes_end_in_one_catalog() {
     on_each_database_url(|url, folder| {
         let files = [File::new(&["m"]), File::new(&["m"])];
         let start =
@@ -31,17 +32,17 @@ fn files_that_change_one_after_the_other_end_in_one_catalog() {
         assert!(until(|| not_ready(&servers[1]).is_some()), "{}", servers[1].log());
         assert_eq!(not_ready(&servers[0]), None);
         assert!(not_ready(&servers[1]).unwrap().starts_with("catalog: Another catalog is in force"));
-        // A restart is none the wiser.
+        // A restart changes nothing.
         let again = start(&files[1]).listening();
         assert!(until(|| again.log().contains("another catalog is in force")), "{}", again.log());
         assert!(until(|| not_ready(&again).is_some_and(|why| why.starts_with("catalog: "))));
         assert_eq!(again.stop().code, Some(0));
-        // The new file needs no order.
+        // The new file needs no explicit reload.
         files[1].write(&catalog(&["m", "n"]));
         assert!(until(|| not_ready(&servers[1]).is_none()), "{}", servers[1].log());
-        assert_eq!(counted(&start(&files[0]), "SELECT COUNT(*) FROM catalogs"), 2);
+        assert_eq!(count_rows(&start(&files[0]), "SELECT COUNT(*) FROM catalogs"), 2);
 
-        // The old one is put in force by order only.
+        // The old file comes into force by an explicit reload only.
         files[1].write(&catalog(&["m"]));
         let ended = start(&files[1]).command(&["catalog", "reload", "--json"]);
         assert_eq!(ended.code, Some(0), "{}", ended.log);
@@ -54,7 +55,7 @@ fn files_that_change_one_after_the_other_end_in_one_catalog() {
 }
 
 #[test]
-fn many_servers_that_start_at_once_write_each_version_once() {
+fn concurrent_starts_record_each_version_once() {
     on_each_database_url(|url, folder| {
         let file = File::new(&["m", "n"]);
         let start = Start::new(&folder.0).database(url).set("TOLLKEEPER_CATALOG_FILE", file.name());
@@ -67,7 +68,7 @@ fn many_servers_that_start_at_once_write_each_version_once() {
             ("SELECT COUNT(*) FROM price_versions", 2),
             ("SELECT COUNT(*) FROM discount_versions", 1),
         ] {
-            assert_eq!(counted(&start, text), count, "{text}");
+            assert_eq!(count_rows(&start, text), count, "{text}");
         }
         for server in servers {
             assert_eq!(server.stop().code, Some(0));
@@ -76,7 +77,7 @@ fn many_servers_that_start_at_once_write_each_version_once() {
 }
 
 #[test]
-fn the_versions_of_the_database_are_shown() {
+fn versions_command_shows_the_recorded_versions() {
     on_each_database_url(|url, folder| {
         let price = |at: &str, prompt: &str| {
             format!("{{ effective_at = {at}, prompt_tokens = \"{prompt}\", completion_tokens = \"0.5\" }}")
@@ -114,7 +115,7 @@ volume discounts
             {"effective_at": "2025-06-01T00:00:00.000Z", "state": "in force", "tiers": []}]);
         assert_eq!(shown["volume_discounts"], discounts);
         assert_eq!(server.stop().code, Some(0));
-        // What was recorded stays: no statement changes or removes it.
+        // Recorded versions are immutable: no statement changes or removes them.
         let db = Db::open(&start.database_settings()).unwrap();
         for text in [
             "UPDATE price_versions SET prompt_pico = 1",
@@ -132,7 +133,7 @@ volume discounts
 }
 
 #[test]
-fn a_file_is_checked_for_its_currency() {
+fn file_is_checked_for_its_currency() {
     let folder = Folder::new();
     let (file, start) = (File::new(&["m"]), Start::new(&folder.0));
     let check = |currency: &str| start.command(&["catalog", "check", file.name(), "--currency", currency]);
@@ -146,7 +147,7 @@ fn a_file_is_checked_for_its_currency() {
     let other = format!("tollkeeper: {name}: `currency`: the prices are in JPY, not in USD\n");
     assert_eq!((said.code, said.log), (Some(1), other));
     assert_eq!(check("JPY").code, Some(0));
-    // A server whose currency is another one doesn't start with it.
+    // A server with another currency doesn't start with it.
     let refused = start.set("TOLLKEEPER_CATALOG_FILE", file.name()).refused();
     assert_eq!(refused.code, Some(1));
     let line = "catalog.toml:1: `currency`: the prices are in JPY, and `billing.currency` is USD";

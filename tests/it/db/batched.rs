@@ -1,4 +1,4 @@
-//! Reads that are answered together: each gets its own answer, whatever becomes of the others.
+//! Batched reads: each caller gets its own answer, whatever happens to the others.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn email(db: Db, id: String) -> Result<Option<String>, Error> {
     Ok(found.map(|(email,)| email))
 }
 
-/// Asks for all of them at the same time.
+/// Reads all of them at the same time.
 async fn ask(db: &Db, ids: &[String]) -> HashMap<String, Result<Option<String>, Error>> {
     let mut asking = JoinSet::new();
     for id in ids {
@@ -45,10 +45,10 @@ async fn add_users(db: &Db, count: usize) {
 }
 
 #[tokio::test]
-async fn everybody_gets_an_own_answer() {
+async fn each_caller_gets_its_own_answer() {
     each_db(async |db| {
         add_users(&db, 300).await;
-        // Every third doesn't exist; more than one statement takes.
+        // Every third doesn't exist; more ids than one statement takes.
         let ids: Vec<String> = (0..1_500)
             .map(|number| match number % 3 {
                 0 => format!("nobody_{number}"),
@@ -61,7 +61,7 @@ async fn everybody_gets_an_own_answer() {
             assert_eq!(answers[id], Ok(email), "{id}");
         }
         assert_eq!(db.batched_reads() > 1_000, db.is_postgres(), "{}", db.batched_reads());
-        // One after the other, each goes by itself.
+        // Sequential reads are not batched.
         let before = db.batched_reads();
         for id in &ids[..20] {
             assert_eq!(&email(db.clone(), id.clone()).await, &answers[id]);
@@ -72,7 +72,7 @@ async fn everybody_gets_an_own_answer() {
 }
 
 #[tokio::test]
-async fn who_is_refused_or_leaves_takes_nobody_along() {
+async fn refused_or_cancelled_read_does_not_affect_others() {
     each_db(async |db| {
         add_users(&db, 40).await;
         let mut ids: Vec<String> = (0..40).map(|number| format!("user_{number}")).collect();
@@ -104,7 +104,7 @@ async fn who_is_refused_or_leaves_takes_nobody_along() {
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_costs_no_answer() {
+async fn closed_connection_loses_no_answer() {
     let Some(cluster) = Cluster::private() else { return };
     let url = cluster.new_database().await;
     let db = Db::open(&Settings::Postgres { url }).unwrap();
@@ -114,7 +114,7 @@ async fn a_connection_that_ends_costs_no_answer() {
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tollkeeper'";
     for _ in 0..10 {
         let (answers, ended) = tokio::join!(ask(&db, &ids), cluster.ask(end));
-        // A connection may be ended twice under the same read; then it says so.
+        // A connection may be ended twice during the same read; then the read fails.
         let wrong =
             answers.values().filter(|answer| !matches!(answer, Ok(Some(_)) | Err(Error::Unavailable(_))));
         assert_eq!(wrong.count(), 0, "{answers:?}");
@@ -124,25 +124,25 @@ async fn a_connection_that_ends_costs_no_answer() {
 }
 
 #[tokio::test]
-async fn only_so_many_wait() {
+async fn waiting_reads_are_bounded() {
     let Some(cluster) = Cluster::shared() else { return };
     let db = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
     add_users(&db, 10).await;
-    // Nobody is answered until this ends.
+    // No read is answered until this ends.
     let mut tx = db.write().await.unwrap();
     sql("LOCK TABLE users IN ACCESS EXCLUSIVE MODE").execute(&mut tx).await.unwrap();
     let mut asking = JoinSet::new();
     for number in 0..66_000 {
         asking.spawn(email(db.clone(), format!("user_{}", number % 10)));
     }
-    // One is under way, 65,536 wait, and the others are told at once.
+    // One is running, 65,536 wait, and the others are refused at once.
     for _ in 0..66_000 - 65_537 {
         match asking.join_next().await.unwrap().unwrap() {
             Err(Error::Unavailable(what)) => assert_eq!(what, "too many reads wait"),
             other => panic!("{other:?}"),
         }
     }
-    // Who leaves makes room.
+    // A cancelled read makes room.
     asking.abort_all();
     while asking.join_next().await.is_some() {}
     let one_more = tokio::spawn(email(db.clone(), "user_1".to_owned()));
@@ -151,9 +151,9 @@ async fn only_so_many_wait() {
     assert_eq!(one_more.await.unwrap(), Ok(Some("1@a.test".to_owned())));
 }
 
-/// Everything that the store asks for together, of one person.
+/// All batched reads of the store, for one user.
 #[derive(PartialEq, Debug)]
-struct Asked {
+struct StoreAnswers {
     account: Option<users::User>,
     organization: Option<standings::InOrganization>,
     roles: Option<standings::InProject<()>>,
@@ -168,7 +168,10 @@ struct Asked {
 #[derive(Clone, Copy)]
 struct Place(OrganizationId, Option<ProjectId>, Option<ApiKeyId>, UserId, [u8; 32]);
 
-async fn asked(tx: &mut Tx, Place(organization, project, key, user, secret): Place) -> Result<Asked, Error> {
+async fn read_store(
+    tx: &mut Tx,
+    Place(organization, project, key, user, secret): Place,
+) -> Result<StoreAnswers, Error> {
     let part = Part { from: Month::from_unix_months(0), is_large: false };
     let (mut detail, mut used) = (None, Vec::new());
     if let Some(project) = project {
@@ -178,7 +181,7 @@ async fn asked(tx: &mut Tx, Place(organization, project, key, user, secret): Pla
     if let Some(key) = key {
         used.push(totals::key(tx, organization, key, part).await?);
     }
-    Ok(Asked {
+    Ok(StoreAnswers {
         detail,
         used,
         account: users::by_id(tx, user).await?,
@@ -192,11 +195,11 @@ async fn asked(tx: &mut Tx, Place(organization, project, key, user, secret): Pla
 }
 
 #[test]
-fn what_the_store_asks_together_is_what_it_asks_alone() {
+fn batched_store_reads_equal_single_reads() {
     on_each_database(async |world| {
         let mut places = vec![];
         for name in ["ada", "bob", "eve"] {
-            let person = world.somebody(name).await;
+            let person = world.user(name).await;
             let place = world.place(&person, name).await;
             let (key, _) = world.key(&person, &place, &json!({"name": "k"})).await;
             let (secret,) = sql("SELECT secret_hash FROM api_key_secrets WHERE api_key_id = $1")
@@ -222,22 +225,22 @@ fn what_the_store_asks_together_is_what_it_asks_alone() {
             for (index, &place) in places.iter().enumerate() {
                 let db = world.app.db.clone();
                 asking.spawn(async move {
-                    let together = asked(&mut db.read().await.unwrap(), place).await.unwrap();
+                    let together = read_store(&mut db.read().await.unwrap(), place).await.unwrap();
                     ((round, index), together)
                 });
             }
         }
         for ((_, index), together) in asking.join_all().await {
-            let alone = alone(&world, places[index]).await;
-            assert_eq!(together, alone);
+            let read_store_in_a_transaction = read_store_in_a_transaction(&world, places[index]).await;
+            assert_eq!(together, read_store_in_a_transaction);
         }
         let shared = world.app.db.batched_reads() - before;
-        // Seven texts that each place asks for; on each of them nearly all come while another is under way.
+        // Seven statements for each place; for each of them nearly all reads arrive while another is running.
         assert_eq!(shared > 7 * 7 * places.len() as u64, world.app.db.is_postgres(), "{shared}");
     });
 }
 
-/// In a transaction each statement is one.
-async fn alone(world: &World, place: Place) -> Asked {
-    asked(&mut world.app.db.write().await.unwrap(), place).await.unwrap()
+/// In a transaction each read is a statement of its own.
+async fn read_store_in_a_transaction(world: &World, place: Place) -> StoreAnswers {
+    read_store(&mut world.app.db.write().await.unwrap(), place).await.unwrap()
 }

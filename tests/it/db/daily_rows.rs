@@ -1,4 +1,4 @@
-//! Daily rows hold what is added to them, to the last pico, on both sides of 64 bits and of zero.
+//! Daily rows add exactly, to the last pico, beyond 64 bits and below zero.
 
 use tollkeeper::billing::store::usage::days;
 use tollkeeper::billing::store::usage::days::{DailyKey, DailySums};
@@ -12,12 +12,12 @@ use tollkeeper::money::Pico;
 use crate::support::chance::Chance;
 use crate::support::world::{World, on_each_database};
 
-/// 1,000,000 of the currency, as much as one event costs.
-const MOST: i128 = 1_000_000_000_000_000_000;
-/// What pico hold without whole ones beside them.
-const PLAIN: i128 = 4_000_000_000_000_000_000;
-/// 9,200,000,000 of the currency.
-const FULL: i128 = 9_200_000_000_000_000_000_000;
+/// 1,000,000 units of the currency, the largest cost of one event.
+const MAX_EVENT_PICO: i128 = 1_000_000_000_000_000_000;
+/// The largest sum of pico that needs no whole units.
+const MAX_PLAIN_PICO: i128 = 4_000_000_000_000_000_000;
+/// 9,200,000,000 units of the currency.
+const MAX_ROW_PICO: i128 = 9_200_000_000_000_000_000_000;
 
 fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
     let now = world.clock.now();
@@ -41,7 +41,7 @@ fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
     }
 }
 
-/// Adds these amounts at once; by how much what is posted rises, or nothing when there is no room.
+/// Adds these amounts at once; returns the rise of the posted amount, or `None` when there is no room.
 async fn add(world: &World, model: &str, amounts: &[i128]) -> Option<i128> {
     let events: Vec<_> = amounts.iter().map(|pico| event(world, model, *pico)).collect();
     let sums = events.iter().try_fold(DailySums::default(), DailySums::plus)?;
@@ -53,7 +53,7 @@ async fn add(world: &World, model: &str, amounts: &[i128]) -> Option<i128> {
     Some(after.floor_nano().units() - before.floor_nano().units())
 }
 
-/// Whole ones, pico and what is posted.
+/// Returns whole units, pico and the posted amount.
 async fn row(world: &World, model: &str) -> (i128, i128, i128) {
     let mut tx = world.app.db.read().await.unwrap();
     let (whole, pico, posted): (i64, i64, i64) =
@@ -66,7 +66,7 @@ async fn row(world: &World, model: &str) -> (i128, i128, i128) {
 }
 
 #[test]
-fn they_are_exact_whatever_is_added() {
+fn sums_are_exact() {
     on_each_database(async |world| {
         for seed in 0..6 {
             let (mut chance, model) = (Chance::new(seed), format!("m{seed}"));
@@ -78,14 +78,14 @@ fn they_are_exact_whatever_is_added() {
                 let amounts: Vec<_> = (0..count).map(|_| sign * (chance.below(most) as i128 + 1)).collect();
                 let after = total + amounts.iter().sum::<i128>();
                 let rise = add(&world, &model, &amounts).await;
-                assert_eq!(rise.is_some(), after.abs() <= FULL, "{total} {after}");
+                assert_eq!(rise.is_some(), after.abs() <= MAX_ROW_PICO, "{total} {after}");
                 let Some(rise) = rise else { continue };
                 (total, posted) = (after, posted + rise);
-                plain &= total.abs() <= PLAIN;
+                plain &= total.abs() <= MAX_PLAIN_PICO;
                 let (whole, pico, in_row) = row(&world, &model).await;
                 assert_eq!(whole * 1_000_000_000_000 + pico, total);
                 assert_eq!((posted, in_row), (total.div_euclid(1_000), total.div_euclid(1_000)));
-                assert!(pico.abs() <= PLAIN + 2, "{pico}");
+                assert!(pico.abs() <= MAX_PLAIN_PICO + 2, "{pico}");
                 assert!(!plain || whole == 0, "an older server reads it rightly: {whole} {pico}");
             }
         }
@@ -93,23 +93,23 @@ fn they_are_exact_whatever_is_added() {
 }
 
 #[test]
-fn the_last_pico_that_fits_is_taken_and_none_more() {
+fn row_accepts_the_last_pico_that_fits_and_no_more() {
     on_each_database(async |world| {
         for (model, sign) in [("up", 1), ("down", -1)] {
             for _ in 0..4 {
-                assert!(add(&world, model, &[sign * MOST; 2_000]).await.is_some());
+                assert!(add(&world, model, &[sign * MAX_EVENT_PICO; 2_000]).await.is_some());
             }
-            assert!(add(&world, model, &[sign * MOST; 1_200]).await.is_some());
-            assert_eq!(row(&world, model).await.2, sign * FULL / 1_000);
+            assert!(add(&world, model, &[sign * MAX_EVENT_PICO; 1_200]).await.is_some());
+            assert_eq!(row(&world, model).await.2, sign * MAX_ROW_PICO / 1_000);
             assert_eq!(add(&world, model, &[sign]).await, None);
-            assert_eq!(add(&world, model, &[sign * MOST; 2_000]).await, None);
+            assert_eq!(add(&world, model, &[sign * MAX_EVENT_PICO; 2_000]).await, None);
             assert!(add(&world, model, &[-sign, sign]).await.is_some());
             let (whole, pico, _) = row(&world, model).await;
-            assert_eq!(whole * 1_000_000_000_000 + pico, sign * FULL);
+            assert_eq!(whole * 1_000_000_000_000 + pico, sign * MAX_ROW_PICO);
         }
-        // What an older server has left below 64 bits of pico is carried too.
-        assert!(add(&world, "old", &[MOST; 3]).await.is_some());
-        for (left, more) in [(i64::MAX, 4 * MOST), (i64::MIN + 1, -4 * MOST)] {
+        // Values that an older server left below 64 bits of pico are carried too.
+        assert!(add(&world, "old", &[MAX_EVENT_PICO; 3]).await.is_some());
+        for (left, more) in [(i64::MAX, 4 * MAX_EVENT_PICO), (i64::MIN + 1, -4 * MAX_EVENT_PICO)] {
             let mut tx = world.app.db.write().await.unwrap();
             sql("UPDATE usage_daily SET amount_pico = $1, amount_whole = 0 WHERE model = 'old'")
                 .bind(left)

@@ -1,4 +1,5 @@
-//! Statements that go out with the next one or with the commit: in their order, and no error of theirs is lost.
+//! Deferred statements, which are sent with the next statement or with the commit: they keep their order, and
+//! no error is lost.
 
 use std::time::Duration;
 
@@ -29,13 +30,13 @@ async fn names(tx: &mut Tx) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn they_run_in_their_order() {
+async fn deferred_statements_run_in_order() {
     each_db(async |db| {
         let before = db.statement_count();
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
         rename("a", "b").defer(&mut tx).await.unwrap();
-        // A statement that is waited for comes after them.
+        // An awaited statement runs after them.
         assert_eq!(rename("b", "c").execute(&mut tx).await, Ok(1));
         rename("c", "d").defer(&mut tx).await.unwrap();
         assert_eq!(names(&mut tx).await, ["d"]);
@@ -44,7 +45,7 @@ async fn they_run_in_their_order() {
         assert_eq!(db.statement_count() - before, 6);
         assert_eq!(names(&mut db.read().await.unwrap()).await, ["e"]);
 
-        // Nothing but such statements, and more of them than wait at a time.
+        // Only deferred statements, and more than may be queued.
         let mut tx = db.write().await.unwrap();
         for number in 0..100 {
             rename(&format!("e{}", "x".repeat(number)), &format!("e{}", "x".repeat(number + 1)))
@@ -59,7 +60,7 @@ async fn they_run_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_lock_costs_nothing_where_one_writes_at_a_time() {
+async fn row_lock_costs_nothing_on_sqlite() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").execute(&mut tx).await.unwrap();
@@ -72,16 +73,16 @@ async fn a_lock_costs_nothing_where_one_writes_at_a_time() {
             assert_eq!(db.statement_count() - before, u64::from(db.is_postgres()));
             assert_eq!(names(&mut tx).await, ["a"]);
             if db.is_postgres() {
-                // Who doesn't wait for long finds the row locked.
+                // A transaction with a short lock timeout finds the row locked.
                 let mut other = db.write_behind().await.unwrap();
                 let refused = rename("a", "b").execute(&mut other).await;
                 assert!(matches!(refused, Err(Error::Unavailable(_))), "{lock:?}: {refused:?}");
-                // Who refers to it waits for its removal only.
+                // An insert that refers to the row waits for its removal only.
                 let mut other = db.write_behind().await.unwrap();
                 let refers = session("user_1").execute(&mut other).await;
                 assert_eq!(refers.is_ok(), lock == Lock::Change, "{refers:?}");
             }
-            // None is taken in a transaction that has failed.
+            // No lock is taken in a failed transaction.
             assert!(user("user_1", "a").execute(&mut tx).await.is_err());
             assert!(locked().lock(&mut tx, lock).await.is_err());
             assert!(tx.commit().await.is_err());
@@ -91,22 +92,25 @@ async fn a_lock_costs_nothing_where_one_writes_at_a_time() {
 }
 
 #[tokio::test]
-async fn an_error_comes_no_later_than_with_the_next_statement() {
+async fn deferred_error_is_returned_by_the_next_statement() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
-        let told = match user("user_2", "a").defer(&mut tx).await {
+        let result = match user("user_2", "a").defer(&mut tx).await {
             Err(error) => {
                 assert!(!db.is_postgres(), "it was waited for");
                 error
             }
             Ok(()) => {
-                // What comes after it is refused by the server, but that isn't what is told.
+                // The server refuses later statements, but the first error is returned.
                 user("user_3", "c").defer(&mut tx).await.unwrap();
                 sql("SELECT username FROM users").optional::<(String,)>(&mut tx).await.unwrap_err()
             }
         };
-        assert!(matches!(told, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)), "{told:?}");
+        assert!(
+            matches!(result, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)),
+            "{result:?}"
+        );
         let later = user("user_4", "d").defer(&mut tx).await;
         assert!(matches!(later, Err(Error::Internal(_))), "{later:?}");
         assert!(insert_user(&mut tx, "user_5", "e", "e").await.is_err());
@@ -117,27 +121,27 @@ async fn an_error_comes_no_later_than_with_the_next_statement() {
 }
 
 #[tokio::test]
-async fn an_error_comes_with_the_commit_and_nothing_is_committed() {
+async fn deferred_error_is_returned_by_the_commit() {
     each_db(async |db| {
         for begun in [false, true] {
             let mut tx = db.write().await.unwrap();
             if begun {
                 insert_user(&mut tx, "user_0", "z", "z").await.unwrap();
             }
-            let mut told = Ok(());
+            let mut result = Ok(());
             for (id, name) in [("user_1", "a"), ("user_2", "a"), ("user_3", "c")] {
-                told = told.and(user(id, name).defer(&mut tx).await);
+                result = result.and(user(id, name).defer(&mut tx).await);
             }
             tx.announce(tollkeeper::db::Change::Catalog);
             let committed = tx.commit().await;
             assert!(committed.is_err());
-            let told = told.and(committed).unwrap_err();
+            let result = result.and(committed).unwrap_err();
             assert!(
-                matches!(told, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)),
-                "{told:?}"
+                matches!(result, Error::Unique(Constraint::UserEmail | Constraint::UserUsername)),
+                "{result:?}"
             );
             assert_eq!(count(&db, "users").await, 0);
-            // The connection is as good as before.
+            // The connection works as before.
             let mut tx = db.write().await.unwrap();
             insert_user(&mut tx, "user_1", "a", "a").await.unwrap();
             drop(tx);
@@ -147,7 +151,7 @@ async fn an_error_comes_with_the_commit_and_nothing_is_committed() {
 }
 
 #[tokio::test]
-async fn a_statement_that_can_not_be_prepared_ends_it_too() {
+async fn deferred_statement_that_cannot_be_prepared_fails_the_transaction() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         let first = user("user_1", "a").defer(&mut tx).await;
@@ -161,12 +165,12 @@ async fn a_statement_that_can_not_be_prepared_ends_it_too() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_them_without_a_commit() {
+async fn deferred_statements_are_rolled_back_without_a_commit() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
         drop(tx);
-        // Cancelled while they are under way, more often than there are connections.
+        // Cancelled while they run, more often than there are connections.
         for number in 0..40 {
             let work = async {
                 let mut tx = db.write().await?;
@@ -187,7 +191,7 @@ async fn nothing_is_left_of_them_without_a_commit() {
 }
 
 #[tokio::test]
-async fn a_read_handle_defers_nothing() {
+async fn read_handle_defers_nothing() {
     each_db(async |db| {
         let mut tx = db.read().await.unwrap();
         let written = user("user_1", "a").defer(&mut tx).await;
@@ -197,10 +201,10 @@ async fn a_read_handle_defers_nothing() {
     .await;
 }
 
-/// On one thread, which the cluster's `stop` and `start` block: so the connections that died meanwhile are still taken for
-/// live ones afterwards.
+/// Runs on one thread, which the cluster's `stop` and `start` block, so connections that died meanwhile are
+/// still taken for live ones afterwards.
 #[tokio::test]
-async fn dead_connections_are_passed_over_before_anything_has_happened() {
+async fn dead_connections_are_skipped_at_the_begin() {
     let Some(cluster) = Cluster::private() else { return };
     let db = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
     for round in 0..2 {
@@ -224,7 +228,7 @@ async fn dead_connections_are_passed_over_before_anything_has_happened() {
     }
     assert_eq!(names(&mut db.read().await.unwrap()).await, ["b", "a1"]);
 
-    // Begun before the server went: what was in it is gone, and is not begun anew.
+    // Begun before the server stopped: its writes are lost, and it isn't retried.
     let mut tx = db.write().await.unwrap();
     insert_user(&mut tx, "user_2", "c", "c").await.unwrap();
     cluster.stop();
@@ -234,9 +238,9 @@ async fn dead_connections_are_passed_over_before_anything_has_happened() {
     assert_eq!(count(&db, "users").await, 2);
 }
 
-/// A migration changes what a statement answers that a connection has prepared: what begins with it begins again.
+/// A migration changes the result type of prepared statements: a transaction that begins with one is retried.
 #[tokio::test]
-async fn what_was_prepared_before_a_migration_is_prepared_anew() {
+async fn statements_are_prepared_again_after_a_migration() {
     each_db(async |db| {
         let every = || sql("SELECT * FROM users");
         for number in 0..3 {

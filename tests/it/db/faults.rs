@@ -1,4 +1,4 @@
-//! What goes wrong with a database while the service runs, and that it comes back by itself.
+//! Database faults while the service runs, and recovery without a restart.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ async fn add(db: &Db, name: &str) -> Result<(), Error> {
     tx.commit().await
 }
 
-/// On one thread, which the cluster's `stop` and `start` block: so the connections that died meanwhile are still
-/// taken for live ones afterwards.
+/// Runs on one thread, which the cluster's `stop` and `start` block, so connections that died meanwhile are
+/// still taken for live ones afterwards.
 #[tokio::test]
-async fn postgres_goes_away_and_comes_back() {
+async fn pool_recovers_after_postgres_restarts() {
     let Some(cluster) = Cluster::private() else { return };
     let db = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
     add(&db, "first").await.unwrap();
@@ -46,7 +46,7 @@ async fn postgres_goes_away_and_comes_back() {
     }
     assert_eq!(count(&db, "users").await, 21);
 
-    // Stopped and started between two statements: nothing is in flight, so nothing fails.
+    // Stopped and started between two statements: nothing is running, so nothing fails.
     for number in 0..3 {
         drop(use_all_connections(&db).await);
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -63,7 +63,7 @@ async fn postgres_goes_away_and_comes_back() {
     assert_eq!(count(&db, "users").await, 24);
 }
 
-/// Makes the shared connections by reads and those of the pool by transactions, which it gives back.
+/// Opens the shared connections by reads and the pool's connections by transactions, which it returns.
 async fn use_all_connections(db: &Db) -> Vec<Tx> {
     let mut open = Vec::new();
     for _ in 0..16 {
@@ -74,7 +74,7 @@ async fn use_all_connections(db: &Db) -> Vec<Tx> {
 }
 
 #[tokio::test]
-async fn postgres_that_is_not_there_is_unavailable() {
+async fn missing_postgres_is_unavailable() {
     for url in ["postgres://nobody@127.0.0.1:1/none", "postgres://nobody@%2Fnowhere/none"] {
         let db = Db::open(&Settings::Postgres { url: url.to_owned() }).unwrap();
         assert!(matches!(db.ping().await, Err(Error::Unavailable(_))));
@@ -99,7 +99,7 @@ async fn sqlite_waits_for_another_process() {
         let db = db.clone();
         async move { add(&db, "second").await }
     });
-    // Reads go on meanwhile, and see nothing of what isn't committed.
+    // Reads go on meanwhile, and don't see uncommitted writes.
     while start.elapsed() < Duration::from_millis(200) {
         assert_eq!(count(&db, "users").await, 1);
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -112,12 +112,12 @@ async fn sqlite_waits_for_another_process() {
 }
 
 #[tokio::test]
-async fn sqlite_that_can_not_be_written_is_read_only() {
+async fn sqlite_file_with_a_newer_format_is_read_only() {
     let folder = Folder::new();
     let db = folder.migrated().await;
     add(&db, "first").await.unwrap();
     drop(db);
-    // The file says of itself that only newer versions may write it: a refusal that also root meets.
+    // The file's format version allows only newer versions to write it: a refusal that also root gets.
     let write_version = |version: u8| {
         let mut file = std::fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
         file.seek(SeekFrom::Start(18)).unwrap();
@@ -146,7 +146,7 @@ async fn sqlite_without_permission_is_read_only() {
     };
     allow(&folder.file(), 0o400);
     allow(&folder.0, 0o500);
-    // Root is let in everywhere.
+    // Root ignores file permissions.
     let is_root = std::fs::write(folder.0.join("probe"), "").is_ok();
     let db = Db::open(&folder.settings()).unwrap();
     let written = add(&db, "first").await;
@@ -157,11 +157,11 @@ async fn sqlite_without_permission_is_read_only() {
 }
 
 #[tokio::test]
-async fn sqlite_that_is_full_keeps_what_it_had() {
+async fn full_sqlite_database_keeps_its_data() {
     let folder = Folder::new();
     let db = folder.migrated().await;
     add(&db, "first").await.unwrap();
-    // The writer is one connection, so this holds for the transactions after it, as a full disk would.
+    // There is one writer connection, so this affects later transactions as a full disk would.
     let limit = async |pages: &str| {
         let mut tx = db.write().await.unwrap();
         sql(format!("PRAGMA max_page_count = {pages}")).execute(&mut tx).await.unwrap();
@@ -235,7 +235,7 @@ async fn sqlite_follows_a_restored_file() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn sqlite_files_are_their_owner_s_only() {
+async fn sqlite_files_are_readable_by_their_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     let db = folder.migrated().await;

@@ -1,4 +1,4 @@
-//! The schema: how it comes to be, and that it is the same on both databases.
+//! The schema: its migrations, and that it is the same on both databases.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use tollkeeper::db::{Db, MigrateError, Settings, sql};
 use super::{Folder, each_db};
 use crate::support::postgres::Cluster;
 
-/// An empty database of each kind.
+/// Runs the test on an empty database of each kind.
 async fn each_empty(test: impl AsyncFn(Settings)) {
     let folder = Folder::new();
     test(Settings::Sqlite { path: folder.0.join("new folder").join("tollkeeper.db") }).await;
@@ -17,10 +17,10 @@ async fn each_empty(test: impl AsyncFn(Settings)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_replicas_migrate_at_once() {
+async fn concurrent_migrations_succeed() {
     each_empty(async |settings| {
         let tasks = (0..8).map(|_| {
-            // Each its own, as in another process.
+            // Each with its own handle, as in another process.
             let db = Db::open(&settings).unwrap();
             tokio::spawn(async move { db.migrate().await })
         });
@@ -43,7 +43,7 @@ async fn many_replicas_migrate_at_once() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_left_alone() {
+async fn newer_schema_is_left_alone() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         sql("INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
@@ -63,7 +63,7 @@ async fn a_newer_schema_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_changed_step_is_refused() {
+async fn changed_migration_is_refused() {
     each_db(async |db| {
         let mut tx = db.write().await.unwrap();
         sql("UPDATE refinery_schema_history SET checksum = '1'").execute(&mut tx).await.unwrap();
@@ -90,7 +90,7 @@ async fn both_databases_have_the_same_schema() {
     assert!(sqlite.len() > 100, "{sqlite:#?}");
 }
 
-/// The schema in neutral lines: columns with their type, keys, indexes.
+/// Returns the schema in neutral lines: columns with their type, keys, indexes.
 async fn schema(db: &Db) -> BTreeSet<String> {
     let texts = if db.is_postgres() { POSTGRES } else { SQLITE };
     let mut lines = BTreeSet::new();

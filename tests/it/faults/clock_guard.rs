@@ -1,5 +1,5 @@
-//! A machine's clock that is wrong: nothing is done that can't be undone, the server says so, and goes on by itself when the clock is
-//! right again.
+//! A wrong machine clock: the server does nothing irreversible, reports the problem, and goes on by itself
+//! when the clock is right again.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::world::{Folder, runtime};
 
 const DAY_S: i64 = 86_400;
 
-/// The database beside the servers.
+/// Counts rows of the servers' database.
 fn count(start: &Start, text: &'static str) -> i64 {
     let db = Db::open(&start.database_settings()).unwrap();
     runtime().block_on(async {
@@ -34,7 +34,7 @@ fn execute(start: &Start, text: &'static str) {
     });
 }
 
-/// What can't be undone: usage that is known, invoices and open months, what credits have left, reservations.
+/// Returns the irreversible state: usage events, invoices and open months, the rest of credits, reservations.
 fn state(start: &Start) -> [i64; 5] {
     [
         "SELECT COUNT(*) FROM usage_events",
@@ -46,8 +46,8 @@ fn state(start: &Start) -> [i64; 5] {
     .map(|text| count(start, text))
 }
 
-/// The sentence of the check that fails.
-fn distrust(server: &Server) -> Option<String> {
+/// Returns the message of the failed clock check.
+fn failed_clock_check(server: &Server) -> Option<String> {
     let answer = server.get("/readyz").send();
     let body: Value = answer.json();
     let details = body["error"]["details"].as_array()?;
@@ -70,7 +70,7 @@ fn reserve_as(server: &Server, place: &Place, request_id: Option<&str>) -> Answe
     server.ask("/service/v1/authorize", &question).send()
 }
 
-/// Usage of today, a reservation, and a credit that ends in two days.
+/// Creates usage of today, a reservation, and a credit that expires in two days.
 fn settle(start: &Start, server: &Server) -> (Account, Place) {
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
@@ -85,7 +85,7 @@ fn settle(start: &Start, server: &Server) -> (Account, Place) {
     (ada, place)
 }
 
-/// While its clock is wrong.
+/// Asserts that the server does nothing irreversible while its clock is wrong.
 fn assert_waits(server: &Server, place: &Place) {
     for answer in [server.ask("/service/v1/usage", &usage_event(place, "e2")).send(), reserve(server, place)]
     {
@@ -94,8 +94,8 @@ fn assert_waits(server: &Server, place: &Place) {
     assert_eq!(server.metric("tollkeeper_clock_trusted"), Some(0.0));
 }
 
-/// The lines about it, each once a time that it was wrong.
-fn assert_told(server: &Server, times: usize) {
+/// Asserts that the log has its lines once for each time that the clock was wrong.
+fn assert_logged(server: &Server, times: usize) {
     let log = server.log();
     // The feed's age goes by the clock too.
     let errors = log.lines().filter(|line| line.contains(" ERROR ") && !line.contains("not_ready: feed: "));
@@ -105,37 +105,37 @@ fn assert_told(server: &Server, times: usize) {
 }
 
 #[test]
-fn nothing_is_done_for_good_by_a_clock_that_is_wrong() {
+fn wrong_clock_causes_nothing_irreversible() {
     let folders = [Folder::new(), Folder::new()];
     let url = Cluster::shared().map(|cluster| runtime().block_on(cluster.empty_database()));
-    // Both at once: it takes more than a minute.
+    // Both databases at once, because each takes more than a minute.
     std::thread::scope(|scope| {
-        scope.spawn(|| go_wrong(None, &folders[0]));
+        scope.spawn(|| test_wrong_clock(None, &folders[0]));
         if let Some(url) = &url {
-            scope.spawn(|| go_wrong(Some(url), &folders[1]));
+            scope.spawn(|| test_wrong_clock(Some(url), &folders[1]));
         }
     });
 }
 
-/// Moves the clock of a server, the only one on SQLite and one of two on PostgreSQL, far ahead and far back.
-fn go_wrong(url: Option<&str>, folder: &Folder) {
+/// Moves the clock of a server far ahead and far back: the only server on SQLite, one of two on PostgreSQL.
+fn test_wrong_clock(url: Option<&str>, folder: &Folder) {
     let Some(clock) = FakeClock::new(&folder.0, "a wrong clock") else { return };
-    // Of two replicas on PostgreSQL one has a wrong clock; of an SQLite file there is one.
+    // On PostgreSQL one of two replicas has a wrong clock; an SQLite file has one server.
     let count = if url.is_some() { 2 } else { 1 };
     let Replicas { starts } = Replicas::new(count, url, folder).generous(folder);
     let wrong = clock.rule(starts[0].clone());
     let server = wrong.run();
     let (_, place) = settle(&starts[0], &server);
     let other = starts.get(1).map(Start::run);
-    // It isn't the first two hours that keep it from anything.
+    // The rule about the first two hours doesn't block it.
     execute(&wrong, "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
-    // The last one for as long as each job needs for a turn.
+    // The last one lasts as long as each job needs for a turn.
     let months = [(-2, 1), (2, 1), (-15, 1), (15, 65)];
     for (number, (months, for_s)) in months.into_iter().enumerate() {
         let before = state(&wrong);
         clock.set_s(months * 31 * DAY_S);
         assert!(until(|| server.log().matches("the clock isn't trusted").count() == number + 1));
-        let why = distrust(&server).unwrap();
+        let why = failed_clock_check(&server).unwrap();
         let expected = match (url, months > 0) {
             (Some(_), _) => "the database's",
             (None, true) => "as time has passed",
@@ -151,7 +151,7 @@ fn go_wrong(url: Option<&str>, folder: &Folder) {
         }
         clock.set_s(0);
         assert!(until(|| is_ready(&server)), "{}", server.log());
-        assert_told(&server, number + 1);
+        assert_logged(&server, number + 1);
         assert_eq!(server.report(&place, "e1"), "duplicate");
         assert_eq!(server.report(&place, &format!("after {number}")), "accepted");
     }
@@ -159,7 +159,7 @@ fn go_wrong(url: Option<&str>, folder: &Folder) {
 }
 
 #[test]
-fn a_start_before_the_clock_is_set_waits_for_it() {
+fn start_waits_until_the_clock_is_set() {
     on_each_database_url(|url, folder| {
         let Some(clock) = FakeClock::new(&folder.0, "a clock that isn't set") else { return };
         let start = clock.rule(Start::new(&folder.0).database(url));
@@ -171,7 +171,7 @@ fn a_start_before_the_clock_is_set_waits_for_it() {
             let back_s = if since_1970 { Clock::System.now().unix_seconds() - 60 } else { 3 * 365 * DAY_S };
             clock.set_s(-back_s);
             let server = start.listening();
-            let why = distrust(&server).unwrap();
+            let why = failed_clock_check(&server).unwrap();
             let expected = if url.is_some() { "the database's" } else { "the service has run at" };
             assert!(why.contains(expected), "{why}");
             assert_waits(&server, &place);
@@ -181,7 +181,7 @@ fn a_start_before_the_clock_is_set_waits_for_it() {
             let close = start.command(&["billing", "close", "--skip-wait"]);
             assert_eq!(close.code, Some(1));
             assert!(close.log.contains("nothing is closed: this machine's clock says"), "{}", close.log);
-            // By ntpd, a moment later.
+            // ntpd sets it a moment later.
             clock.set_s(0);
             assert!(until(|| is_ready(&server)), "{}", server.log());
             assert_eq!(state(&start), before);
@@ -194,17 +194,17 @@ fn a_start_before_the_clock_is_set_waits_for_it() {
     });
 }
 
-/// A wrong time that the service has gone by already.
+/// A wrong time that the service has already recorded.
 #[test]
-fn an_operator_says_that_a_clock_is_right() {
+fn operator_confirms_the_clock() {
     on_each_database_url(|url, folder| {
         let Some(clock) = FakeClock::new(&folder.0, "a clock that was wrong") else { return };
         let start = clock.rule(Start::new(&folder.0).database(url));
         let server = start.run();
         let place = server.settle(&server.sign_up("ada"));
         execute(&start, "UPDATE service_clock SET last_seen_at = last_seen_at + 86400000");
-        assert!(until(|| distrust(&server).is_some()));
-        let why = distrust(&server).unwrap();
+        assert!(until(|| failed_clock_check(&server).is_some()));
+        let why = failed_clock_check(&server).unwrap();
         assert!(why.contains("has run at") && why.contains("tollkeeper clock accept"), "{why}");
         let show = start.command(&["clock", "show", "--json"]);
         let shown: Value = serde_json::from_str(&show.stdout).unwrap();
@@ -221,9 +221,9 @@ fn an_operator_says_that_a_clock_is_right() {
         assert_eq!(show.code, Some(0), "{}", show.log);
         assert!(show.stdout.contains("Trusted       yes") && show.stdout.contains("it will have been at"));
 
-        // The clock is set right by an hour, and that is no mistake.
+        // The clock is corrected by an hour, which is allowed.
         clock.set_s(3_600);
-        assert!(until(|| distrust(&server).is_some()));
+        assert!(until(|| failed_clock_check(&server).is_some()));
         let accepted = start.command(&["clock", "accept"]);
         if url.is_some() {
             // Of two machines one is wrong.
@@ -244,7 +244,7 @@ fn an_operator_says_that_a_clock_is_right() {
 }
 
 #[test]
-fn reservations_live_by_the_database_s_clock() {
+fn reservations_use_the_databases_clock() {
     let Some(cluster) = Cluster::shared() else { return };
     let folder = Folder::new();
     let Some(clock) = FakeClock::new(&folder.0, "two replicas with two clocks") else { return };
@@ -259,7 +259,7 @@ fn reservations_live_by_the_database_s_clock() {
     ahead.wait_until_job("sweep");
     let reserved = || count(&starts[0], "SELECT COUNT(*) FROM reservations");
     assert_eq!(reserved(), 1, "{}", ahead.log());
-    // The same question again finds its reservation, which is over by the wrong clock only.
+    // The repeated request finds its reservation, which has expired by the wrong clock only.
     let id = |server: &Server| reserve_as(server, &place, Some("call-1")).json()["reservation"]["id"].clone();
     let first = id(&right);
     assert!(first.is_string(), "{first}");
@@ -273,7 +273,7 @@ fn reservations_live_by_the_database_s_clock() {
 
     clock.set_s(15 * 60);
     ahead.wait_for_log("the clock isn't trusted");
-    let why = distrust(&ahead).unwrap();
+    let why = failed_clock_check(&ahead).unwrap();
     assert!(why.contains("the database's") && why.contains("set the wrong one right"), "{why}");
     assert_waits(&ahead, &place);
     std::thread::sleep(Duration::from_secs(8));
@@ -287,12 +287,12 @@ fn reservations_live_by_the_database_s_clock() {
 }
 
 #[test]
-fn a_month_waits_until_the_service_has_been_up_for_two_hours() {
+fn month_close_waits_for_two_hours_of_uptime() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         let server = start.run();
         server.settle(&server.sign_up("ada"));
-        // What happened to it: it is months late.
+        // The situation: closing is months late.
         execute(&start, "UPDATE wallets SET open_month = open_month - 3");
         let open = || count(&start, "SELECT CAST(MIN(open_month) AS BIGINT) FROM wallets");
         let late = open();
@@ -311,7 +311,7 @@ fn a_month_waits_until_the_service_has_been_up_for_two_hours() {
         execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 7190000");
         waits("it will have been at");
         execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 10000");
-        // A start isn't a gap, unless it takes long.
+        // A restart isn't a gap unless it takes long.
         let server = start.run();
         assert!(until(|| open() > late), "{}", server.log());
         assert_eq!(server.stop().code, Some(0));
@@ -327,7 +327,7 @@ fn a_month_waits_until_the_service_has_been_up_for_two_hours() {
 }
 
 #[test]
-fn a_job_is_taken_over_soon_after_the_death_of_who_did_it() {
+fn job_of_a_dead_replica_is_taken_over_soon() {
     on_each_database_url(|url, folder| {
         let Replicas { starts } = Replicas::new(2, url, folder).generous(folder);
         let first = starts[0].run();
@@ -335,7 +335,7 @@ fn a_job_is_taken_over_soon_after_the_death_of_who_did_it() {
         assert!(until(|| leads(&first)));
         let second = starts[1].run();
         second.wait_until_job("billing");
-        // Kept for longer than it would hold by itself.
+        // Renewed for longer than the lease would last.
         let begun = Clock::System.now();
         while Clock::System.now() < begun.plus_ms(17_000) {
             assert!(leads(&first) && !leads(&second));

@@ -1,4 +1,4 @@
-//! Clocks that jump, forward and back: tokens, rates, leases, reservations, mails and months stay sane.
+//! Clocks that jump forward and back: tokens, rates, leases, reservations, mails and months stay correct.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use crate::support::faketime::FakeClock;
 use crate::support::http::{Answer, Call};
 use crate::support::process::{on_each_database_url, usage_event};
 use crate::support::replicas::{Replicas, generous_catalog};
-use crate::support::world::{Folder, PASSWORD, Somebody, World, on_each_database, on_each_database_with};
+use crate::support::world::{Folder, PASSWORD, TestUser, World, on_each_database, on_each_database_with};
 
 /// One of several servers in this process.
 struct Replica {
@@ -52,7 +52,7 @@ impl Replica {
         Call::new(&self.service, method, path).bearer(self.app.api.service_token.expose()).json(body)
     }
 
-    /// Every job once. None of them may fail for the sake of a clock.
+    /// Runs every job once. No job may fail because of a clock.
     async fn work(&mut self) {
         let app = &self.app;
         app.feed.catch_up().await.unwrap();
@@ -66,9 +66,9 @@ impl Replica {
     }
 }
 
-/// What calls are made with.
+/// Credentials and ids for calls.
 struct Scene {
-    ada: Somebody,
+    ada: TestUser,
     key_id: String,
     key: String,
     limited: String,
@@ -76,7 +76,7 @@ struct Scene {
 
 impl Scene {
     async fn new(world: &World) -> Self {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key_id, key) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
         let restricted = json!({"name": "limited", "restrictions": {"rate_limit": 10}});
@@ -84,12 +84,12 @@ impl Scene {
         Self { ada, key_id, key, limited }
     }
 
-    /// One of everything at this replica, by whatever its clock says.
-    async fn go_on(&self, world: &World, replica: &Replica, id: &str) {
+    /// Makes one call of each kind at this replica, by its clock.
+    async fn make_calls(&self, world: &World, replica: &Replica, id: &str) {
         let get = |path: &str, bearer: &str| Call::new(&replica.public, Method::GET, path).bearer(bearer);
         let fresh = world.token(TokenKind::Access, self.ada.id, self.ada.session_id, 3600).await;
         assert_eq!(get("/v1/auth/me", &fresh).send().await.status, 200);
-        // One of another time is good or isn't; no other answer is.
+        // A token of another time is accepted or refused; there is no other answer.
         let old = get("/v1/auth/me", &self.ada.access_token).send().await.status;
         assert!(old == 200 || old == 401, "{old}");
         assert_eq!(get("/v1/models", &self.key).send().await.status, 200);
@@ -112,7 +112,7 @@ impl Scene {
             let answer = replica.ask(Method::POST, "/service/v1/usage", &body).bare().await;
             assert_eq!(answer["results"][0]["status"], status, "{answer}");
         }
-        // Half of them are ended, the others are left to time.
+        // Half of them are ended, the others expire.
         if id.len().is_multiple_of(2) {
             let path = format!("/service/v1/reservations/{}", reservation.as_str().unwrap());
             replica.ask(Method::DELETE, &path, &json!({})).bare().await;
@@ -137,7 +137,7 @@ impl Scene {
     }
 }
 
-/// Some that are known to be awkward, and as many by chance as wanted.
+/// Returns jumps that are known to be difficult, and random ones.
 fn jumps() -> Vec<i64> {
     let mut jumps = vec![
         HOUR_MS,
@@ -160,7 +160,7 @@ fn jumps() -> Vec<i64> {
 }
 
 #[test]
-fn three_replicas_go_on_whatever_their_clock_does() {
+fn three_replicas_survive_clock_jumps() {
     let folder = Folder::new();
     let generous = [
         ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "1000000"),
@@ -177,7 +177,7 @@ fn three_replicas_go_on_whatever_their_clock_does() {
         for (number, jump_ms) in jumps().into_iter().enumerate() {
             world.clock.advance_ms(jump_ms);
             for (at, replica) in replicas.iter_mut().enumerate() {
-                scene.go_on(&world, replica, &format!("e{number}{}", ["", "b", "cc"][at])).await;
+                scene.make_calls(&world, replica, &format!("e{number}{}", ["", "b", "cc"][at])).await;
                 replica.work().await;
                 scene.drain(replica).await;
                 events += 1;
@@ -187,11 +187,11 @@ fn three_replicas_go_on_whatever_their_clock_does() {
         assert_eq!(self::number(&world, "SELECT COUNT(*) FROM usage_events").await, events);
         let ids = self::number(&world, "SELECT COUNT(DISTINCT id) FROM organizations").await;
         assert_eq!(ids, events + 1);
-        // Nothing stays set aside, by whatever clock it was.
+        // Nothing stays reserved, whichever clock was used.
         for replica in &mut replicas {
             replica.work().await;
         }
-        // Twice its time, and a minute: by less a clock may have been ahead without anybody noticing.
+        // Twice its time plus a minute: a clock may have been ahead by less without being noticed.
         world.clock.advance_ms(22 * MINUTE_MS);
         for replica in &mut replicas {
             replica.work().await;
@@ -202,17 +202,17 @@ fn three_replicas_go_on_whatever_their_clock_does() {
     });
 }
 
-/// What was set by a clock that was a year ahead is not waited for.
+/// Work scheduled by a clock that was a year ahead is not delayed.
 #[test]
-fn what_a_clock_that_was_ahead_has_put_off_comes_in_time() {
-    let nobody = [("TOLLKEEPER_MAIL__URL", "smtp://127.0.0.1:1?tls=none")];
-    on_each_database_with(&nobody, async |world| {
+fn work_scheduled_by_a_clock_ahead_is_not_delayed() {
+    let settings = [("TOLLKEEPER_MAIL__URL", "smtp://127.0.0.1:1?tls=none")];
+    on_each_database_with(&settings, async |world| {
         let year_ms = 365 * DAY_MS;
         let scene = Scene::new(&world).await;
         let mut replica = Replica::new(&world).await;
         let dead = world.app.leases.lease(Job::Billing);
         world.clock.advance_ms(year_ms);
-        let fresh = world.somebody("bob").await;
+        let fresh = world.user("bob").await;
         assert!(dead.take().await.unwrap());
         let question = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
         let decision = world.ask("/service/v1/authorize", &question).bare().await;
@@ -224,18 +224,18 @@ fn what_a_clock_that_was_ahead_has_put_off_comes_in_time() {
         while guess().await.status == 401 {}
         world.clock.advance_ms(-year_ms);
 
-        // The lease is anybody's, and the dead one doesn't get it back.
+        // Any replica can take the lease, and the dead one doesn't get it back.
         assert!(replica.lease.take().await.unwrap() && !dead.take().await.unwrap());
         world.clock.advance_ms(LEASE_MS - 1);
         assert!(!dead.take().await.unwrap());
-        // Nobody is locked out, neither who guesses nor who knows.
+        // Neither the attacker nor the owner is locked out.
         assert_eq!(guess().await.status, 401);
         let wait_ms: i64 = guess().await.header("retry-after-ms").parse().unwrap();
         assert!((1..=15 * MINUTE_MS).contains(&wait_ms), "{wait_ms}");
         world.clock.advance_ms(wait_ms);
         let right = json!({"email": "bob@example.com", "password": PASSWORD});
         assert_eq!(world.post("/v1/auth/login", &right).send().await.status, 200);
-        // A session of then isn't one of now, and isn't an error.
+        // A session of that time isn't valid now, and isn't an error.
         let status = world.get("/v1/auth/me").bearer(&fresh.access_token).send().await.status;
         assert!(status == 200 || status == 401, "{status}");
 
@@ -253,7 +253,7 @@ fn what_a_clock_that_was_ahead_has_put_off_comes_in_time() {
 }
 
 #[test]
-fn a_month_is_closed_once_although_the_clock_goes_back_over_its_end() {
+fn month_closes_once_although_the_clock_goes_back() {
     on_each_database(async |world| {
         let mut replicas = vec![Replica::new(&world).await, Replica::new(&world).await];
         let scene = Scene::new(&world).await;
@@ -265,8 +265,8 @@ fn a_month_is_closed_once_although_the_clock_goes_back_over_its_end() {
         for replica in &mut replicas {
             replica.work().await;
         }
-        scene.go_on(&world, &replicas[0], "in March").await;
-        // An hour too early by a clock that is an hour ahead: the month is closed, and stays so.
+        scene.make_calls(&world, &replicas[0], "in March").await;
+        // A clock that is an hour ahead closes the month an hour early, and it stays closed.
         at("2026-04-02T00:00:01Z");
         replicas[0].work().await;
         assert_eq!(invoices().await, 1);
@@ -276,7 +276,7 @@ fn a_month_is_closed_once_although_the_clock_goes_back_over_its_end() {
                 replica.work().await;
             }
             // Usage of the closed month is billed in the next one.
-            scene.go_on(&world, &replicas[number], &format!("late {number}")).await;
+            scene.make_calls(&world, &replicas[number], &format!("late {number}")).await;
             assert_eq!(invoices().await, 1);
         }
         at("2026-04-02T00:10:00Z");
@@ -301,10 +301,10 @@ fn a_month_is_closed_once_although_the_clock_goes_back_over_its_end() {
     });
 }
 
-/// The same to the binary: three processes by one clock that jumps by minutes while they are asked. By more it isn't trusted,
+/// The same with processes: three servers on one clock that jumps by minutes. Larger jumps aren't trusted,
 /// see `clock_guard.rs`.
 #[test]
-fn processes_whose_clock_jumps_answer_on() {
+fn processes_keep_answering_while_their_clock_jumps() {
     on_each_database_url(|url, folder| {
         let Some(clock) = FakeClock::new(&folder.0, "clocks of processes") else { return };
         let replicas = Replicas::new(3, url, folder).generous(folder);
@@ -336,7 +336,7 @@ fn processes_whose_clock_jumps_answer_on() {
                         assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
                         reported.insert(id);
                         if round % 8 == 0 {
-                            // A session of one clock is good by it, and a 401 by another at worst.
+                            // A session of one clock is valid for it, and another clock answers 401 at worst.
                             let account = fleet.next().log_in("ada");
                             let me = fleet.get("/v1/auth/me").bearer(&account.access_token).send();
                             assert!(me.status == 200 || me.status == 401, "{}", me.text);

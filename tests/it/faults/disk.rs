@@ -1,11 +1,12 @@
-//! A disk that fills up and empties again while clients go on: what was answered is there, what wasn't can be sent again.
+//! A disk that fills up and empties again under load: answered requests are recorded, the others can be sent
+//! again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::{assert_failure, fill_up, inside, private_mounts};
+use super::{assert_failure, fill_up, path_in_mounts, private_mounts};
 use crate::support::chance::number;
 use crate::support::process::{Place, Server, until, usage_event};
 use crate::support::replicas::Replicas;
@@ -22,7 +23,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// The ids of the events that were answered.
+    /// Returns the ids of the answered events.
     fn run(&self) -> Vec<String> {
         let mut answered = Vec::new();
         for round in 0.. {
@@ -39,7 +40,7 @@ impl Client<'_> {
                 batch["events"][0]["reservation_id"] = decision["reservation"]["id"].clone();
             }
             let result = self.ask("/service/v1/usage", &batch)["results"][0].clone();
-            // One that was refused isn't there: it isn't a duplicate now.
+            // A refused event isn't recorded, so it isn't a duplicate now.
             assert_eq!(result["status"], "accepted", "{result}");
             answered.push(id);
             self.answered.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +61,7 @@ impl Client<'_> {
     }
 }
 
-/// Waits until this has risen for every client.
+/// Waits until this figure has risen for every client.
 fn all_rise(clients: &[Client<'_>], figure: for<'a> fn(&'a Client<'_>) -> &'a AtomicU64, what: &str) {
     let before: Vec<_> = clients.iter().map(|client| figure(client).load(Ordering::Relaxed)).collect();
     let all = || {
@@ -71,7 +72,7 @@ fn all_rise(clients: &[Client<'_>], figure: for<'a> fn(&'a Client<'_>) -> &'a At
 }
 
 #[test]
-fn a_disk_that_fills_up_under_load_loses_nothing_that_was_answered() {
+fn full_disk_under_load_loses_no_answered_event() {
     let rounds = number("TOLLKEEPER_TEST_TRIALS").unwrap_or(2);
     let folder = Folder::new();
     let replicas = Replicas::new(1, None, &folder).generous(&folder);
@@ -82,7 +83,7 @@ fn a_disk_that_fills_up_under_load_loses_nothing_that_was_answered() {
     let Some(wrapper) = private_mounts(&data, mount) else { return };
     let words: Vec<_> = wrapper.iter().map(String::as_str).collect();
     let mut server = start.clone().through(&words).run();
-    server.data_dir = inside(&server, &data);
+    server.data_dir = path_in_mounts(&server, &data);
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
     let (ballast, over) = (server.data_dir.join("ballast"), AtomicBool::new(false));
@@ -102,7 +103,7 @@ fn a_disk_that_fills_up_under_load_loses_nothing_that_was_answered() {
             all_rise(&clients, |client| &client.answered, "answered");
             fill_up(&ballast);
             all_rise(&clients, |client| &client.refused, "refused");
-            // Meanwhile what is there can be read, and a key goes on working.
+            // Meanwhile reads and known keys work.
             assert!(server.requests(&place, &ada) > 0);
             assert_eq!(server.get("/v1/models").bearer(&place.key).send().status, 200);
             std::fs::remove_file(&ballast).unwrap();
@@ -119,7 +120,7 @@ fn a_disk_that_fills_up_under_load_loses_nothing_that_was_answered() {
         server.log()
     );
     assert_eq!(server.requests(&place, &ada), i64::try_from(answered.len()).unwrap());
-    // One without a reservation, so that the repetition says the same.
+    // One without a reservation, so that the repetition gets the same answer.
     assert_eq!(server.report(&place, "0-1"), "duplicate");
     let pid = server.pid().to_string();
     let mut enter = vec!["nsenter", "--target", &pid, "--mount"];

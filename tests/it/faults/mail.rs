@@ -1,4 +1,4 @@
-//! A mail server that is away for hours, and three replicas that try again.
+//! A mail server that is down for hours, and three replicas that retry.
 
 use std::sync::atomic::Ordering;
 
@@ -10,17 +10,17 @@ use tollkeeper::mail::sending::send_due;
 
 use crate::support::chance::number;
 use crate::support::process::on_each_database_url;
-use crate::support::smtp::{self, MailServer, NobodyHome};
+use crate::support::smtp::{self, MailServer, UnusedPort};
 use crate::support::world::{World, runtime};
 
 #[test]
-fn mails_outlive_hours_without_a_mail_server_and_leave_once() {
+fn mails_survive_a_long_outage_and_are_sent_once() {
     let hours = i64::try_from(number("TOLLKEEPER_TEST_HOURS").unwrap_or(6)).unwrap();
     let Some(python) = smtp::python("hours without a mail server") else { return };
     on_each_database_url(|url, _| {
         runtime().block_on(async {
-            let nobody = NobodyHome::new();
-            let port = nobody.port();
+            let unused_port = UnusedPort::new();
+            let port = unused_port.port();
             let mail_url = format!("smtp://127.0.0.1:{port}?tls=none");
             let (backend, url) = (if url.is_some() { "postgres" } else { "sqlite" }, url.map(str::to_owned));
             let world = World::new(backend, url, &[("TOLLKEEPER_MAIL__URL", &mail_url)]).await;
@@ -32,7 +32,7 @@ fn mails_outlive_hours_without_a_mail_server_and_leave_once() {
             }
             let names: Vec<_> = (0..12).map(|number| format!("user{number}")).collect();
             for name in &names {
-                world.somebody(name).await;
+                world.user(name).await;
                 let body = json!({"email": format!("{name}@example.com")});
                 world.post("/v1/auth/forgot-password", &body).data().await;
             }
@@ -47,13 +47,14 @@ fn mails_outlive_hours_without_a_mail_server_and_leave_once() {
                 .await
                 .unwrap();
             assert_eq!(attempts.len(), names.len(), "none is given up");
-            // Ten within the first two hours, and then one an hour: looked at once a minute, some come a bit later.
+            // Ten attempts within the first two hours, then one an hour. The test runs the job once a minute,
+            // so some are slightly late.
             let due = 8 + hours;
             assert!(attempts.iter().all(|(n,)| (due - 2..=due + 1).contains(n)), "{attempts:?}");
             let failed: u64 = apps.iter().map(|app| app.metrics.mails_failed.load(Ordering::Relaxed)).sum();
             assert_eq!(i64::try_from(failed).unwrap(), attempts.iter().map(|(n,)| n).sum::<i64>());
 
-            drop(nobody);
+            drop(unused_port);
             let server = MailServer::start(&python, &["--port", &port.to_string()]);
             world.clock.advance_ms(HOUR_MS);
             let sent =

@@ -1,5 +1,5 @@
-//! SIGTERM while requests are in flight: what was sent before it is answered, the rest is told by a closed connection, and nothing
-//! that was answered is lost.
+//! SIGTERM while requests are in flight: requests sent before it are answered, later ones get a closed
+//! connection, and no answered request is lost.
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,37 +17,37 @@ use crate::support::process::{
 use crate::support::smtp::{self, MailServer};
 use crate::support::world::{Folder, PASSWORD};
 
-/// How often the server is stopped.
+/// Returns the number of stops to test.
 fn stops() -> u64 {
     number("TOLLKEEPER_TEST_STOPS").unwrap_or(3)
 }
 
-/// One client's requests, in the order in which they were sent.
-struct Sent {
-    /// When all of it was written.
+/// One sent request and the status of its answer.
+struct SentRequest {
+    /// The time when the whole request was written.
     at: Instant,
     id: String,
     status: Option<u16>,
 }
 
-/// A client that sends usage, one event after the other, until nobody listens any more.
+/// A client that sends one usage event after the other until no server listens.
 struct Reporter<'a> {
     address: SocketAddr,
     token: &'a str,
     place: &'a Place,
-    /// On one connection, or on a new one for each.
+    /// Uses one connection, or a new one for each request.
     keeps_alive: bool,
     answered: &'a AtomicUsize,
 }
 
 impl Reporter<'_> {
-    fn run(&self, name: &str) -> Vec<Sent> {
+    fn run(&self, name: &str) -> Vec<SentRequest> {
         let mut sent = Vec::new();
         let mut stream: Option<BufReader<TcpStream>> = None;
         for round in 0.. {
             let id = format!("{name}-{round}");
             let connected = stream.take().or_else(|| self.connect());
-            // The listener is gone: nothing was sent.
+            // The listener is closed, so nothing was sent.
             let Some(mut connected) = connected else { break };
             if connected.get_mut().write_all(&self.request(&id)).is_err() {
                 break;
@@ -55,7 +55,7 @@ impl Reporter<'_> {
             let at = Instant::now();
             let answer: Option<Answer> = read_answer(&mut connected, true).ok();
             let status = answer.as_ref().map(|answer| answer.status);
-            sent.push(Sent { at, id, status });
+            sent.push(SentRequest { at, id, status });
             let Some(answer) = answer else { break };
             self.answered.fetch_add(1, Ordering::Relaxed);
             if self.keeps_alive && answer.header("connection") != "close" {
@@ -85,7 +85,7 @@ impl Reporter<'_> {
     }
 }
 
-/// What became of all requests of one stop.
+/// The results of all requests of one stop.
 #[derive(Default)]
 struct Tally {
     answered: usize,
@@ -96,7 +96,7 @@ struct Tally {
 }
 
 #[test]
-fn what_was_sent_before_the_signal_is_answered() {
+fn requests_sent_before_the_signal_are_answered() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0)
             .database(url)
@@ -144,7 +144,7 @@ fn what_was_sent_before_the_signal_is_answered() {
                 }
             }
             server = start.run();
-            // What was answered is there, and what wasn't can be sent again: it counts once in any case.
+            // Answered events are recorded, and the others can be sent again: each counts once in any case.
             for one in &sent {
                 let expected =
                     if one.status.is_some() { &["duplicate"][..] } else { &["duplicate", "accepted"] };
@@ -168,9 +168,9 @@ fn what_was_sent_before_the_signal_is_answered() {
     });
 }
 
-/// Requests that wait to be accepted have been sent as well.
+/// Requests that wait to be accepted were sent as well.
 #[test]
-fn what_waits_for_a_place_when_the_signal_comes_is_answered() {
+fn queued_connections_are_answered_at_the_stop() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_SERVER__MAX_CONNECTIONS", "2").run();
     let body = json!({"token": "nobody's"});
@@ -203,7 +203,7 @@ fn what_waits_for_a_place_when_the_signal_comes_is_answered() {
     assert!(!ended.log.contains("cut off"), "{}", ended.log);
 }
 
-/// Batches whose bodies come after the signal are written, those that capture among them.
+/// Batches whose bodies arrive after the signal are recorded, captures among them.
 #[test]
 fn batches_in_flight_are_captured() {
     on_each_database_url(|url, folder| {
@@ -239,12 +239,13 @@ fn batches_in_flight_are_captured() {
     });
 }
 
-/// Neither who sends nothing more nor who takes nothing holds the stop up for longer than configured, or anybody else's answer.
+/// Clients that stop sending or stop reading delay the stop no longer than configured, and delay no other
+/// answer.
 #[test]
-fn slow_clients_do_not_hold_up_the_stop() {
+fn slow_clients_do_not_delay_the_stop() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_SHUTDOWN_GRACE_MS", "3000").run();
-    // It asks for more than every buffer on the way holds, and reads none of it.
+    // It requests more than all buffers on the way hold, and reads none of it.
     let mut greedy = TcpStream::connect(server.public).unwrap();
     greedy.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
@@ -254,16 +255,16 @@ fn slow_clients_do_not_hold_up_the_stop() {
     let slow = server.post("/v1/auth/verify-email", &body).begin();
     server.terminate();
     server.wait_for_log("stopping");
-    assert_eq!(slow.finish().status, 400, "who is slow, but not too slow, is answered");
+    assert_eq!(slow.finish().status, 400, "a client that is slow, but not too slow, is answered");
     let ended = server.wait();
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     assert!(ended.log.contains("cut off"), "{}", ended.log);
     drop((silent, greedy));
 }
 
-/// A mail that is being handed over when the signal comes is handed over, once; the next one waits for the next server.
+/// A mail in transmission at the signal is sent, once; the next one waits for the next server.
 #[test]
-fn a_mail_on_its_way_leaves_once() {
+fn mail_in_transmission_is_sent_once() {
     let Some(python) = smtp::python("a stop while a mail leaves") else { return };
     on_each_database_url(|url, folder| {
         let mail_server = MailServer::start(&python, &["--slow-content", "ada"]);
@@ -275,7 +276,7 @@ fn a_mail_on_its_way_leaves_once() {
             server.post("/v1/auth/register", &body).data();
         };
         register("ada");
-        // The mail server has it, and hasn't said so.
+        // The mail server has received it but not confirmed it.
         assert!(until(|| mail_server.mails().len() == 1));
         let ended = server.stop();
         assert_eq!(ended.code, Some(0), "{}", ended.log);
@@ -294,9 +295,9 @@ fn subject(mail: &serde_json::Value) -> String {
     content.lines().find(|line| line.starts_with("Subject:")).unwrap().to_owned()
 }
 
-/// A stop that comes again and again, at any moment of the start, ends well each time.
+/// Repeated stops at any moment of the start end cleanly.
 #[test]
-fn a_stop_during_the_start_ends_well() {
+fn stop_during_the_start_is_clean() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         assert_eq!(start.run().stop().code, Some(0));

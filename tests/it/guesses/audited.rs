@@ -1,19 +1,20 @@
-//! What a refused login leaves behind: an entry in the trail, a count, and a mail to the owner.
+//! Traces of refused logins: an audit entry, a metric, and a mail to the owner.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, MINUTE_MS};
 use tollkeeper::trail;
 use tollkeeper::trail::Filter;
 
-use super::{ALSO_HOME, ATTACKER, HOME, WRONG, login, networks, ok, outcome, text, waits, wrong};
+use super::{ATTACKER, HOME, HOME_NEIGHBOUR, WRONG, login, networks, ok, outcome, text, waits, wrong};
 use crate::support::twin::Twin;
 use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_with};
 
 /// SHA-256 of `ada@example.com` and of `nobody@example.com`, by sha256sum.
 const ADA_SHA256: &str = "b5fc85e55755f9e0d030a10ab4429b6b2944855f9a0d60077fe832becbc41d72";
-const NOBODY_SHA256: &str = "e788ea2014693dcdb86767aceb3860a432fc626c6477a6c53016aff40726842b";
+const UNKNOWN_SHA256: &str = "e788ea2014693dcdb86767aceb3860a432fc626c6477a6c53016aff40726842b";
 
-/// The entries of refused logins, sorted: actor, target, address, reason and hash of the address.
+/// Returns the audit entries of refused logins, sorted: actor, target, address, reason and hash of the
+/// address.
 async fn refusals(world: &World) -> Vec<[String; 5]> {
     let filter = Filter { action: "session.refused".into(), limit: 1_000, ..Filter::default() };
     let entries = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
@@ -29,7 +30,7 @@ async fn refusals(world: &World) -> Vec<[String; 5]> {
     entries
 }
 
-/// The mails to this address whose subject holds these words.
+/// Returns the mails to this address with these words in the subject.
 async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
@@ -41,25 +42,25 @@ async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_kind_of_refused_login_leaves_an_entry() {
+fn each_kind_of_refused_login_is_audited() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await.id.to_string();
+        let ada = world.user("ada").await.id.to_string();
         for _ in 0..10 {
             assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
         }
         assert_eq!(outcome(login(&world, "ada", PASSWORD, ATTACKER)).await, waits());
         assert_eq!(outcome(login(&world, "Nobody", WRONG, HOME)).await, wrong());
-        // Some people type something else into the field: that leaves no trace.
+        // Text that isn't an address, such as a password typed into the wrong field, leaves no trace.
         let body = json!({"email": WRONG, "password": WRONG});
-        assert_eq!(outcome(world.post("/v1/auth/login", &body).from(ALSO_HOME)).await, wrong());
+        assert_eq!(outcome(world.post("/v1/auth/login", &body).from(HOME_NEIGHBOUR)).await, wrong());
         let anonymous = |target: &str, address: &str, reason: &str, hash: &str| {
             ["anonymous", target, address, reason, hash].map(str::to_owned)
         };
         let mut expected = [
             anonymous(&ada, ATTACKER, "invalid_credentials", ADA_SHA256),
             anonymous(&ada, ATTACKER, "too_many_attempts", ADA_SHA256),
-            anonymous("unknown", HOME, "invalid_credentials", NOBODY_SHA256),
-            anonymous("unknown", ALSO_HOME, "invalid_credentials", "null"),
+            anonymous("unknown", HOME, "invalid_credentials", UNKNOWN_SHA256),
+            anonymous("unknown", HOME_NEIGHBOUR, "invalid_credentials", "null"),
         ];
         expected.sort_unstable();
         assert_eq!(refusals(&world).await, expected);
@@ -72,7 +73,7 @@ fn each_kind_of_refused_login_leaves_an_entry() {
 }
 
 #[test]
-fn a_login_of_an_unverified_account_that_is_kept_out_leaves_an_entry() {
+fn refused_login_of_an_unverified_account_is_audited() {
     on_each_database_with(&[("TOLLKEEPER_REQUIRE_VERIFIED_EMAIL", "true")], async |world| {
         let body = json!({"email": "ada@example.com", "password": PASSWORD, "username": "ada"});
         let ada = world.post("/v1/auth/register", &body).data().await["user"]["id"].clone();
@@ -85,7 +86,7 @@ fn a_login_of_an_unverified_account_that_is_kept_out_leaves_an_entry() {
 }
 
 #[test]
-fn a_network_that_tries_many_accounts_leaves_a_bounded_number_of_entries() {
+fn network_trying_many_accounts_leaves_bounded_entries() {
     on_each_database(async |world| {
         let [twin, _] = Twin::both_with_cheap_hashes(&world).await;
         let fail = async |number: usize, from: &str| {
@@ -102,9 +103,9 @@ fn a_network_that_tries_many_accounts_leaves_a_bounded_number_of_entries() {
 }
 
 #[test]
-fn logins_are_counted_by_what_came_of_them() {
+fn logins_are_counted_by_their_result() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         for _ in 0..12 {
             login(&world, "ada", WRONG, ATTACKER).send().await;
@@ -124,12 +125,12 @@ fn logins_are_counted_by_what_came_of_them() {
 }
 
 #[test]
-fn the_tenth_failure_of_a_day_is_told_to_the_owner_once() {
+fn tenth_failure_of_a_day_notifies_the_owner_once() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         let body = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
         world.post("/v1/auth/register", &body).data().await;
-        let told = async |name: &str| {
+        let notices = async |name: &str| {
             mails(&world, &format!("{name}@example.com"), "Failed logins to your account").await
         };
         let fail = async |name: &str, times: usize, from: &str| {
@@ -140,49 +141,49 @@ fn the_tenth_failure_of_a_day_is_told_to_the_owner_once() {
         fail("ada", 5, HOME).await;
         assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
         fail("ada", 4, ATTACKER).await;
-        assert_eq!(told("ada").await, [""; 0], "nine are not ten");
+        assert_eq!(notices("ada").await, [""; 0], "nine are not ten");
         fail("ada", 1, ATTACKER).await;
-        let [mail] = told("ada").await.try_into().unwrap();
+        let [mail] = notices("ada").await.try_into().unwrap();
         assert!(mail.contains(ATTACKER) && mail.contains("2026-03-10 12:00 UTC"), "{mail}");
         assert!(!mail.contains("http"), "no link: {mail}");
         for network in networks(2) {
             fail("ada", 10, &network).await;
         }
-        assert_eq!(told("ada").await.len(), 1, "once a day");
+        assert_eq!(notices("ada").await.len(), 1, "once a day");
         world.clock.advance_ms(DAY_MS);
         fail("ada", 10, ATTACKER).await;
-        assert_eq!(told("ada").await.len(), 2);
-        // An address that nobody has proved to read is told nothing, and one without an account can't be.
+        assert_eq!(notices("ada").await.len(), 2);
+        // An unverified address gets no mail, and one without an account can't.
         fail("eve", 10, ATTACKER).await;
         fail("nobody", 10, ATTACKER).await;
-        assert_eq!(told("eve").await, [""; 0]);
-        assert_eq!(told("nobody").await, [""; 0]);
+        assert_eq!(notices("eve").await, [""; 0]);
+        assert_eq!(notices("nobody").await, [""; 0]);
     });
 }
 
 #[test]
-fn a_login_from_a_new_network_is_told_to_the_owner() {
+fn login_from_a_new_network_notifies_the_owner() {
     on_each_database(async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         let body = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
         world.post("/v1/auth/register", &body).data().await;
-        let told = async |name: &str| {
+        let notices = async |name: &str| {
             mails(&world, &format!("{name}@example.com"), "New login to your account").await
         };
         for name in ["ada", "eve"] {
             assert_eq!(outcome(login(&world, name, PASSWORD, HOME)).await, ok());
         }
-        assert_eq!(told("ada").await, [""; 0], "there is nothing to compare the first one with");
-        assert_eq!(outcome(login(&world, "ada", PASSWORD, ALSO_HOME)).await, ok());
-        assert_eq!(told("ada").await, [""; 0], "the same network");
+        assert_eq!(notices("ada").await, [""; 0], "there is nothing to compare the first one with");
+        assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME_NEIGHBOUR)).await, ok());
+        assert_eq!(notices("ada").await, [""; 0], "the same network");
         for name in ["ada", "eve"] {
             assert_eq!(outcome(login(&world, name, PASSWORD, "2001:db8::7")).await, ok());
         }
-        let [mail] = told("ada").await.try_into().unwrap();
+        let [mail] = notices("ada").await.try_into().unwrap();
         assert!(mail.contains("2001:db8::7") && mail.contains("2026-03-10 12:00 UTC"), "{mail}");
         assert!(!mail.contains("http"), "no link: {mail}");
         assert_eq!(outcome(login(&world, "ada", PASSWORD, "2001:db8::8")).await, ok());
-        assert_eq!(told("ada").await.len(), 1);
-        assert_eq!(told("eve").await, [""; 0], "the address isn't verified");
+        assert_eq!(notices("ada").await.len(), 1);
+        assert_eq!(notices("eve").await, [""; 0], "the address isn't verified");
     });
 }

@@ -1,16 +1,17 @@
-//! Unknown API keys and wrong service tokens: a network that keeps trying has to wait, and nobody else does.
+//! Unknown API keys and wrong service tokens: a network that keeps trying has to wait, and no other network
+//! does.
 
 use http::Method;
 use serde_json::json;
 use tollkeeper::clock::MINUTE_MS;
 
-use super::{ALSO_HOME, ATTACKER, HOME, outcome};
+use super::{ATTACKER, HOME, HOME_NEIGHBOUR, outcome};
 use crate::support::http::Call;
 use crate::support::world::{World, on_each_database, on_each_database_with};
 
 const LIMITED: (u16, &str) = (429, "rate_limited");
 
-/// A well-formed key that nobody has.
+/// Returns a well-formed key that doesn't exist.
 fn unknown_key(known: &str, number: usize) -> String {
     let (head, tail) = known.split_at(known.len() - 6);
     let tail: String = tail.chars().rev().collect();
@@ -18,34 +19,34 @@ fn unknown_key(known: &str, number: usize) -> String {
     if number == 0 { format!("{head}{tail}") } else { format!("{head}{digits}") }
 }
 
-async fn tried(world: &World, key: &str, from: &str) -> (u16, String) {
+async fn try_key(world: &World, key: &str, from: &str) -> (u16, String) {
     outcome(world.get("/v1/models").bearer(key).from(from)).await
 }
 
 #[test]
-fn who_tries_unknown_keys_has_to_wait_and_known_keys_never_do() {
+fn unknown_keys_wait_and_known_keys_never_do() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "Prod"})).await;
         for number in 0..600 {
             let from = format!("198.51.100.{}", number % 250);
-            assert_eq!(tried(&world, &unknown_key(&key, number), &from).await.0, 401, "{number}");
+            assert_eq!(try_key(&world, &unknown_key(&key, number), &from).await.0, 401, "{number}");
         }
         let answer = world.get("/v1/models").bearer(&unknown_key(&key, 601)).from(ATTACKER).send().await;
         assert_eq!((answer.status, answer.code().as_str()), LIMITED, "{}", answer.text);
         assert_eq!(answer.header("retry-after-ms"), "100");
-        // A known key, a session and other networks pay nothing.
-        assert_eq!(tried(&world, &key, ATTACKER).await.0, 200);
+        // A known key, a session and other networks are not affected.
+        assert_eq!(try_key(&world, &key, ATTACKER).await.0, 200);
         assert_eq!(outcome(world.get("/v1/auth/me").bearer(&ada.access_token).from(ATTACKER)).await.0, 200);
-        assert_eq!(tried(&world, &unknown_key(&key, 602), HOME).await.0, 401);
+        assert_eq!(try_key(&world, &unknown_key(&key, 602), HOME).await.0, 401);
         world.clock.advance_ms(MINUTE_MS);
-        assert_eq!(tried(&world, &unknown_key(&key, 603), ATTACKER).await.0, 401);
+        assert_eq!(try_key(&world, &unknown_key(&key, 603), ATTACKER).await.0, 401);
     });
 }
 
 #[test]
-fn who_tries_service_tokens_has_to_wait() {
+fn wrong_service_tokens_wait() {
     on_each_database(async |world| {
         let question = json!({"credential": "tk_x", "operation": "chat", "model": "svc-1"});
         let ask = |token: &str, from: &str| {
@@ -68,15 +69,15 @@ fn who_tries_service_tokens_has_to_wait() {
         for _ in 0..3 {
             assert_eq!(ask(token, ATTACKER).await.0, 200);
         }
-        assert_eq!(ask("another", ALSO_HOME).await.0, 401);
+        assert_eq!(ask("another", HOME_NEIGHBOUR).await.0, 401);
     });
 }
 
 #[test]
-fn without_limits_every_try_is_just_refused() {
+fn attempts_are_not_counted_without_limits() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
         for _ in 0..620 {
-            assert_eq!(tried(&world, "tk_unknown", ATTACKER).await.0, 401);
+            assert_eq!(try_key(&world, "tk_unknown", ATTACKER).await.0, 401);
         }
     });
 }

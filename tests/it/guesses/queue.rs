@@ -1,4 +1,5 @@
-//! One client network can't fill the queue of passwords, and being refused by it is no guess.
+//! The password queue: one client network can't fill it, and a refusal by a full queue doesn't count as a
+//! guess.
 
 use serde_json::json;
 use tollkeeper::kernel::networks::Network;
@@ -14,13 +15,13 @@ fn full() -> (u16, String) {
 }
 
 #[test]
-fn a_refusal_by_the_full_queue_is_no_guess() {
+fn full_queue_does_not_count_as_a_guess() {
     on_each_database_with(&[(QUEUE, "1"), THREADS], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let change = json!({"current_password": PASSWORD, "new_password": "Violet-Kettle-Orbit-9",
                             "new_password_confirmation": "Violet-Kettle-Orbit-9"});
         let change = || outcome(world.post("/v1/auth/change-password", &change).bearer(&ada.access_token));
-        // Others have both places.
+        // Other callers have both places.
         let others =
             [1, 2].map(|number| world.app.accounts.hasher.place(Network::V4([203, 0, number])).unwrap());
         for _ in 0..12 {
@@ -34,10 +35,10 @@ fn a_refusal_by_the_full_queue_is_no_guess() {
 }
 
 #[test]
-fn a_network_has_an_eighth_of_the_queue() {
-    // With the one that is hashed at a time, 16 places: two for each network.
+fn network_gets_an_eighth_of_the_queue() {
+    // Together with the one being hashed, 16 places: two for each network.
     on_each_database_with(&[(QUEUE, "15"), THREADS], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
         let token = world.mailed_token("ada@example.com").await;
         let change = json!({"current_password": "Wrong-Kettle-1", "new_password": "Violet-Kettle-Orbit-9",
@@ -61,7 +62,7 @@ fn a_network_has_an_eighth_of_the_queue() {
         assert_eq!(from("198.51.100.250").await, [(); 4].map(|()| full()));
         let page = world.call(http::Method::POST, "/reset-password").form(&form).from(ATTACKER).send().await;
         assert_eq!(page.status, 429, "{}", page.text);
-        // Whoever is elsewhere doesn't notice, and what was refused has used nothing up.
+        // Other networks are not affected, and refused attempts used nothing up.
         let wrong_password = (401, "wrong_password".to_owned());
         assert_eq!(from(HOME).await, [ok(), wrong_password, ok(), ok()]);
         assert_eq!(world.app.accounts.hasher.load(), (2, 16));

@@ -1,4 +1,4 @@
-//! What goes on without a request is done once, whichever of three replicas does it, and also when that one dies in the middle.
+//! Background jobs run once, on any of three replicas, also when a replica dies in the middle.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use tollkeeper::db::{Db, FromRow, sql};
 use super::{REPLICAS, on_each, trials};
 use crate::support::faketime::FakeClock;
 use crate::support::postgres::Cluster;
-use crate::support::process::{Account, Ended, Place, Server, Start, until, usage_event};
+use crate::support::process::{Account, Place, ProcessResult, Server, Start, until, usage_event};
 use crate::support::replicas::{Fleet, Replicas, text};
 use crate::support::world::{Folder, PASSWORD, runtime};
 
-/// Three replicas and their database by one clock.
-fn by_one_clock(test: impl Fn(&str, Replicas, &FakeClock)) {
+/// Runs a test with three replicas and their database on one fake clock.
+fn with_one_clock(test: impl Fn(&str, Replicas, &FakeClock)) {
     let run = |backend: &str, url: Option<&str>, clock: &FakeClock, folder: &Folder| {
         let replicas = Replicas::new(REPLICAS, url, folder).generous(folder);
         let starts = replicas.starts.into_iter().map(|start| clock.rule(start)).collect();
@@ -32,7 +32,7 @@ fn by_one_clock(test: impl Fn(&str, Replicas, &FakeClock)) {
     run("postgres", Some(&url), &there, &folders[1]);
 }
 
-/// As if time had passed for what stands in the database.
+/// Moves times in the database to the past.
 fn age(start: &Start, text: &str) {
     let db = Db::open(&start.database_settings()).unwrap();
     runtime().block_on(async {
@@ -42,7 +42,7 @@ fn age(start: &Start, text: &str) {
     });
 }
 
-/// The database beside the servers.
+/// Reads rows of the servers' database.
 fn rows<T: FromRow>(start: &Start, text: &'static str) -> Vec<T> {
     let db = Db::open(&start.database_settings()).unwrap();
     runtime().block_on(async { sql(text).all(&mut db.read().await.unwrap()).await.unwrap() })
@@ -57,7 +57,7 @@ fn assert_audit(start: &Start) {
     assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
 }
 
-/// Organizations with usage in this month.
+/// Creates organizations with usage in this month.
 fn customers(fleet: &Fleet, count: usize) {
     let ada = fleet.sign_up("ada");
     for number in 0..count {
@@ -66,15 +66,15 @@ fn customers(fleet: &Fleet, count: usize) {
     }
 }
 
-/// To an hour after the day on which this month is closed.
-fn to_the_next_closing(clock: &FakeClock) {
+/// Moves the clock to an hour after the day on which this month is closed.
+fn advance_to_the_next_close(clock: &FakeClock) {
     let closes = clock.now().day().month().end().plus_ms(DAY_MS + HOUR_MS);
     clock.advance_s((closes.unix_ms() - clock.now().unix_ms()) / 1_000);
 }
 
 #[test]
-fn each_month_is_closed_once_by_three_schedulers_and_after_the_death_of_one() {
-    by_one_clock(|backend, replicas, clock| {
+fn months_close_once_with_three_schedulers_and_a_crash() {
+    with_one_clock(|backend, replicas, clock| {
         let customers_count = usize::try_from(20 * trials()).unwrap();
         let fleet = replicas.run();
         customers(&fleet, customers_count);
@@ -82,24 +82,24 @@ fn each_month_is_closed_once_by_three_schedulers_and_after_the_death_of_one() {
         let all = i64::try_from(customers_count).unwrap();
         let invoices = || count(&replicas.starts[0], "SELECT COUNT(*) FROM invoices");
 
-        to_the_next_closing(clock);
+        advance_to_the_next_close(clock);
         let waits = replicas.starts[0].run();
         waits.wait_until_job("billing");
         assert_eq!(invoices(), 0, "usage that was kept elsewhere comes first");
         assert_eq!(waits.stop().code, Some(0));
         age(&replicas.starts[0], "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
 
-        // One begins, and dies in the middle: what it had is taken over when its lease has ended.
+        // One replica begins and dies in the middle: another one continues when its lease has ended.
         let first = replicas.starts[0].run();
         assert!(until(|| invoices() > 0), "{}", first.log());
         let ended = first.kill();
         assert_eq!(ended.code, None);
         let closed = invoices();
-        // The others come at the same moment: each looks for what is due when it starts.
-        let others = race(&replicas.starts[1..]);
+        // The others start at the same moment: each looks for due work when it starts.
+        let others = start_all(&replicas.starts[1..]);
         assert!(until(|| invoices() >= all), "{} of {all}", invoices());
         println!("{backend}: killed after {closed} of {all} invoices; the others made the rest");
-        // And the dead one comes back, as a supervisor has it.
+        // The dead replica is restarted, as a supervisor does.
         let back = replicas.starts[0].run();
         assert_closed_once(&replicas, all);
         for server in others.into_iter().chain([back]) {
@@ -110,7 +110,7 @@ fn each_month_is_closed_once_by_three_schedulers_and_after_the_death_of_one() {
     });
 }
 
-fn race(starts: &[Start]) -> Vec<Server> {
+fn start_all(starts: &[Start]) -> Vec<Server> {
     std::thread::scope(|scope| {
         let servers: Vec<_> = starts.iter().map(|start| scope.spawn(|| start.run())).collect();
         servers.into_iter().map(|server| server.join().unwrap()).collect()
@@ -122,11 +122,12 @@ fn assert_closed_once(replicas: &Replicas, all: i64) {
         rows(&replicas.starts[0], "SELECT number, organization_id FROM invoices ORDER BY number");
     let numbers: Vec<_> = invoices.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (1..=all).collect::<Vec<_>>(), "numbers without gaps");
-    let organizations: std::collections::BTreeSet<_> = invoices.iter().map(|(_, whose)| whose).collect();
+    let organizations: std::collections::BTreeSet<_> =
+        invoices.iter().map(|(_, organization)| organization).collect();
     assert_eq!(organizations.len(), invoices.len(), "each organization once");
 }
 
-/// How many mails went to each address. A mail that a killed replica was sending may come twice.
+/// Returns the number of mails to each address. A mail that a killed replica was sending may come twice.
 fn mails(replicas: &Replicas) -> BTreeMap<String, usize> {
     let mut mails = BTreeMap::new();
     let folders: std::collections::BTreeSet<_> =
@@ -149,7 +150,7 @@ fn register(fleet: &Fleet, name: &str) {
 }
 
 #[test]
-fn each_mail_leaves_once_and_none_is_lost_with_a_replica() {
+fn mails_are_sent_once_and_survive_a_crash() {
     on_each(|backend, replicas, _| {
         let mut fleet = replicas.run();
         let each = 6 * trials();
@@ -167,7 +168,7 @@ fn each_mail_leaves_once_and_none_is_lost_with_a_replica() {
         let sent: BTreeMap<String, usize> = mails(&replicas);
         assert_eq!(sent, everybody(each), "each once");
 
-        // One dies while mails leave. Those that it had are sent when its lease of them has ended.
+        // One replica dies while sending mails. Another one sends them when its lease has ended.
         let mut total = each;
         for trial in 0..trials() {
             let victim = usize::try_from(trial).unwrap() % REPLICAS;
@@ -194,7 +195,7 @@ fn each_mail_leaves_once_and_none_is_lost_with_a_replica() {
 }
 
 #[test]
-fn what_a_dead_replica_has_set_aside_is_free_again_once() {
+fn reservations_of_a_dead_replica_expire_once() {
     on_each(|backend, replicas, _| {
         let mut fleet = replicas.run();
         let ada = fleet.sign_up("ada");
@@ -205,7 +206,7 @@ fn what_a_dead_replica_has_set_aside_is_free_again_once() {
             let server = fleet.servers.remove(trial % REPLICAS);
             assert_eq!(server.kill().code, None);
             assert!(reserved(&fleet, &ada, &place) > 0.0);
-            // What somebody else goes on with, and what is captured elsewhere, isn't taken away.
+            // Reservations that are extended or captured elsewhere stay.
             let (captured, extended) = (&kept[0], &kept[1]);
             let mut batch = usage_event(&place, &format!("captured {trial}"));
             batch["events"][0]["reservation_id"] = json!(captured);
@@ -247,16 +248,16 @@ fn reserved(fleet: &Fleet, ada: &Account, place: &Place) -> f64 {
     summary["balance"]["reserved"].as_f64().unwrap()
 }
 
-/// Credit whose time ends is taken once too, by whichever replica looks first.
+/// Expired credit is removed once too, by whichever replica looks first.
 #[test]
-fn a_credit_ends_once() {
+fn credit_expires_once() {
     on_each(|_, replicas, _| {
         let fleet = replicas.run();
         let ada = fleet.sign_up("ada");
         let place = fleet.settle(&ada, "Acme");
         let ends_at = Clock::System.now().plus_ms(20 * SECOND_MS);
         let until_then = ends_at.to_string();
-        let credit = |amount: &str, reference: &str, more: &[&str]| -> Ended {
+        let credit = |amount: &str, reference: &str, more: &[&str]| -> ProcessResult {
             let organization = place.organization();
             let add = [
                 "credit",
@@ -277,9 +278,9 @@ fn a_credit_ends_once() {
         assert!(until(|| Clock::System.now() > ends_at));
         let ended =
             || count(&replicas.starts[0], "SELECT COUNT(*) FROM audit_log WHERE action = 'credit.expired'");
-        // Each looks when it starts: all at once, and once more.
+        // Each replica looks when it starts: all at once, and once more.
         for _ in 0..2 {
-            let servers = race(&replicas.starts);
+            let servers = start_all(&replicas.starts);
             assert!(until(|| ended() > 0));
             for server in servers {
                 assert_eq!(server.stop().code, Some(0));

@@ -1,4 +1,4 @@
-//! Everything that a customer does, from the registration to the bill, each request at another replica.
+//! A customer's whole journey, from the registration to the bill, each request at another replica.
 
 use serde_json::json;
 
@@ -6,19 +6,19 @@ use super::{REPLICAS, on_each, trials};
 use crate::support::process::{Account, Place, until, usage_event};
 use crate::support::replicas::{Fleet, text};
 
-/// Customers at the same time, for each trial.
+/// Concurrent customers for each trial.
 const CUSTOMERS: u64 = 6;
 
 #[test]
-fn a_customer_never_needs_the_same_replica_twice() {
+fn customer_journey_works_across_replicas() {
     on_each(|_, replicas, _| {
         let fleet = replicas.run();
-        // Alone: strictly by turns, from each replica on.
+        // One customer: strictly in turn, from each replica on.
         for first in 0..REPLICAS {
             fleet.next();
             journey(&fleet, &format!("alone{first}"));
         }
-        // And all at once, so that the turns are mixed.
+        // All customers at once, so that the turns are mixed.
         let customers = CUSTOMERS * trials();
         std::thread::scope(|scope| {
             for number in 0..customers {
@@ -50,7 +50,7 @@ fn journey(fleet: &Fleet, name: &str) {
     assert!(until(out), "logged out, and let through");
 }
 
-/// What is changed at one replica is read at the next.
+/// Asserts that changes at one replica are read at the next.
 fn change(fleet: &Fleet, ada: &Account, place: &Place) {
     for name in ["Another bot", "The bot"] {
         let put = fleet.call("PUT", &place.project_path).bearer(&ada.access_token);
@@ -63,7 +63,7 @@ fn change(fleet: &Fleet, ada: &Account, place: &Place) {
     assert_eq!((&listed["total"], &listed["projects"][0]["name"]), (&json!(1), &json!("The bot")));
 }
 
-/// Two calls: one is captured, one released. The events come twice.
+/// Makes two calls: one is captured, one released. The events are sent twice.
 fn call(fleet: &Fleet, place: &Place, name: &str) {
     assert_eq!(fleet.get("/v1/models").bearer(&place.key).bare()["object"], "list");
     let question = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 500,
@@ -94,7 +94,7 @@ fn read_the_bill(fleet: &Fleet, ada: &Account, place: &Place) {
         let usage = get(&format!("{}/usage", place.project_path));
         assert_eq!(usage["total"]["chat"]["tokens"], json!({"prompt": 1_000, "completion": 500}), "{usage}");
         let summary = get(&format!("{organization}/billing/summary"));
-        // 1,000 x 0.000002 and 500 x 0.000006, owed; the limit is another matter.
+        // 1,000 x 0.000002 and 500 x 0.000006, due; the limit doesn't matter here.
         assert_eq!(summary["balance"]["reserved"].as_f64(), Some(0.0), "{summary}");
         assert_eq!(summary["balance"]["available"].as_f64(), Some(-0.005), "{summary}");
         assert_eq!(get(&format!("{organization}/billing/invoices"))["total"], 0);

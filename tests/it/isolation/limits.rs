@@ -1,4 +1,4 @@
-//! Limits that three replicas keep together: one key's rate, and how many calls a model takes at a time.
+//! Limits shared by three replicas: one key's rate, and the concurrent calls of a model.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::support::replicas::{Fleet, text};
 /// Clients that call at the same time.
 const CLIENTS: usize = 48;
 
-/// Has all clients do something at once; what each has found.
+/// Runs something in all clients at once and returns their results.
 fn at_once<T: Send>(act: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let start = std::sync::Barrier::new(CLIENTS);
     std::thread::scope(|scope| {
@@ -27,11 +27,11 @@ fn at_once<T: Send>(act: impl Fn(usize) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// On SQLite each process counts by itself, which the operator is told.
+/// On SQLite each process counts by itself, which is logged for the operator.
 #[test]
-fn one_key_s_rate_is_shared() {
+fn key_rate_is_shared() {
     const PER_MINUTE: u32 = 600;
-    /// What the rate gives in five seconds.
+    /// Five seconds of the rate.
     const LEASE: f64 = 50.0;
     on_each(|backend, replicas, _| {
         if backend == "sqlite" {
@@ -48,11 +48,11 @@ fn one_key_s_rate_is_shared() {
             let begun = Instant::now();
             let calls = 40;
             let let_through: u32 =
-                at_once(|_| (0..calls).map(|_| u32::from(called(&fleet, &key))).sum::<u32>())
+                at_once(|_| (0..calls).map(|_| u32::from(is_call_allowed(&fleet, &key))).sum::<u32>())
                     .into_iter()
                     .sum();
             let elapsed_s = begun.elapsed().as_secs_f64();
-            // A minute's worth at once, and then the rate: with all replicas, not with each.
+            // A minute's worth at once, and then the rate: for all replicas together.
             let due = f64::from(PER_MINUTE) + elapsed_s * f64::from(PER_MINUTE) / 60.0;
             let all = CLIENTS * calls;
             println!("{backend}: {let_through} of {all} calls in {elapsed_s:.2} s, {due:.0} are due");
@@ -65,8 +65,8 @@ fn one_key_s_rate_is_shared() {
     });
 }
 
-/// Whether a call is let through; a refusal says when to come back.
-fn called(fleet: &Fleet, key: &str) -> bool {
+/// Returns whether a call is allowed; asserts that a refusal has a wait.
+fn is_call_allowed(fleet: &Fleet, key: &str) -> bool {
     let answer = fleet.get("/v1/models").bearer(key).send();
     if answer.status == 200 {
         return true;
@@ -77,7 +77,7 @@ fn called(fleet: &Fleet, key: &str) -> bool {
 }
 
 #[test]
-fn a_model_takes_so_many_calls_at_a_time_from_all_replicas() {
+fn model_concurrency_is_shared() {
     on_each(|_, replicas, folder| {
         const AT_ONCE: usize = 5;
         let file = folder.0.join("catalog.toml");
@@ -93,7 +93,7 @@ fn a_model_takes_so_many_calls_at_a_time_from_all_replicas() {
                 decisions.into_iter().partition(|decision| decision["allowed"] == true);
             assert_eq!((yes.len(), no.len()), (AT_ONCE, CLIENTS - AT_ONCE));
             assert!(no.iter().all(|decision| decision["code"] == "model_concurrency_limited"));
-            // What ends at any replica makes room for one at any other.
+            // A call that ends at any replica makes room for one at any other.
             let mut held = yes;
             for number in 0..2 * AT_ONCE {
                 let ends = held.remove(0);

@@ -1,4 +1,4 @@
-//! What is taken away at one replica is gone there at once, and at the others with the next reading of the feed.
+//! Revocations take effect at once at their replica, and at the others with the next reading of the feed.
 
 use std::time::{Duration, Instant};
 
@@ -10,21 +10,22 @@ use crate::support::process::{Account, Server, Wire, until};
 use crate::support::replicas::{Fleet, text};
 use crate::support::world::PASSWORD;
 
-/// What is promised; a machine that is busy with other tests may be slower, so this is counted and not asserted.
+/// The documented bound. A machine busy with other tests may be slower, so exceeding it is counted and not
+/// asserted.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// How it went.
+/// Counts of a test run.
 #[derive(Default)]
 struct Tally {
     revocations: usize,
     asked: usize,
-    /// Let through although they were asked later than [`BOUND`] after the answer to the revocation.
+    /// Calls allowed although they were made later than [`BOUND`] after the answer to the revocation.
     late: usize,
     longest: Duration,
 }
 
 impl Tally {
-    /// Takes something away at one replica, and asks each whether it knows until it does, and for a while after.
+    /// Revokes something at one replica, and calls each replica until it refuses, and for a while after.
     fn revoke(
         &mut self,
         fleet: &Fleet,
@@ -53,7 +54,7 @@ impl Tally {
     }
 }
 
-/// How often this replica was asked, how often it let something through past the bound, and how long it did at all.
+/// Returns the calls to this replica, those allowed past the bound, and the last allowed moment.
 fn follow(server: &Server, allowed: impl Fn(&Server) -> bool, taken: Instant) -> (usize, usize, Duration) {
     let (mut asked, mut late, mut longest) = (0, 0, Duration::ZERO);
     let gone = until(|| {
@@ -74,7 +75,7 @@ fn follow(server: &Server, allowed: impl Fn(&Server) -> bool, taken: Instant) ->
     (asked, late, longest)
 }
 
-/// Whether a key may call a model, as inference servers ask.
+/// Returns whether a key may call a model, as inference servers ask.
 fn key_holds(server: &Server, key: &str) -> bool {
     let body = json!({"credential": key, "operation": "chat", "model": "svc-1", "reserve": false});
     let decision = server.ask("/service/v1/authorize", &body).bare();
@@ -87,12 +88,12 @@ fn session_holds(server: &Server, account: &Account) -> bool {
     status == 200
 }
 
-fn send(server: &Server, method: Method, path: &str, who: &Account, body: &Value) -> Value {
-    Wire::new(server.public, method.as_str(), path).bearer(&who.access_token).json(body).data()
+fn send(server: &Server, method: Method, path: &str, user: &Account, body: &Value) -> Value {
+    Wire::new(server.public, method.as_str(), path).bearer(&user.access_token).json(body).data()
 }
 
 #[test]
-fn what_is_taken_away_at_one_replica_is_gone_everywhere() {
+fn revocations_reach_every_replica() {
     on_each(|backend, replicas, _| {
         let fleet = replicas.set("TOLLKEEPER_API_KEYS__ROTATION_GRACE_HOURS", "0").run();
         let ada = fleet.sign_up("ada");
@@ -135,7 +136,7 @@ fn what_is_taken_away_at_one_replica_is_gone_everywhere() {
                 },
             );
 
-            // The one who changes it stays; the other session ends.
+            // The session that changes it stays; the other session ends.
             let name = format!("bob{trial}");
             let (bob, other) = (fleet.sign_up(&name), fleet.next().log_in(&name));
             let new = "Violet-Kettle-9-Harbour";
@@ -159,9 +160,9 @@ fn what_is_taken_away_at_one_replica_is_gone_everywhere() {
     });
 }
 
-/// Roles are read on each request: there is nothing to wait for.
+/// Roles are read on each request, so a change applies at once.
 #[test]
-fn who_is_removed_at_one_replica_is_out_everywhere_at_once() {
+fn removed_member_loses_access_everywhere_at_once() {
     on_each(|_, replicas, _| {
         let fleet = replicas.run();
         let (ada, bob) = (fleet.sign_up("ada"), fleet.sign_up("bob"));
@@ -185,11 +186,11 @@ fn who_is_removed_at_one_replica_is_out_everywhere_at_once() {
 }
 
 #[test]
-fn a_rotated_signing_key_and_a_new_catalog_reach_every_replica_and_log_nobody_out() {
+fn new_signing_key_and_catalog_reach_every_replica_and_keep_sessions() {
     on_each(|_, replicas, folder| {
         let fleet = replicas.run();
         let ada = fleet.sign_up("ada");
-        // The first part of a token says which key has signed it.
+        // The header of a token names its signing key.
         let head = |account: &Account| account.access_token.split('.').next().unwrap().to_owned();
         let mut before = head(&ada);
         for trial in 0..usize::try_from(trials()).unwrap() {
@@ -198,7 +199,7 @@ fn a_rotated_signing_key_and_a_new_catalog_reach_every_replica_and_log_nobody_ou
             let mut seen = vec![ada.clone()];
             let all_new = until(|| {
                 let accounts: Vec<_> = fleet.servers.iter().map(|server| server.log_in("ada")).collect();
-                // What the one has signed is good at the others at once, whichever key it was.
+                // A token signed by one replica is valid at the others at once, with either key.
                 for account in &accounts {
                     assert!(fleet.servers.iter().all(|server| session_holds(server, account)));
                 }
@@ -208,7 +209,7 @@ fn a_rotated_signing_key_and_a_new_catalog_reach_every_replica_and_log_nobody_ou
             });
             assert!(all_new, "some still sign with the old key");
             let holds = |account: &Account| session_holds(fleet.next(), account);
-            assert!(seen.iter().all(holds), "a rotation logs nobody out");
+            assert!(seen.iter().all(holds), "a rotation ends no session");
             before = head(seen.last().unwrap());
         }
         let file = folder.0.join("catalog.toml");

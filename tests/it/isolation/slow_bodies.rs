@@ -1,5 +1,5 @@
-//! A credential that is revoked while a request's body is still on its way finishes nothing: at the replica that revoked it
-//! at once, at the others once they have read the feed.
+//! A credential that is revoked while a request's body is still arriving: the request fails, at the revoking
+//! replica at once, at the others once they have read the feed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,7 +33,7 @@ impl SlowRequest {
         Self { connection, rest: rest.to_owned() }
     }
 
-    /// Sends the rest: status and error code of the answer.
+    /// Sends the rest; returns status and error code of the answer.
     fn finish(mut self) -> (u16, String) {
         self.connection.write_all(self.rest.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -44,8 +44,8 @@ impl SlowRequest {
     }
 }
 
-/// Begins a request at every replica, revokes at the first, and finishes them: the answers.
-fn revoked_meanwhile(
+/// Begins a request at every replica, revokes at the first, finishes them, and returns the answers.
+fn revoke_during_requests(
     fleet: &Fleet,
     method: &str,
     path: &str,
@@ -57,7 +57,7 @@ fn revoked_meanwhile(
         SlowRequest::begin(server.public, method, path, bearer, &body(number))
     };
     let slow: Vec<_> = fleet.servers.iter().enumerate().map(begin).collect();
-    // Past the gate, wherever that stands now.
+    // Waits until the request has passed the gate.
     std::thread::sleep(Duration::from_millis(300));
     revoke();
     let mut answers = Vec::new();
@@ -70,8 +70,8 @@ fn revoked_meanwhile(
     answers
 }
 
-fn send(fleet: &Fleet, method: &str, path: &str, who: &Account, body: &Value) -> Value {
-    Wire::new(fleet.servers[0].public, method, path).bearer(&who.access_token).json(body).data()
+fn send(fleet: &Fleet, method: &str, path: &str, user: &Account, body: &Value) -> Value {
+    Wire::new(fleet.servers[0].public, method, path).bearer(&user.access_token).json(body).data()
 }
 
 fn refused(code: &str, status: u16) -> Vec<(u16, String)> {
@@ -79,7 +79,7 @@ fn refused(code: &str, status: u16) -> Vec<(u16, String)> {
 }
 
 #[test]
-fn a_deleted_key_finishes_nothing() {
+fn request_of_a_deleted_key_fails() {
     on_each(|_, replicas, _| {
         let fleet = replicas.run();
         let ada = fleet.sign_up("ada");
@@ -91,7 +91,7 @@ fn a_deleted_key_finishes_nothing() {
             let secret = send(&fleet, "POST", &format!("{keys}/{new}/rotate"), &ada, &json!({}));
             let body = |number| json!({ body: format!("late{number}@example.com") });
             let revoke = || drop(send(&fleet, "DELETE", &format!("{keys}/{new}"), &ada, &json!({})));
-            let answers = revoked_meanwhile(&fleet, "POST", path, &text(&secret, "key"), body, revoke);
+            let answers = revoke_during_requests(&fleet, "POST", path, &text(&secret, "key"), body, revoke);
             assert_eq!(answers, refused("invalid_api_key", 401), "{path}");
         }
         let left = fleet.get(&keys).bearer(&ada.access_token).data();
@@ -101,7 +101,7 @@ fn a_deleted_key_finishes_nothing() {
 }
 
 #[test]
-fn an_ended_session_finishes_nothing() {
+fn request_of_an_ended_session_fails() {
     on_each(|_, replicas, _| {
         let fleet = replicas.run();
         let ada = fleet.sign_up("ada");
@@ -109,9 +109,10 @@ fn an_ended_session_finishes_nothing() {
         let body = |number| json!({"name": format!("late {number}")});
         let organizations = "/v1/organizations";
         let logout = fleet.next().log_in("ada");
-        let answers = revoked_meanwhile(&fleet, "POST", organizations, &logout.access_token, body, || {
-            send(&fleet, "POST", "/v1/auth/logout", &logout, &json!({}));
-        });
+        let answers =
+            revoke_during_requests(&fleet, "POST", organizations, &logout.access_token, body, || {
+                send(&fleet, "POST", "/v1/auth/logout", &logout, &json!({}));
+            });
         assert_eq!(answers, refused("invalid_access_token", 401));
         let other = fleet.next().log_in("ada");
         let change = json!({
@@ -119,9 +120,10 @@ fn an_ended_session_finishes_nothing() {
             "new_password": "Another-Horse-8-Staple",
             "new_password_confirmation": "Another-Horse-8-Staple",
         });
-        let answers = revoked_meanwhile(&fleet, "POST", organizations, &other.access_token, body, || {
-            send(&fleet, "POST", "/v1/auth/change-password", &ada, &change);
-        });
+        let answers =
+            revoke_during_requests(&fleet, "POST", organizations, &other.access_token, body, || {
+                send(&fleet, "POST", "/v1/auth/change-password", &ada, &change);
+            });
         assert_eq!(answers, refused("invalid_access_token", 401));
         let left = fleet.get(organizations).bearer(&ada.access_token).data();
         assert_eq!(left["total"], 1, "{left}");
@@ -130,7 +132,7 @@ fn an_ended_session_finishes_nothing() {
 }
 
 #[test]
-fn an_admin_who_is_removed_makes_no_key_any_more() {
+fn removed_admin_creates_no_key() {
     on_each(|_, replicas, _| {
         let fleet = replicas.run();
         let (ada, bob) = (fleet.sign_up("ada"), fleet.sign_up("bob"));
@@ -142,7 +144,7 @@ fn an_admin_who_is_removed_makes_no_key_any_more() {
         send(&fleet, "PUT", &format!("{members}/{bob_id}"), &ada, &json!({"role": "admin"}));
         let keys = format!("{}/api-keys", place.project_path);
         let body = |number| json!({"name": format!("late {number}")});
-        let answers = revoked_meanwhile(&fleet, "POST", &keys, &bob.access_token, body, || {
+        let answers = revoke_during_requests(&fleet, "POST", &keys, &bob.access_token, body, || {
             send(&fleet, "DELETE", &format!("{members}/{bob_id}"), &ada, &json!({}));
         });
         assert_eq!(answers, refused("insufficient_role", 403));

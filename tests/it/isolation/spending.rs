@@ -1,4 +1,4 @@
-//! A balance for so many calls, and more clients than that at all replicas at once.
+//! A limited balance, and more clients than it pays for at all replicas at once.
 
 use serde_json::{Value, json};
 
@@ -8,20 +8,20 @@ use crate::support::process::{Place, usage_event};
 use crate::support::replicas::{Fleet, text};
 
 const CLIENTS: u64 = 48;
-/// Tokens of a call, and what it costs: 10 x 0.000002 and 100 x 0.000006.
+/// The tokens of a call, and its cost: 10 x 0.000002 and 100 x 0.000006.
 const TOKENS: (i64, i64) = (10, 100);
 const CALL_NANO: u64 = 620_000;
 
-/// What a client has done before it was refused.
+/// The calls of a client before it was refused.
 #[derive(Default)]
-struct Spent {
+struct ClientCalls {
     captured: u64,
-    /// Events that capture what is still set aside.
+    /// Events that capture the open reservations.
     kept: Vec<Value>,
 }
 
 #[test]
-fn a_balance_for_so_many_calls_is_spent_exactly() {
+fn balance_is_spent_exactly() {
     // In whole cents: 500 calls cost 0.31.
     let cents = 31 * number("TOLLKEEPER_TEST_CALLS").unwrap_or(500) / 500;
     let calls = cents * 10_000_000 / CALL_NANO;
@@ -46,7 +46,7 @@ fn a_balance_for_so_many_calls_is_spent_exactly() {
         let added = replicas.starts[1].command(&credit);
         assert_eq!(added.code, Some(0), "{}", added.log);
 
-        let spent: Vec<Spent> = std::thread::scope(|scope| {
+        let spent: Vec<ClientCalls> = std::thread::scope(|scope| {
             let (fleet, place) = (&fleet, &place);
             let clients = (0..CLIENTS).map(|number| scope.spawn(move || spend(fleet, place, number)));
             clients.collect::<Vec<_>>().into_iter().map(|client| client.join().unwrap()).collect()
@@ -82,9 +82,9 @@ fn capture(fleet: &Fleet, event: &Value) {
     assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
 }
 
-/// Calls until there is no money left. Most calls end at once, some go on.
-fn spend(fleet: &Fleet, place: &Place, client: u64) -> Spent {
-    let (mut spent, mut chance) = (Spent::default(), Chance::new(client));
+/// Calls until there is no money left. Most calls end at once, some stay open.
+fn spend(fleet: &Fleet, place: &Place, client: u64) -> ClientCalls {
+    let (mut spent, mut chance) = (ClientCalls::default(), Chance::new(client));
     for round in 0.. {
         let decision = reserve(fleet, place);
         if decision["allowed"] != true {

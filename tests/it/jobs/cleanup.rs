@@ -1,4 +1,4 @@
-//! What would only grow goes by its age: unused accounts, old entries of the audit trail, old mail files, counters that are over.
+//! Removal of old data: unused accounts, old audit entries, old mail files, expired counters.
 
 use serde_json::json;
 use tollkeeper::accounts::store::users::unused;
@@ -12,7 +12,7 @@ use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_
 
 const MONTH_MS: i64 = 30 * DAY_MS;
 
-/// Walks to the end of the day's work.
+/// Runs the daily walk to its end.
 async fn walk(world: &World, size: i64) -> Removed {
     let mut walk = Walk::default();
     loop {
@@ -23,12 +23,12 @@ async fn walk(world: &World, size: i64) -> Removed {
     }
 }
 
-/// An account as registration leaves it, now; its id.
-async fn registered(world: &World, name: &str) -> String {
-    let who = world.somebody(name).await;
-    run(world, &format!("UPDATE users SET email_verified_at = NULL WHERE id = '{}'", who.id)).await;
-    run(world, &format!("DELETE FROM sessions WHERE user_id = '{}'", who.id)).await;
-    who.id.to_string()
+/// Registers an account now; returns its id.
+async fn register_account(world: &World, name: &str) -> String {
+    let user = world.user(name).await;
+    run(world, &format!("UPDATE users SET email_verified_at = NULL WHERE id = '{}'", user.id)).await;
+    run(world, &format!("DELETE FROM sessions WHERE user_id = '{}'", user.id)).await;
+    user.id.to_string()
 }
 
 async fn run(world: &World, text: &str) {
@@ -44,8 +44,8 @@ async fn names(world: &World) -> Vec<String> {
     rows.into_iter().map(|(name,)| name).collect()
 }
 
-/// Something happens now.
-async fn happen(world: &World, at: Time) {
+/// Writes an audit entry now.
+async fn write_entry(world: &World, at: Time) {
     let event = Event { action: Action::SessionStarted, target: "somebody".into(), organization_id: None };
     let mut tx = world.app.db.write().await.unwrap();
     let trail = tollkeeper::trail::Trail::system();
@@ -61,12 +61,12 @@ async fn entries(world: &World) -> Vec<Time> {
 }
 
 #[test]
-fn accounts_that_nobody_used_go_after_a_month() {
+fn unused_accounts_are_removed_after_a_month() {
     on_each_database(async |world| {
-        let owner = world.somebody("owner").await;
+        let owner = world.user("owner").await;
         let place = world.place(&owner, "Acme").await;
         for n in 0..7 {
-            registered(&world, &format!("unused{n}")).await;
+            register_account(&world, &format!("unused{n}")).await;
         }
         for (name, statement) in [
             ("verified", "UPDATE users SET email_verified_at = 1 WHERE id = 'WHO'"),
@@ -107,7 +107,7 @@ fn accounts_that_nobody_used_go_after_a_month() {
                      ended_at, accepted_by) VALUES ('inv_2', 'ORG', 'y', 'y', 'member', 'OWNER', 0, 0, 0, 'WHO')",
             ),
         ] {
-            let id = registered(&world, name).await;
+            let id = register_account(&world, name).await;
             let statement = statement
                 .replace("WHO", &id)
                 .replace("ORG", &place.organization)
@@ -117,15 +117,15 @@ fn accounts_that_nobody_used_go_after_a_month() {
         }
         let start = world.clock.now();
         world.clock.advance_ms(1);
-        registered(&world, "younger").await;
+        register_account(&world, "younger").await;
         let all = names(&world).await.len();
         world.clock.advance_ms(MONTH_MS - 1);
-        happen(&world, world.clock.now()).await;
+        write_entry(&world, world.clock.now()).await;
         assert_eq!(walk(&world, 3).await.accounts, 0, "not before");
-        // A clock that is ahead, but by which nobody has done anything yet.
+        // A clock that is ahead, before any write by it.
         world.clock.advance_ms(400 * DAY_MS);
         assert_eq!(walk(&world, 3).await, Removed::default());
-        happen(&world, start.plus_ms(MONTH_MS + 1)).await;
+        write_entry(&world, start.plus_ms(MONTH_MS + 1)).await;
         world.clock.advance_ms(-400 * DAY_MS + 1);
         assert_eq!(walk(&world, 3).await, Removed { accounts: 7, ..Removed::default() });
         let left = names(&world).await;
@@ -140,13 +140,13 @@ fn accounts_that_nobody_used_go_after_a_month() {
 }
 
 #[test]
-fn accounts_go_in_slices_once_a_day_and_not_at_all_if_so_configured() {
+fn accounts_are_removed_in_daily_slices_unless_configured_otherwise() {
     on_each_database(async |world| {
         for n in 0..5 {
-            registered(&world, &format!("unused{n}")).await;
+            register_account(&world, &format!("unused{n}")).await;
         }
         world.clock.advance_ms(MONTH_MS + 1);
-        happen(&world, world.clock.now()).await;
+        write_entry(&world, world.clock.now()).await;
         let mut walk = Walk::default();
         let mut steps = Vec::new();
         loop {
@@ -163,16 +163,16 @@ fn accounts_go_in_slices_once_a_day_and_not_at_all_if_so_configured() {
     });
     let never = [("TOLLKEEPER_RETENTION__UNVERIFIED_ACCOUNTS_DAYS", "0")];
     on_each_database_with(&never, async |world| {
-        registered(&world, "unused").await;
+        register_account(&world, "unused").await;
         world.clock.advance_ms(900 * DAY_MS);
-        happen(&world, world.clock.now()).await;
+        write_entry(&world, world.clock.now()).await;
         assert_eq!(walk(&world, 2).await.accounts, 0);
     });
 }
 
-/// A table that is added later and names accounts must be asked as well, or its rows keep every slice from going.
+/// A new table that refers to accounts must be checked as well, or its rows block every slice.
 #[test]
-fn everything_that_names_an_account_is_asked_for() {
+fn every_table_that_refers_to_accounts_is_checked() {
     on_each_database(async |world| {
         let text = if world.app.db.is_postgres() {
             "SELECT CAST(t.relname || '.' || a.attname AS TEXT) FROM pg_constraint c
@@ -198,23 +198,23 @@ fn everything_that_names_an_account_is_asked_for() {
 }
 
 #[test]
-fn old_entries_of_the_trail_go_and_young_ones_can_not() {
+fn old_audit_entries_are_removed_and_recent_ones_protected() {
     on_each_database_with(&[("TOLLKEEPER_RETENTION__AUDIT_LOG_DAYS", "100")], async |world| {
         let start = entries(&world).await[0];
         for day in 1..=9 {
-            happen(&world, start.plus_ms(day * DAY_MS)).await;
+            write_entry(&world, start.plus_ms(day * DAY_MS)).await;
         }
         world.clock.advance_ms(104 * DAY_MS);
         assert_eq!(walk(&world, 2).await, Removed::default(), "nothing happened since");
-        happen(&world, world.clock.now()).await;
+        write_entry(&world, world.clock.now()).await;
         assert_eq!(walk(&world, 2).await, Removed { entries: 4, ..Removed::default() });
         assert_eq!(entries(&world).await[0], start.plus_ms(4 * DAY_MS));
         assert_eq!(walk(&world, 2).await, Removed::default());
 
-        // Whoever asks for it: what is younger than 90 days before the newest entry stays.
+        // Whatever the statement: entries younger than 90 days before the newest entry stay.
         let newest = world.clock.now();
         let young = newest.plus_ms(-90 * DAY_MS + 1);
-        happen(&world, young).await;
+        write_entry(&world, young).await;
         let mut tx = world.app.db.write().await.unwrap();
         let refused = sql("DELETE FROM audit_log WHERE happened_at = $1").bind(young).execute(&mut tx).await;
         let refused = refused.unwrap_err().to_string();
@@ -231,17 +231,17 @@ fn old_entries_of_the_trail_go_and_young_ones_can_not() {
 }
 
 #[test]
-fn the_trail_is_kept_for_ever_if_so_configured() {
+fn audit_trail_is_kept_forever_when_so_configured() {
     on_each_database_with(&[("TOLLKEEPER_RETENTION__AUDIT_LOG_DAYS", "0")], async |world| {
         world.clock.advance_ms(3_000 * DAY_MS);
-        happen(&world, world.clock.now()).await;
+        write_entry(&world, world.clock.now()).await;
         assert_eq!(walk(&world, 2).await, Removed::default());
         assert_eq!(entries(&world).await.len(), 2);
     });
 }
 
 #[test]
-fn old_mail_files_go_and_other_files_stay() {
+fn old_mail_files_are_removed_and_other_files_stay() {
     on_each_database(async |world| {
         let folder = world.data_dir.join("mail");
         let files = || {
@@ -273,10 +273,10 @@ fn old_mail_files_go_and_other_files_stay() {
             std::fs::write(folder.join(name), "mine").unwrap();
         }
         world.clock.advance_ms(MONTH_MS - MINUTE_MS);
-        happen(&world, world.clock.now()).await;
+        write_entry(&world, world.clock.now()).await;
         assert_eq!(walk(&world, 2).await.files, 0);
         world.clock.advance_ms(1);
-        happen(&world, world.clock.now()).await;
+        write_entry(&world, world.clock.now()).await;
         assert_eq!(walk(&world, 2).await.files, 1);
         let left = files();
         assert_eq!(left.len(), 5, "{left:?}");

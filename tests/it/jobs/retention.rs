@@ -1,4 +1,4 @@
-//! Old usage events go; daily rows, and whatever could be repeated, stay.
+//! Retention of usage events: old events are removed; daily rows and events that could be repeated stay.
 
 use serde_json::json;
 use tollkeeper::billing::retention::{Turn, Walk, turn, turn_of};
@@ -39,9 +39,9 @@ async fn before(world: &World) -> i64 {
 }
 
 #[test]
-fn events_go_once_nothing_can_repeat_them() {
+fn events_are_removed_once_they_cannot_be_repeated() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.old_key(&ada, &place, &json!({"name": "a"})).await;
         let start = world.clock.now();
@@ -49,7 +49,7 @@ fn events_go_once_nothing_can_repeat_them() {
             "model": "svc-1", "kind": "chat", "prompt_tokens": 1, "completion_tokens": 1}]});
         let report = async || world.ask("/service/v1/usage", &event).bare().await["results"][0].clone();
         assert_eq!(report().await["status"], "accepted");
-        // Its id is needed as long as the event is young enough to count.
+        // Its id is needed as long as the event is recent enough to count.
         world.clock.advance_ms(MONTHS_MS);
         let mut walk = Walk::default();
         assert_eq!(turn(&world.app.billing, &mut walk).await.unwrap(), Turn { removed: 0, goes_on: false });
@@ -68,11 +68,11 @@ fn events_go_once_nothing_can_repeat_them() {
     });
 }
 
-/// A counter that starts over, after all that it counted has been forgotten.
+/// A counter that restarts after all its events were removed.
 #[test]
-fn an_id_may_come_again_when_it_has_been_forgotten() {
+fn removed_event_id_can_be_used_again() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.key(&ada, &place, &json!({"name": "a"})).await;
         let report = async |ids: &[&str]| {
@@ -100,7 +100,7 @@ fn an_id_may_come_again_when_it_has_been_forgotten() {
 }
 
 #[test]
-fn the_walk_goes_in_slices_and_once_a_day() {
+fn walk_runs_in_slices_once_a_day() {
     on_each_database(async |world| {
         let now = world.clock.now();
         let old = now.plus_ms(-MONTHS_MS - 3 * DAY_MS);
@@ -122,10 +122,10 @@ fn the_walk_goes_in_slices_and_once_a_day() {
         };
         assert_eq!(step(&mut walk).await, (1, true));
         assert_eq!(events(&world).await, ["a2", "a3", "b1", "b2", "b3", "c1"]);
-        // Another replica starts from the front and finds what is left.
+        // Another replica starts from the beginning and finds the rest.
         let mut other = Walk::default();
         assert_eq!(step(&mut other).await, (1, true));
-        assert_eq!(step(&mut walk).await, (1, true), "b1: somebody else had a3");
+        assert_eq!(step(&mut walk).await, (1, true), "b1: another replica removed a3");
         assert_eq!(step(&mut walk).await, (1, true), "c1");
         assert_eq!(step(&mut walk).await, (0, false), "nothing is behind it");
         assert_eq!(events(&world).await, ["a2", "b2", "b3"]);
@@ -139,7 +139,7 @@ fn the_walk_goes_in_slices_and_once_a_day() {
 }
 
 #[test]
-fn what_is_young_can_not_be_removed() {
+fn recent_events_cannot_be_removed() {
     on_each_database(async |world| {
         let now = world.clock.now();
         insert(&world, "org_a", "young", now).await;

@@ -1,4 +1,4 @@
-//! What is removed or changes its role is announced to all replicas, in the transaction that does it.
+//! Removals and role changes are announced to all replicas, in the same transaction.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use crate::support::world::{World, on_each_database};
 
-/// The changes that a request announces.
-async fn announced(
+/// Returns the changes that a request announces.
+async fn announced_changes(
     world: &World,
     method: Method,
     path: &str,
@@ -31,7 +31,7 @@ async fn announced(
 #[test]
 fn removals_and_roles_are_announced() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let place = world.place(&ada, "Acme").await;
         world.join_organization(&place, &bob, OrganizationRole::Member).await;
         world.join_project(&place, &bob, ProjectRole::Viewer).await;
@@ -62,7 +62,7 @@ fn removals_and_roles_are_announced() {
         ];
         for (method, path, body, due) in cases {
             let what = format!("{method} {path} {body:?} on {}", world.backend);
-            assert_eq!(announced(&world, method, path, &ada.access_token, body).await, due, "{what}");
+            assert_eq!(announced_changes(&world, method, path, &ada.access_token, body).await, due, "{what}");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The queue to the books: its bound, and callers that go away.
+//! The queue of the books: its bound, and callers that disconnect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use tollkeeper::money::Nano;
 use crate::support::books::{assert_books, number, wallet};
 use crate::support::world::{Place, START, World, on_each_database};
 
-/// Keeps everybody from the wallets until it is dropped.
-async fn hold(world: &World) -> Tx {
+/// Locks the wallets until the transaction is dropped.
+async fn lock_wallets(world: &World) -> Tx {
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE wallets SET updated_at = updated_at").execute(&mut tx).await.unwrap();
     tx
 }
 
-/// Waits until this many pieces of work have come, and a transaction has all of them.
+/// Waits until this many entries are queued and a transaction has taken all of them.
 async fn until_taken(world: &World, pieces: u64) {
     for _ in 0..10_000 {
         if world.app.billing.books.submitted() >= pieces && world.app.billing.books.is_empty() {
@@ -30,7 +30,7 @@ async fn until_taken(world: &World, pieces: u64) {
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    panic!("nobody leads");
+    panic!("no leader");
 }
 
 fn reserve(world: &World, place: &Place) -> Work {
@@ -47,16 +47,16 @@ fn reserve(world: &World, place: &Place) -> Work {
 }
 
 #[test]
-fn the_queue_has_an_end_and_nothing_in_it_is_lost() {
+fn queue_is_bounded_and_loses_nothing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let held = hold(&world).await;
+        let held = lock_wallets(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
         let first = tokio::spawn(async move { submit(&app.billing, work).await });
         until_taken(&world, 1).await;
-        let nobody = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
-        let calls = (0..10_003).map(|_| submit(&world.app.billing, Work::Release(nobody)));
+        let unknown_id = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
+        let calls = (0..10_003).map(|_| submit(&world.app.billing, Work::Release(unknown_id)));
         let let_go = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
             assert_eq!(world.app.billing.books.len(), 10_000);
@@ -76,16 +76,16 @@ fn the_queue_has_an_end_and_nothing_in_it_is_lost() {
 }
 
 #[test]
-fn a_caller_that_goes_away_changes_nothing() {
+fn cancelled_caller_changes_nothing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let event = |id: &str| {
             json!({"events": [{"id": id, "source": "s", "time": START, "api_key_id": key, "model": "svc-1", "kind": "chat",
                 "prompt_tokens": 1}]})
         };
-        let held = hold(&world).await;
+        let held = lock_wallets(&world).await;
         tokio::select! {
             answer = world.ask("/service/v1/usage", &event("a")).send() => panic!("it doesn't wait: {}", answer.text),
             () = until_taken(&world, 1) => {}
@@ -104,11 +104,11 @@ fn a_caller_that_goes_away_changes_nothing() {
 }
 
 #[test]
-fn what_waits_together_goes_into_one_transaction() {
+fn queued_work_shares_one_transaction() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = Arc::new(world.place(&ada, "Acme").await);
-        let held = hold(&world).await;
+        let held = lock_wallets(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
         let first = tokio::spawn(async move { submit(&app.billing, work).await });
         until_taken(&world, 1).await;
@@ -121,7 +121,7 @@ fn what_waits_together_goes_into_one_transaction() {
         let (answers, ()) = tokio::join!(join_all(calls), let_go);
         assert!(answers.iter().all(|answer| matches!(answer, Ok(Answer::Reserved(Ok(_))))));
         assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
-        // Lock, count, insert, write; of the first one as much as was still to come.
+        // Lock, count, insert, write; plus the remaining statements of the first one.
         assert!(world.app.db.statement_count() - before <= 8, "{}", world.app.db.statement_count() - before);
         assert_eq!(wallet(&world, &place.organization).await, (0, 65));
         assert_books(&world).await;
@@ -129,13 +129,13 @@ fn what_waits_together_goes_into_one_transaction() {
 }
 
 #[test]
-fn what_isnt_taken_in_time_is_sent_away_and_not_done() {
+fn work_not_taken_in_time_is_refused_and_not_done() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let held = hold(&world).await;
+        let held = lock_wallets(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
-        // A transaction has it, so it waits for that one, and not for its turn.
+        // A transaction has taken it, so it waits for that one, not for its turn.
         let patience = Patience { turn: Duration::from_millis(100), answer: Duration::from_mins(1) };
         let long = Patience { turn: Duration::from_secs(2), ..patience };
         let first = tokio::spawn(async move { submit_within(&app.billing, work, long).await });
@@ -156,11 +156,11 @@ fn what_isnt_taken_in_time_is_sent_away_and_not_done() {
 }
 
 #[test]
-fn who_waits_too_long_for_a_transaction_is_told_and_it_goes_on() {
+fn caller_of_a_slow_transaction_is_answered_and_it_goes_on() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let held = hold(&world).await;
+        let held = lock_wallets(&world).await;
         let patience = Patience { turn: Duration::from_millis(500), answer: Duration::from_millis(50) };
         let (app, work) = (world.app.clone(), reserve(&world, &place));
         let first = tokio::spawn(async move { submit_within(&app.billing, work, patience).await });
@@ -169,7 +169,7 @@ fn who_waits_too_long_for_a_transaction_is_told_and_it_goes_on() {
         assert_eq!(refused.code, Code::DatabaseUnavailable);
         assert!(refused.public_message().contains("may still be booked"), "{refused}");
         drop(held);
-        // The next one comes after it.
+        // The next transaction follows.
         let answer = submit(&world.app.billing, reserve(&world, &place)).await;
         assert!(matches!(answer, Ok(Answer::Reserved(Ok(_)))));
         assert_eq!(wallet(&world, &place.organization).await, (0, 2));

@@ -1,4 +1,4 @@
-//! The feed of changes: its order, its gaps, and what happens while it can't be read.
+//! The change feed: its order, its gaps, and failures to read it.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,11 +21,11 @@ use crate::support::process::{Start, on_each_database_url, until};
 use crate::support::twin::{Twin, settle};
 use crate::support::world::{World, on_each_database, runtime};
 
-/// What is logged by this thread, from INFO on.
+/// The log of this thread, from INFO on.
 #[derive(Clone, Default)]
-pub(super) struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(super) struct LogLines(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Lines {
+impl Write for LogLines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend(bytes);
         Ok(bytes.len())
@@ -35,20 +35,20 @@ impl Write for Lines {
     }
 }
 
-impl Lines {
-    /// As long as the guard lives.
+impl LogLines {
+    /// Captures the log as long as the guard lives.
     pub(super) fn capture(&self) -> tracing::subscriber::DefaultGuard {
         let writer = self.clone();
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         tracing::subscriber::set_default(log.finish())
     }
 
-    /// Everything so far.
+    /// Returns everything so far.
     pub(super) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// Level and message up to the cause.
+    /// Returns level and message of each line, without the cause, and clears the log.
     fn take(&self) -> Vec<String> {
         let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -63,7 +63,7 @@ impl Lines {
     }
 }
 
-/// Records a change of something that nobody holds.
+/// Records a change of an object that isn't cached.
 async fn record(world: &World) -> i64 {
     let now = world.clock.now();
     let mut tx = world.app.db.write().await.unwrap();
@@ -77,22 +77,22 @@ async fn newest(world: &World) -> i64 {
     changes::newest(&mut world.app.db.read().await.unwrap()).await.unwrap()
 }
 
-/// How many statements a call with this key costs on this replica.
-async fn cost(replica: &Twin, key: &str) -> u64 {
+/// Returns the number of statements of a call with this key on this replica.
+async fn count_statements(replica: &Twin, key: &str) -> u64 {
     let before = replica.app.db.statement_count();
     replica.get("/v1/models").bearer(key).bare().await;
     replica.app.db.statement_count() - before
 }
 
 #[test]
-fn a_change_is_applied_once_it_is_committed_and_not_before() {
+fn change_is_applied_after_its_commit_only() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
-        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+        assert_eq!((count_statements(&replica, &key).await, count_statements(&replica, &key).await), (1, 0));
         let project = Change::Project(ProjectId::parse(&place.project).unwrap());
         let here = async || {
             let before = world.app.db.statement_count();
@@ -110,18 +110,18 @@ fn a_change_is_applied_once_it_is_committed_and_not_before() {
         changes::record(&mut tx, project, world.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!((here().await, here().await), (1, 0), "on this replica without any reading of the feed");
-        assert_eq!(cost(&replica, &key).await, 0);
+        assert_eq!(count_statements(&replica, &key).await, 0);
         settle(&replica).await;
-        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+        assert_eq!((count_statements(&replica, &key).await, count_statements(&replica, &key).await), (1, 0));
         assert_eq!((replica.app.feed.position(), replica.app.feed.applied()), (1, 1));
-        // Nothing new: nothing is let go of.
+        // Nothing new: no cache entry is dropped.
         settle(&replica).await;
-        assert_eq!((cost(&replica, &key).await, replica.app.feed.restarts()), (0, 0));
+        assert_eq!((count_statements(&replica, &key).await, replica.app.feed.restarts()), (0, 0));
     });
 }
 
 #[test]
-fn a_page_after_the_other_is_read_to_the_end() {
+fn all_pages_are_read() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
         let mut tx = world.app.db.write().await.unwrap();
@@ -136,24 +136,28 @@ fn a_page_after_the_other_is_read_to_the_end() {
 }
 
 #[test]
-fn a_gap_lets_go_of_everything() {
+fn gap_drops_all_cache_entries() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
         let restarted = async |how: &str, restarts: u64| {
             settle(&replica).await;
-            assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0), "{how}");
+            assert_eq!(
+                (count_statements(&replica, &key).await, count_statements(&replica, &key).await),
+                (1, 0),
+                "{how}"
+            );
             assert_eq!(
                 (replica.app.feed.restarts(), replica.app.feed.position()),
                 (restarts, newest(&world).await),
                 "{how}"
             );
         };
-        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+        assert_eq!((count_statements(&replica, &key).await, count_statements(&replica, &key).await), (1, 0));
 
-        // It slept for more than an hour: the sweep has removed what it had not read.
+        // The replica slept for more than an hour: the sweep has removed unread changes.
         record(&world).await;
         world.clock.advance_ms(HOUR_MS + 1);
         tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
@@ -179,25 +183,25 @@ fn a_gap_lets_go_of_everything() {
 }
 
 #[test]
-fn a_change_that_is_not_understood_lets_go_of_everything() {
+fn unknown_change_drops_all_cache_entries() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
-        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+        assert_eq!((count_statements(&replica, &key).await, count_statements(&replica, &key).await), (1, 0));
         record(&world).await;
         let mut tx = world.app.db.write().await.unwrap();
         sql("UPDATE changes SET subject = 'as a newer version may write it'").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
         settle(&replica).await;
-        assert_eq!((cost(&replica, &key).await, cost(&replica, &key).await), (1, 0));
+        assert_eq!((count_statements(&replica, &key).await, count_statements(&replica, &key).await), (1, 0));
         assert_eq!((replica.app.feed.restarts(), replica.app.feed.position()), (0, 1));
     });
 }
 
 #[test]
-fn what_is_not_an_hour_old_stays_in_the_feed() {
+fn changes_stay_in_the_feed_for_an_hour() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
         record(&world).await;
@@ -209,9 +213,9 @@ fn what_is_not_an_hour_old_stays_in_the_feed() {
 }
 
 #[test]
-fn a_dead_feed_ends_the_trust_in_memory_after_five_seconds() {
+fn caches_are_not_trusted_after_five_seconds_without_the_feed() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -223,14 +227,14 @@ fn a_dead_feed_ends_the_trust_in_memory_after_five_seconds() {
         for bearer in [&key, &ada.access_token] {
             assert_eq!(statements("/v1/models", bearer).await, 1);
         }
-        // The feed can't be read, while everything else can.
+        // The feed can't be read, but everything else can.
         let hide = async |from: &str, to: &str| {
             let mut tx = world.app.db.write().await.unwrap();
             sql(format!("ALTER TABLE {from} RENAME TO {to}")).execute(&mut tx).await.unwrap();
             tx.commit().await.unwrap();
         };
         hide("change_position", "hidden").await;
-        let lines = Lines::default();
+        let lines = LogLines::default();
         let log = lines.capture();
         replica.app.feed.catch_up().await.unwrap_err();
         world.clock.advance_ms(TRUST_MS - 1);
@@ -255,7 +259,7 @@ fn a_dead_feed_ends_the_trust_in_memory_after_five_seconds() {
                 (1, 1)
             );
         }
-        // Ended beside the feed: seen all the same.
+        // Ended without the feed: noticed all the same.
         let mut tx = world.app.db.write().await.unwrap();
         sql("UPDATE sessions SET ended_at = $2 WHERE id = $1")
             .bind(ada.session_id)
@@ -281,7 +285,7 @@ fn a_dead_feed_ends_the_trust_in_memory_after_five_seconds() {
 }
 
 #[test]
-fn a_clock_that_jumps_costs_trust_and_not_truth() {
+fn clock_jump_costs_queries_but_not_correctness() {
     on_each_database(async |world| {
         let feed = &world.app.feed;
         for (moved_ms, trusted) in
@@ -293,10 +297,10 @@ fn a_clock_that_jumps_costs_trust_and_not_truth() {
     });
 }
 
-/// The one row that gives out positions is taken at the commit: were it taken earlier, a transaction that has it and waits
-/// for a row, and one that has the row and waits for a position, would wait for each other.
+/// The row that assigns positions is locked at the commit. If it were locked earlier, a transaction that has
+/// it and waits for a row, and one that has the row and waits for a position, would deadlock.
 #[test]
-fn a_recorded_change_keeps_no_other_from_its_commit() {
+fn recorded_change_does_not_block_other_commits() {
     let Some(cluster) = Cluster::shared() else { return };
     runtime().block_on(async {
         let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
@@ -305,7 +309,7 @@ fn a_recorded_change_keeps_no_other_from_its_commit() {
         let before = newest(&world).await;
         let mut first = world.app.db.write().await.unwrap();
         changes::record(&mut first, change(), now).await.unwrap();
-        // Sends what waits.
+        // Sends the deferred statements.
         changes::newest(&mut first).await.unwrap();
         let second = async {
             let mut second = world.app.db.write().await.unwrap();
@@ -350,7 +354,7 @@ fn no_position_is_skipped_under_32_writers() {
                             let change = Change::ApiKey(ApiKeyId::new(now, &world.app.random));
                             changes::record(&mut tx, change, now).await.unwrap();
                         }
-                        // Some of them change their mind: their positions are given out again.
+                        // Some of them roll back: their positions are assigned again.
                         if (writer + round) % 5 == 0 { drop(tx) } else { tx.commit().await.unwrap() }
                     }
                 })
@@ -369,7 +373,7 @@ fn no_position_is_skipped_under_32_writers() {
 }
 
 #[test]
-fn a_commit_with_changes_wakes_who_listens() {
+fn commit_with_changes_wakes_listeners() {
     let Some(cluster) = Cluster::shared() else { return };
     runtime().block_on(async {
         let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
@@ -379,7 +383,7 @@ fn a_commit_with_changes_wakes_who_listens() {
         next().await.expect("it says when it begins to listen");
         record(&world).await;
         next().await.expect("it heard nothing of the commit");
-        // As a server of an earlier version announces it.
+        // Announced as by a server of an earlier version.
         let mut tx = world.app.db.write().await.unwrap();
         sql("NOTIFY tollkeeper_changes").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
@@ -387,26 +391,26 @@ fn a_commit_with_changes_wakes_who_listens() {
     });
 }
 
-/// Messages of this database's servers, as they are heard outside of them.
+/// Returns the notifications of this database's servers, as received by another client.
 async fn messages(url: &str) -> tokio::sync::mpsc::UnboundedReceiver<String> {
     let (client, mut connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
             if let Ok(tokio_postgres::AsyncMessage::Notification(heard)) = message {
-                // The test is over when nobody receives.
+                // The test has ended when there is no receiver.
                 sender.send(heard.payload().to_owned()).ok();
             }
         }
     });
     client.batch_execute("LISTEN tollkeeper_changes").await.unwrap();
-    // Its end would end the connection.
+    // Dropping the client would close the connection.
     std::mem::forget(client);
     receiver
 }
 
 #[test]
-fn commit_upon_commit_is_announced_together_and_the_last_one_too() {
+fn rapid_commits_are_announced_together_including_the_last() {
     let Some(cluster) = Cluster::shared() else { return };
     runtime().block_on(async {
         let url = cluster.new_database().await;
@@ -416,7 +420,7 @@ fn commit_upon_commit_is_announced_together_and_the_last_one_too() {
         let patiently = async |wakeups: &tollkeeper::db::Wakeups| {
             tokio::time::timeout(Duration::from_secs(60), wakeups.next()).await.expect("it isn't woken");
         };
-        // Both say when they begin to listen.
+        // Both report when they begin to listen.
         patiently(&own).await;
         patiently(&others).await;
         let mut heard = messages(&url).await;
@@ -425,7 +429,7 @@ fn commit_upon_commit_is_announced_together_and_the_last_one_too() {
             record(&world).await;
         }
         let newest = newest(&world).await;
-        // Each time when it is woken the other one reads: so it reads the last one too.
+        // Each wake-up reads the feed, including the last one.
         while replica.app.feed.position() < newest {
             patiently(&others).await;
             settle(&replica).await;
@@ -444,14 +448,14 @@ fn commit_upon_commit_is_announced_together_and_the_last_one_too() {
             messages.iter().all(|message| message == &messages[0] && message.len() == 16),
             "{messages:?}"
         );
-        // Who has made the changes isn't woken by what others are.
+        // The server that made the changes is not woken by them.
         let woken = tokio::time::timeout(Duration::from_millis(50), own.next()).await;
         assert!(woken.is_err(), "it was woken by itself");
     });
 }
 
 #[test]
-fn two_processes_follow_each_other() {
+fn two_processes_follow_each_others_changes() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
         let (one, other) = (start.run(), start.run());
@@ -468,7 +472,7 @@ fn two_processes_follow_each_other() {
     });
 }
 
-/// How often the job has read the feed.
+/// Returns how often the job has read the feed.
 async fn turns(world: &World) -> u64 {
     let call = Call::new(&world.service, Method::GET, "/metrics");
     let metrics = call.bearer(world.app.api.service_token.expose()).send().await.text;
@@ -478,9 +482,9 @@ async fn turns(world: &World) -> u64 {
 }
 
 #[test]
-fn change_upon_change_is_not_a_reading_each() {
+fn rapid_changes_share_readings() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let project = ProjectId::parse(&place.project).unwrap();
         let jobs = tokio::spawn(jobs::run(world.app.clone()));
@@ -495,7 +499,7 @@ fn change_upon_change_is_not_a_reading_each() {
         assert!(until(|| world.app.feed.position() == newest));
         let turns = turns(&world).await;
         jobs.abort();
-        // However slow this machine is: the more time passes, the more turns there may be.
+        // Holds on slow machines: the more time passes, the more turns there may be.
         let most = began.elapsed().as_millis() / 5 + 2;
         assert!(turns >= 1 && u128::from(turns) <= most, "{turns} turns, at most {most}");
     });

@@ -1,4 +1,4 @@
-//! Keys in memory: what may be held has a bound that no flood moves.
+//! The key cache: its bound holds under any flood.
 
 use serde_json::json;
 use tollkeeper::cluster::feed::TRUST_MS;
@@ -8,9 +8,9 @@ use tollkeeper::keys::secret::ApiKeySecret;
 use crate::support::world::on_each_database;
 
 #[test]
-fn a_flood_of_garbage_keys_takes_little_memory_and_pushes_nobody_out() {
+fn unknown_keys_take_little_memory_and_evict_no_known_key() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for number in 0..20 {
@@ -22,7 +22,7 @@ fn a_flood_of_garbage_keys_takes_little_memory_and_pushes_nobody_out() {
         let before = world.app.keys.keyring.size();
         assert_eq!(before.0, 20);
         let now = world.clock.now();
-        // A wrong checksum costs nothing at all, a right one of an unknown key a query.
+        // A wrong checksum costs nothing, an unknown key with a right one a query.
         let statements = world.app.db.statement_count();
         let typo = format!("tk_{}", "0".repeat(49));
         for _ in 0..1_000 {
@@ -45,7 +45,7 @@ fn a_flood_of_garbage_keys_takes_little_memory_and_pushes_nobody_out() {
 }
 
 #[test]
-fn garbage_costs_a_query_a_second_also_while_the_feed_is_not_read() {
+fn unknown_keys_cost_a_query_a_second_without_the_feed() {
     on_each_database(async |world| {
         world.clock.advance_ms(TRUST_MS);
         let garbage = ApiKeySecret::generate("tk_", &world.app.random);

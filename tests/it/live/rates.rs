@@ -1,4 +1,4 @@
-//! Rates that replicas share: together they let through what one would, at few queries, and none is an outage.
+//! Shared rates: replicas together allow what one would, with few queries, and without an outage.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::sweep::sweep;
 
-use super::feed::Lines;
+use super::feed::LogLines;
 use crate::support::postgres::Cluster;
 use crate::support::twin::Twin;
 use crate::support::world::{World, catch_up, on_each_database, runtime};
 
-/// A minute's worth of calls that a replica may hold: what the rate gives in five seconds.
+/// The calls that a replica may borrow at once: five seconds of the rate of 600 a minute.
 const LEASE: u32 = 600 / 12;
 
-/// On PostgreSQL only: SQLite has one server.
-fn on_postgres(test: impl AsyncFn(World)) {
+/// Runs a test on PostgreSQL only, because SQLite has one server.
+fn on_postgres_only(test: impl AsyncFn(World)) {
     runtime().block_on(async {
         if let Some(cluster) = Cluster::shared() {
             test(World::new("postgres", Some(cluster.new_database().await), &[]).await).await;
@@ -23,20 +23,20 @@ fn on_postgres(test: impl AsyncFn(World)) {
     });
 }
 
-/// A key with this rate; its secret.
+/// Creates a key with this rate; returns its secret.
 async fn key(world: &World, rate: u32) -> String {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     world.key(&ada, &place, &json!({"name": "k", "restrictions": {"rate_limit": rate}})).await.1
 }
 
-/// Status and, of a refusal, the milliseconds to wait.
+/// Returns the status and, for a refusal, the milliseconds to wait.
 async fn call(twin: &Twin, key: &str) -> (u16, i64) {
     let answer = twin.get("/v1/models").bearer(key).send().await;
     (answer.status, answer.header("retry-after-ms").parse().unwrap_or(0))
 }
 
-/// Calls until one is refused: how many were let through, and how long to wait.
+/// Calls until one is refused; returns the number of allowed calls, and the wait.
 async fn drain(twin: &Twin, key: &str) -> (u32, i64) {
     let mut let_through = 0;
     loop {
@@ -48,17 +48,17 @@ async fn drain(twin: &Twin, key: &str) -> (u32, i64) {
     }
 }
 
-async fn three(world: &World) -> Vec<Twin> {
+async fn three_replicas(world: &World) -> Vec<Twin> {
     let [one, two] = Twin::both(world).await;
-    let [_, three] = Twin::both(world).await;
-    vec![one, two, three]
+    let [_, three_replicas] = Twin::both(world).await;
+    vec![one, two, three_replicas]
 }
 
 #[test]
-fn three_replicas_keep_to_one_limit_for_a_minute_under_load() {
-    on_postgres(async |world| {
+fn three_replicas_share_one_limit_under_load() {
+    on_postgres_only(async |world| {
         let key = key(&world, 600).await;
-        let replicas = three(&world).await;
+        let replicas = three_replicas(&world).await;
         let mut let_through = 0;
         for turn in 0..240 {
             world.clock.advance_ms(250);
@@ -70,7 +70,7 @@ fn three_replicas_keep_to_one_limit_for_a_minute_under_load() {
                 replica.app.keys.rates.give_leases_back(false).await;
             }
         }
-        // 600 at once and 600 in the minute are due; 2,160 calls came.
+        // 600 at once and 600 within the minute are allowed; 2,160 calls were made.
         assert!(let_through <= 1_200 + LEASE, "{let_through}");
         assert!(let_through >= 1_200 - 3 * LEASE, "{let_through}");
     });
@@ -78,7 +78,7 @@ fn three_replicas_keep_to_one_limit_for_a_minute_under_load() {
 
 #[test]
 fn calls_at_the_same_instant_share_one_limit() {
-    on_postgres(async |world| {
+    on_postgres_only(async |world| {
         let key = Arc::new(key(&world, 300).await);
         let replicas = Twin::both(&world).await;
         let calls = (0..800).map(|number| {
@@ -92,11 +92,14 @@ fn calls_at_the_same_instant_share_one_limit() {
 }
 
 #[test]
-fn a_minute_at_the_rate_costs_few_statements() {
+fn minute_at_the_rate_costs_few_statements() {
     on_each_database(async |world| {
         let key = key(&world, 600).await;
-        let replicas =
-            if world.backend == "sqlite" { three(&world).await[..1].to_vec() } else { three(&world).await };
+        let replicas = if world.backend == "sqlite" {
+            three_replicas(&world).await[..1].to_vec()
+        } else {
+            three_replicas(&world).await
+        };
         for replica in &replicas {
             call(replica, &key).await;
         }
@@ -105,7 +108,7 @@ fn a_minute_at_the_rate_costs_few_statements() {
         for turn in 0..600 {
             world.clock.advance_ms(100);
             assert_eq!(call(&replicas[turn % replicas.len()], &key).await.0, 200, "{turn}");
-            // As its job does, so that the key stays in memory; that isn't what is counted.
+            // Reads the feed as the job does, so that the key stays cached; this isn't counted.
             for (replica, others) in replicas.iter().zip(&mut others) {
                 let before = replica.app.db.statement_count();
                 catch_up(&replica.app).await;
@@ -121,13 +124,13 @@ fn a_minute_at_the_rate_costs_few_statements() {
 }
 
 #[test]
-fn refusals_tell_the_exact_wait() {
-    on_postgres(async |world| {
+fn refusals_have_the_exact_wait() {
+    on_postgres_only(async |world| {
         let key = key(&world, 60).await;
         let [one, two] = Twin::both(&world).await;
         let (first, wait_ms) = drain(&one, &key).await;
         assert_eq!((first, wait_ms), (60, 1_000));
-        // The other learns it by asking once, and then refuses without a query.
+        // The other replica learns it from one query, and then refuses without a query.
         assert_eq!(call(&two, &key).await, (429, 1_000));
         let before = two.app.db.statement_count();
         world.clock.advance_ms(999);
@@ -140,8 +143,8 @@ fn refusals_tell_the_exact_wait() {
 }
 
 #[test]
-fn what_a_silent_replica_has_borrowed_comes_back() {
-    on_postgres(async |world| {
+fn calls_borrowed_by_a_dead_replica_are_returned() {
+    on_postgres_only(async |world| {
         let key = key(&world, 600).await;
         let [silent, other] = Twin::both(&world).await;
         for _ in 0..22 {
@@ -149,11 +152,11 @@ fn what_a_silent_replica_has_borrowed_comes_back() {
         }
         let (let_through, _) = drain(&other, &key).await;
         assert!((600 - 22 - LEASE..=600 - 22).contains(&let_through), "{let_through}");
-        // Nobody reports: twelve seconds later it counts as used, and what has drained is there.
+        // No replica reports: twelve seconds later the loan counts as used, and the meter has drained.
         world.clock.advance_ms(12_000);
         let (let_through, _) = drain(&other, &key).await;
         assert!((100..=120).contains(&let_through), "{let_through}");
-        // A replica that lives gives back what it hasn't used.
+        // A running replica returns what it hasn't used.
         world.clock.advance_ms(72_000);
         for _ in 0..22 {
             assert_eq!(call(&silent, &key).await.0, 200);
@@ -167,8 +170,8 @@ fn what_a_silent_replica_has_borrowed_comes_back() {
 }
 
 #[test]
-fn a_model_s_rate_is_shared_too_and_what_is_refused_is_given_back() {
-    on_postgres(async |world| {
+fn model_rate_is_shared_and_refused_calls_are_returned() {
+    on_postgres_only(async |world| {
         let key = key(&world, 100).await;
         let [_, other] = Twin::both(&world).await;
         let ask = async |key: &str| -> Value {
@@ -183,14 +186,14 @@ fn a_model_s_rate_is_shared_too_and_what_is_refused_is_given_back() {
         for _ in 0..20 {
             assert_eq!(ask(&key).await["code"], "model_rate_limited");
         }
-        // The refused ones cost the key nothing, on the other replica either.
+        // Refused calls cost the key nothing, on the other replica either.
         let (let_through, _) = drain(&other, &key).await;
         assert!((40 - 9..=40).contains(&let_through), "{let_through}");
     });
 }
 
 #[test]
-fn without_a_database_each_counts_for_itself_and_says_so_once() {
+fn replicas_count_alone_without_a_database_and_log_it_once() {
     runtime().block_on(async {
         let Some(cluster) = Cluster::private() else { return };
         let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
@@ -201,12 +204,12 @@ fn without_a_database_each_counts_for_itself_and_says_so_once() {
                 assert_eq!(call(twin, &key).await.0, 200);
             }
         }
-        let log = Lines::default();
+        let log = LogLines::default();
         let _captured = log.capture();
         cluster.stop();
         for twin in [&one, &two] {
             let (let_through, wait_ms) = drain(twin, &key).await;
-            // What it knew of the other's calls still counts.
+            // The known calls of the other replica still count.
             assert!((40..=50).contains(&let_through), "{let_through}");
             assert_eq!(wait_ms, 1_000);
         }
@@ -218,15 +221,16 @@ fn without_a_database_each_counts_for_itself_and_says_so_once() {
         let said = |what: &str| log.text().matches(what).count();
         assert_eq!(said("can't be shared: this replica counts for itself"), 2, "{}", log.text());
         let sum = drain(&one, &key).await.0 + drain(&two, &key).await.0;
-        // What was let through alone counts now. The crash may have lost the first calls: nobody waited for the disk.
+        // Calls allowed without the database count now. The crash may have lost the first calls, because that
+        // database doesn't wait for the disk.
         assert!(sum <= 2 + 20, "{sum}");
         assert_eq!(said("shared with other replicas again"), 2, "{}", log.text());
     });
 }
 
 #[test]
-fn meters_that_have_run_empty_are_swept() {
-    on_postgres(async |world| {
+fn empty_meters_are_swept() {
+    on_postgres_only(async |world| {
         let key = key(&world, 60).await;
         let [one, _] = Twin::both(&world).await;
         assert_eq!(call(&one, &key).await.0, 200);

@@ -1,4 +1,4 @@
-//! Sessions in memory: a repeated token costs nothing, an ended session nothing more either.
+//! The session cache: a repeated token costs no query, nor does an ended session.
 
 use serde_json::json;
 use tollkeeper::accounts::jwt::TokenKind;
@@ -9,38 +9,38 @@ use tollkeeper::db::{Tx, sql};
 use tollkeeper::kernel::networks::Network;
 
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{PASSWORD, Somebody, World, on_each_database};
+use crate::support::world::{PASSWORD, TestUser, World, on_each_database};
 
 const NEW_PASSWORD: &str = "Violet-Kettle-9-Harbour";
 
-async fn here(world: &World, token: &str) -> u16 {
+async fn status_here(world: &World, token: &str) -> u16 {
     world.get("/v1/auth/me").bearer(token).send().await.status
 }
 
-async fn there(replica: &Twin, token: &str) -> u16 {
+async fn status_there(replica: &Twin, token: &str) -> u16 {
     replica.get("/v1/auth/me").bearer(token).send().await.status
 }
 
-/// Another session of the same person.
-async fn second_session(world: &World, who: &Somebody) -> String {
+/// Starts another session of the same user.
+async fn second_session(world: &World, user: &TestUser) -> String {
     let body = json!({"email": "ada@example.com", "password": PASSWORD});
     let data = world.post("/v1/auth/login", &body).data().await;
-    assert_eq!(data["user"]["id"], who.id.to_string());
+    assert_eq!(data["user"]["id"], user.id.to_string());
     data["access_token"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn a_repeated_token_costs_no_query() {
+fn repeated_token_costs_no_query() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         world.get("/v1/models").bearer(&ada.access_token).bare().await;
         let before = world.app.db.statement_count();
         for _ in 0..10 {
             world.get("/v1/models").bearer(&ada.access_token).bare().await;
         }
         assert_eq!(world.app.db.statement_count(), before);
-        // A burst of a session that isn't held costs one.
-        let bob = world.somebody("bob").await;
+        // A burst with an uncached session costs one query.
+        let bob = world.user("bob").await;
         let before = world.app.db.statement_count();
         let calls = (0..16).map(|_| world.get("/v1/models").bearer(&bob.access_token).bare());
         futures_util::future::join_all(calls).await;
@@ -49,18 +49,18 @@ fn a_repeated_token_costs_no_query() {
 }
 
 #[test]
-fn a_logout_holds_here_at_once_and_elsewhere_with_the_next_reading() {
+fn logout_applies_at_once_locally_and_elsewhere_after_the_feed_is_read() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let token = &ada.access_token;
-        assert_eq!((here(&world, token).await, there(&replica, token).await), (200, 200));
+        assert_eq!((status_here(&world, token).await, status_there(&replica, token).await), (200, 200));
         world.post("/v1/auth/logout", &json!({})).bearer(token).data().await;
-        assert_eq!(here(&world, token).await, 401);
-        // Held there until its job looks: within a quarter of a second.
-        assert_eq!(there(&replica, token).await, 200);
+        assert_eq!(status_here(&world, token).await, 401);
+        // Cached there until its job reads the feed, within a quarter of a second.
+        assert_eq!(status_there(&replica, token).await, 200);
         settle(&replica).await;
-        assert_eq!(there(&replica, token).await, 401);
+        assert_eq!(status_there(&replica, token).await, 401);
         let path = "/v1/auth/refresh-token";
         assert_eq!(world.post(path, &json!({})).bearer(&ada.refresh_token).send().await.status, 401);
         assert_eq!(replica.post(path, &json!({})).bearer(&ada.refresh_token).send().await.status, 401);
@@ -68,10 +68,10 @@ fn a_logout_holds_here_at_once_and_elsewhere_with_the_next_reading() {
 }
 
 #[test]
-fn a_refresh_token_is_always_looked_up() {
+fn refresh_token_is_never_cached() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let refresh = async || {
             replica.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token).send().await
         };
@@ -82,52 +82,58 @@ fn a_refresh_token_is_always_looked_up() {
 }
 
 #[test]
-fn a_change_of_the_password_ends_the_other_sessions_everywhere() {
+fn password_change_ends_the_other_sessions_everywhere() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let other = second_session(&world, &ada).await;
         for token in [&ada.access_token, &other] {
-            assert_eq!((here(&world, token).await, there(&replica, token).await), (200, 200));
+            assert_eq!((status_here(&world, token).await, status_there(&replica, token).await), (200, 200));
         }
         let body = json!({"current_password": PASSWORD, "new_password": NEW_PASSWORD,
                           "new_password_confirmation": NEW_PASSWORD});
         world.post("/v1/auth/change-password", &body).bearer(&ada.access_token).data().await;
-        assert_eq!((here(&world, &ada.access_token).await, here(&world, &other).await), (200, 401));
+        assert_eq!(
+            (status_here(&world, &ada.access_token).await, status_here(&world, &other).await),
+            (200, 401)
+        );
         settle(&replica).await;
-        assert_eq!((there(&replica, &ada.access_token).await, there(&replica, &other).await), (200, 401));
+        assert_eq!(
+            (status_there(&replica, &ada.access_token).await, status_there(&replica, &other).await),
+            (200, 401)
+        );
     });
 }
 
 #[test]
-fn a_reset_of_the_password_ends_every_session_everywhere() {
+fn password_reset_ends_every_session_everywhere() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let other = second_session(&world, &ada).await;
-        let bob = world.somebody("bob").await;
+        let bob = world.user("bob").await;
         for token in [&ada.access_token, &other, &bob.access_token] {
-            assert_eq!((here(&world, token).await, there(&replica, token).await), (200, 200));
+            assert_eq!((status_here(&world, token).await, status_there(&replica, token).await), (200, 200));
         }
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
         let token = world.mailed_token("ada@example.com").await;
         let body = json!({"token": token, "password": NEW_PASSWORD, "password_confirmation": NEW_PASSWORD});
         world.post("/v1/auth/reset-password", &body).data().await;
         for token in [&ada.access_token, &other] {
-            assert_eq!(here(&world, token).await, 401);
+            assert_eq!(status_here(&world, token).await, 401);
         }
         settle(&replica).await;
         for token in [&ada.access_token, &other] {
-            assert_eq!(there(&replica, token).await, 401);
+            assert_eq!(status_there(&replica, token).await, 401);
         }
         assert_eq!(
-            (here(&world, &bob.access_token).await, there(&replica, &bob.access_token).await),
+            (status_here(&world, &bob.access_token).await, status_there(&replica, &bob.access_token).await),
             (200, 200)
         );
     });
 }
 
-/// Does this in a transaction; returns how many changes the feed has of it.
+/// Runs `write` in a transaction; returns the number of its changes in the feed.
 async fn changes_of(world: &World, write: impl AsyncFnOnce(&mut Tx)) -> i64 {
     let newest = async || changes::newest(&mut world.app.db.read().await.unwrap()).await.unwrap();
     let before = newest().await;
@@ -138,16 +144,16 @@ async fn changes_of(world: &World, write: impl AsyncFnOnce(&mut Tx)) -> i64 {
 }
 
 #[test]
-fn a_row_that_ends_sessions_is_announced_where_it_is_written() {
+fn every_function_that_ends_sessions_announces_it() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let now = world.clock.now();
         let mut others = Vec::new();
         for _ in 0..6 {
             others.push(world.session(ada.id).await);
         }
         for session in &others {
-            assert_eq!(here(&world, &session.access_token).await, 200, "held in memory from here on");
+            assert_eq!(status_here(&world, &session.access_token).await, 200, "held in memory from here on");
         }
         let mut tx = world.app.db.read().await.unwrap();
         let found = users::credentials_by_id(&mut tx, ada.id, Network::Unknown).await.unwrap();
@@ -155,9 +161,9 @@ fn a_row_that_ends_sessions_is_announced_where_it_is_written() {
 
         let first = others[0].session_id;
         let count = changes_of(&world, async |tx| sessions::end(tx, first, now).await.unwrap()).await;
-        assert_eq!((count, here(&world, &others[0].access_token).await), (1, 401));
+        assert_eq!((count, status_here(&world, &others[0].access_token).await), (1, 401));
 
-        // Four of the six that are left stay, among them Ada's first.
+        // Four of the six remaining sessions stay, among them Ada's first.
         let end_oldest = async |tx: &mut Tx| {
             let ended = sessions::end_oldest(tx, ada.id, ada.session_id, 4, now).await.unwrap();
             assert_eq!(ended.len(), 2);
@@ -165,20 +171,20 @@ fn a_row_that_ends_sessions_is_announced_where_it_is_written() {
         assert_eq!(changes_of(&world, end_oldest).await, 2, "a row a session");
         let mut live = 0;
         for session in &others {
-            live += i32::from(here(&world, &session.access_token).await == 200);
+            live += i32::from(status_here(&world, &session.access_token).await == 200);
         }
         assert_eq!(live, 3);
 
-        // Another password with the end of all sessions is one change, however many functions announce it.
+        // A new password that ends all sessions is one change, however many functions announce it.
         let replace = async |tx: &mut Tx| {
             assert!(users::replace_password(tx, ada.id, &hash, "another", now).await.unwrap());
             sessions::end_all(tx, ada.id, Some(ada.session_id), now).await.unwrap();
         };
         assert_eq!(changes_of(&world, replace).await, 1);
         for session in &others {
-            assert_eq!(here(&world, &session.access_token).await, 401);
+            assert_eq!(status_here(&world, &session.access_token).await, 401);
         }
-        assert_eq!(here(&world, &ada.access_token).await, 200);
+        assert_eq!(status_here(&world, &ada.access_token).await, 200);
 
         let lost = async |tx: &mut Tx| {
             assert!(!users::replace_password(tx, ada.id, &hash, "third", now).await.unwrap());
@@ -189,35 +195,35 @@ fn a_row_that_ends_sessions_is_announced_where_it_is_written() {
 
         for user_id in [Some(ada.id), None] {
             let session = world.session(ada.id).await;
-            assert_eq!(here(&world, &session.access_token).await, 200);
+            assert_eq!(status_here(&world, &session.access_token).await, 200);
             let end_live = async |tx: &mut Tx| {
                 sessions::end_live(tx, user_id, now).await.unwrap();
             };
             assert_eq!(changes_of(&world, end_live).await, 1);
-            assert_eq!(here(&world, &session.access_token).await, 401);
+            assert_eq!(status_here(&world, &session.access_token).await, 401);
         }
-        // Written beside all of these functions, it isn't seen.
+        // A write without these functions isn't noticed.
         let session = world.session(ada.id).await;
-        assert_eq!(here(&world, &session.access_token).await, 200);
+        assert_eq!(status_here(&world, &session.access_token).await, 200);
         let beside = async |tx: &mut Tx| {
             let end = sql("UPDATE sessions SET ended_at = $2 WHERE id = $1").bind(session.session_id);
             end.bind(now).execute(tx).await.unwrap();
         };
         assert_eq!(changes_of(&world, beside).await, 0);
-        assert_eq!(here(&world, &session.access_token).await, 200);
+        assert_eq!(status_here(&world, &session.access_token).await, 200);
     });
 }
 
 #[test]
-fn a_session_ends_by_the_clock_also_in_memory() {
+fn cached_session_expires() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
-        assert_eq!(here(&world, &ada.access_token).await, 200);
+        let ada = world.user("ada").await;
+        assert_eq!(status_here(&world, &ada.access_token).await, 200);
         world.clock.advance_ms(30 * DAY_MS - SECOND_MS);
         world.catch_up().await;
         let late = world.token(TokenKind::Access, ada.id, ada.session_id, 3600).await;
-        assert_eq!(here(&world, &late).await, 200);
+        assert_eq!(status_here(&world, &late).await, 200);
         world.clock.advance_ms(SECOND_MS);
-        assert_eq!(here(&world, &late).await, 401);
+        assert_eq!(status_here(&world, &late).await, 401);
     });
 }

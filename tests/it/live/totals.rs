@@ -1,4 +1,5 @@
-//! What keys and projects ever used: of closed months from memory, and always what all of their daily rows come to.
+//! Total usage of keys and projects: closed months are cached, and the totals always equal the sum of the
+//! daily rows.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -12,20 +13,20 @@ use tollkeeper::trail::Trail;
 use crate::support::billed::fresh_token;
 use crate::support::books::change;
 use crate::support::twin::Twin;
-use crate::support::world::{Place, Somebody, World, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, on_each_database_with};
 
 /// Two servers, and one key of a project.
 struct Scene<'w> {
     world: &'w World,
     twins: [Twin; 2],
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     key: (String, String),
 }
 
 impl<'w> Scene<'w> {
     async fn new(world: &'w World) -> Self {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let key = world.old_key(&ada, &place, &json!({"name": "one"})).await;
         Self { world, twins: Twin::both(world).await, ada, place, key }
@@ -36,7 +37,7 @@ impl<'w> Scene<'w> {
         [format!("{project}/api-keys/{}", self.key.0), project]
     }
 
-    /// Requests and tokens of the key and of the project, as this server says them.
+    /// Returns requests and tokens of the key and of the project, as this server reports them.
     async fn read(&self, twin: &Twin) -> [(i64, i64); 2] {
         let [key, project] = self.paths();
         let key = twin.get(&key).bearer(&self.key.1).data().await;
@@ -48,8 +49,8 @@ impl<'w> Scene<'w> {
         ]
     }
 
-    /// The same from all rows.
-    async fn in_rows(&self) -> [(i64, i64); 2] {
+    /// Returns the same sums from all daily rows.
+    async fn read_rows(&self) -> [(i64, i64); 2] {
         let mut sums = Vec::new();
         for (column, id) in [("api_key_id", &self.key.0), ("project_id", &self.place.project)] {
             let text = format!(
@@ -63,9 +64,9 @@ impl<'w> Scene<'w> {
         sums.try_into().unwrap()
     }
 
-    /// Both servers say what all rows come to, and so they do when they are asked again.
+    /// Asserts that both servers report the sums of all rows, also when asked again.
     async fn check(&self, due: (i64, i64)) {
-        assert_eq!(self.in_rows().await, [due; 2]);
+        assert_eq!(self.read_rows().await, [due; 2]);
         for twin in [&self.twins[0], &self.twins[1], &self.twins[0], &self.twins[1]] {
             assert_eq!(self.read(twin).await, [due; 2], "{}", self.world.backend);
         }
@@ -81,7 +82,7 @@ impl<'w> Scene<'w> {
         assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
     }
 
-    /// The jobs' work at this time, done by the second server.
+    /// Runs the jobs at this time on the second server.
     async fn close(&self, now: &str) -> usize {
         let now = Time::parse(now).unwrap();
         self.world.clock.advance_ms(now.unix_ms() - self.world.clock.now().unix_ms());
@@ -91,7 +92,7 @@ impl<'w> Scene<'w> {
         closed.closed.len()
     }
 
-    /// Past the interface: rows of days before 2026 that are billed in the open month, moved by so many.
+    /// Inserts daily rows directly: days before 2026 that are billed this many months from the open month.
     async fn rows(&self, count: i64, month_from_open: i64) {
         let text = format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
@@ -104,11 +105,12 @@ impl<'w> Scene<'w> {
         change(self.world, &text).await;
     }
 
-    /// How many statements the first server runs for each of the two: the gate's, of a project the project's own, and one sum.
+    /// Returns the number of statements of the first server for each of the two: the gate's, for a project
+    /// its own, and one sum.
     async fn statements(&self) -> [u64; 2] {
         let mut counts = Vec::new();
         for path in self.paths() {
-            // Who calls is held by then.
+            // The caller is cached by then.
             self.twins[0].get("/v1/auth/me").bearer(&self.ada.access_token).data().await;
             let before = self.twins[0].app.db.statement_count();
             self.twins[0].get(&path).bearer(&self.ada.access_token).data().await;
@@ -123,14 +125,14 @@ fn on_each(test: impl AsyncFn(World)) {
 }
 
 #[test]
-fn ends_of_months_late_events_and_corrections_are_in_the_sums() {
+fn totals_include_late_events_and_corrections_across_months() {
     on_each(async |world| {
         let scene = Scene::new(&world).await;
         scene.check((0, 0)).await;
         scene.report(scene.event("a", "2026-02-27", 100, 10)).await;
         scene.report(scene.event("b", "2026-03-09", 200, 20)).await;
         scene.check((2, 330)).await;
-        // Both remember March as open; the second one closes it.
+        // Both have cached March as open; the second one closes it.
         assert_eq!(scene.close("2026-04-02T01:00:00Z").await, 1);
         scene.check((2, 330)).await;
         let late = scene.event("c", "2026-03-08", 400, 40);
@@ -140,7 +142,7 @@ fn ends_of_months_late_events_and_corrections_are_in_the_sums() {
         correction["corrects"] = json!("b");
         scene.report(correction).await;
         scene.check((3, 700)).await;
-        // Months end while the first server isn't asked, and with usage in some of them.
+        // Months end without a call to the first server, some of them with usage.
         assert_eq!(scene.close("2026-05-03T01:00:00Z").await, 1);
         scene.report(scene.event("e", "2026-05-02", 1, 0)).await;
         scene.report(scene.event("f", "2026-04-20", 2, 0)).await;
@@ -148,8 +150,9 @@ fn ends_of_months_late_events_and_corrections_are_in_the_sums() {
         scene.report(scene.event("g", "2026-08-01", 4, 0)).await;
         scene.report(scene.event("h", "2026-03-31", 8, 0)).await;
         scene.check((7, 715)).await;
-        // A project's sum and its keys' are others.
-        let other = world.old_key(&scene.ada_now().await, &scene.place, &json!({"name": "two"})).await;
+        // A project's sum differs from its keys' sums.
+        let other =
+            world.old_key(&scene.ada_with_new_session().await, &scene.place, &json!({"name": "two"})).await;
         let mut event = scene.event("i", "2026-08-01", 1_000, 0);
         event["api_key_id"] = json!(other.0);
         scene.report(event).await;
@@ -160,9 +163,9 @@ fn ends_of_months_late_events_and_corrections_are_in_the_sums() {
 }
 
 impl Scene<'_> {
-    /// Ada after her session's end.
-    async fn ada_now(&self) -> Somebody {
-        Somebody { access_token: fresh_token(self.world, &self.ada).await, ..self.ada.clone() }
+    /// Returns Ada with a new session after hers has ended.
+    async fn ada_with_new_session(&self) -> TestUser {
+        TestUser { access_token: fresh_token(self.world, &self.ada).await, ..self.ada.clone() }
     }
 }
 
@@ -175,12 +178,12 @@ fn closed_months_are_read_once() {
         let due = (910 * 2, 910 * 7);
         scene.check(due).await;
         assert_eq!(scene.statements().await, [2, 3]);
-        // What nobody does: it would be seen if these rows were looked at.
+        // Changes closed rows, which never happens: reading them again would show it.
         change(&world, "UPDATE usage_daily SET requests = requests + 1000000 WHERE month < (SELECT open_month FROM wallets)").await;
         for twin in &scene.twins {
             assert_eq!(scene.read(twin).await, [due; 2], "{}", world.backend);
         }
-        // And open ones are.
+        // Open months are read again.
         change(
             &world,
             "UPDATE usage_daily SET requests = requests + 1 WHERE month = (SELECT open_month FROM wallets)",
@@ -190,7 +193,7 @@ fn closed_months_are_read_once() {
         for twin in &scene.twins {
             assert_eq!(scene.read(twin).await, [due; 2], "{}", world.backend);
         }
-        // Where the database may be another, everything is added up again.
+        // If the database may have changed, everything is summed again.
         scene.twins[0].app.feed.epochs.drop_everything();
         assert_eq!(scene.read(&scene.twins[0]).await, [(due.0 + 900_000_000, due.1); 2]);
         assert_eq!(scene.read(&scene.twins[1]).await, [due; 2]);
@@ -198,7 +201,7 @@ fn closed_months_are_read_once() {
 }
 
 #[test]
-fn many_rows_are_added_up_as_few_are() {
+fn totals_of_many_rows_are_cached_too() {
     on_each(async |world| {
         let scene = Scene::new(&world).await;
         let mut rows = 0;
@@ -212,7 +215,7 @@ fn many_rows_are_added_up_as_few_are() {
             assert_eq!(scene.statements().await, [2, 3], "{to} {}", world.backend);
             scene.check((2 * to, 7 * to)).await;
         }
-        // The month is over: the first to ask adds it up once more, and that was it.
+        // The month has ended: the first read sums it once more, and later ones don't.
         change(&world, "UPDATE wallets SET open_month = open_month + 1").await;
         assert_eq!(scene.statements().await, [2, 3]);
         assert_eq!(scene.statements().await, [2, 3]);
@@ -223,9 +226,9 @@ fn many_rows_are_added_up_as_few_are() {
     });
 }
 
-/// As after the promotion of a standby that had not heard of the month's end, nor of what came last.
+/// As after the promotion of a standby that had not received the end of the month and the latest rows.
 #[test]
-fn a_month_that_is_open_again_is_added_up_again() {
+fn reopened_month_is_summed_again() {
     on_each(async |world| {
         let scene = Scene::new(&world).await;
         scene.rows(10, -1).await;
@@ -242,9 +245,9 @@ fn a_month_that_is_open_again_is_added_up_again() {
     });
 }
 
-/// Nobody reads less than what was answered before, nor more than what was sent, while months end under them.
+/// Readers never see less than an earlier answer nor more than was sent, while months end.
 #[test]
-fn months_end_while_others_report_and_read() {
+fn totals_are_consistent_while_months_end() {
     on_each(async |world| {
         let scene = Scene::new(&world).await;
         let (sent, answered, closed) = (AtomicI64::new(0), AtomicI64::new(0), AtomicI64::new(0));
@@ -253,7 +256,7 @@ fn months_end_while_others_report_and_read() {
             let mut number = 0;
             while !is_over() {
                 number += 1;
-                // Sometimes late, sometimes on the day.
+                // Sometimes late, sometimes on the same day.
                 let back = if number % 3 == 0 { 40 } else { 0 };
                 let time = world.clock.now().plus_ms(-back * DAY_MS).to_string();
                 let mut event = scene.event(&format!("{name}{number}"), "2026-01-01", 3, 4);
@@ -296,27 +299,27 @@ fn months_end_while_others_report_and_read() {
     });
 }
 
-/// Who may not see a project or a key is refused as ever, and nothing is remembered for them.
+/// A caller that may not see a project or a key is refused, and nothing is cached for them.
 #[test]
-fn nobody_else_fills_the_memory() {
+fn refused_callers_fill_no_cache() {
     on_each(async |world| {
         let scene = Scene::new(&world).await;
         scene.rows(5, 0).await;
-        let (eve, theirs) = (world.somebody("eve").await, world.somebody("bob").await);
+        let (eve, theirs) = (world.user("eve").await, world.user("bob").await);
         let elsewhere = world.place(&theirs, "Elsewhere").await;
         world
             .join_organization(&scene.place, &eve, tollkeeper::tenants::roles::OrganizationRole::Member)
             .await;
         let other_key = format!("{}/api-keys/{}", elsewhere.project_path(), scene.key.0);
         let [key, project] = scene.paths();
-        for (path, who, status) in [
+        for (path, user, status) in [
             (&key, &eve, 403),
             (&project, &eve, 403),
             (&key, &theirs, 403),
             (&project, &theirs, 403),
             (&other_key, &theirs, 404),
         ] {
-            let answer = world.call(Method::GET, path).bearer(&who.access_token).send().await;
+            let answer = world.call(Method::GET, path).bearer(&user.access_token).send().await;
             assert_eq!(answer.status, status, "{path} {}", answer.text);
         }
         assert!(world.app.billing.usage_totals.is_empty());

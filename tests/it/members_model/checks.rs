@@ -1,35 +1,36 @@
-//! What must hold when a history is over.
+//! The checks at the end of a history.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 use tollkeeper::db::sql;
 
-use super::history::{Done, Entry, History};
+use super::history::{Entry, FinishedCall, History};
 use super::model::{ORGANIZATION_ROLES, OWNER, PEOPLE, PROJECT_OWNER, PROJECT_ROLES, State, Step};
 
-/// How often things came about.
+/// Counts of what the histories covered.
 #[derive(Default)]
 pub struct Figures {
     pub calls: usize,
     pub changes: usize,
     pub refusals: usize,
     pub by_keys: usize,
-    /// Calls during which something else was committed, so that more than one state may explain them.
+    /// Calls with other commits during them, so that several states may explain the answer.
     pub raced: usize,
     pub deleted: usize,
     pub reads: usize,
 }
 
-/// Plays the audit trail through the model: each entry must be allowed at its place, every other answer must fit a state
-/// that held while the call was under way. Returns the state in the end.
-pub fn replay(history: &History, all: &[Done], entries: &[Entry], figures: &mut Figures) -> State {
-    let by_request: HashMap<&str, &Done> = all.iter().map(|done| (done.request_id.as_str(), done)).collect();
+/// Replays the audit trail through the model: each entry must be allowed at its place, every other answer
+/// must fit a state during the call. Returns the final state.
+pub fn replay(history: &History, all: &[FinishedCall], entries: &[Entry], figures: &mut Figures) -> State {
+    let by_request: HashMap<&str, &FinishedCall> =
+        all.iter().map(|done| (done.request_id.as_str(), done)).collect();
     let mut states = vec![history.start.clone()];
     let mut recorded = BTreeSet::new();
     for entry in entries {
         let Some(done) = by_request.get(entry.request_id.as_str()) else {
-            history.fail(&format!("nobody asked for {entry:?}"), all, entries);
+            history.fail(&format!("no call explains {entry:?}"), all, entries);
         };
         let mut state = states.last().unwrap().clone();
         if let Err(why) = state.apply(&done.call, &entry.action, &entry.target, &history.ids) {
@@ -61,17 +62,17 @@ pub fn replay(history: &History, all: &[Done], entries: &[Entry], figures: &mut 
     states.pop().unwrap()
 }
 
-/// The gate asks in one state, and what is decided under the lock in another one: then a refusal may name what comes second
-/// in the order of any single state. It has to be a refusal in one of them all the same.
-fn is_a_race_of_gate_and_lock(done: &Done, states: &[State]) -> bool {
+/// The gate and the decision under the lock may see different states. Then a refusal may name what comes
+/// second in the order of any single state; it must still be a refusal in one of them.
+fn is_a_race_of_gate_and_lock(done: &FinishedCall, states: &[State]) -> bool {
     let is_refusal = [403, 404, 409].contains(&done.status);
-    // One token takes the place of another when somebody proves their address twice at once.
+    // One token replaces another when a user verifies their address twice at once.
     let is_replaced = matches!(done.call.step, Step::ProveAddress) && done.code == "invalid_token";
     is_replaced
         || is_refusal && states.len() > 1 && states.iter().any(|state| state.decide(&done.call).is_err())
 }
 
-/// Holds lists, counts and details against the state in the end, as an owner and as everybody sees them.
+/// Compares lists, counts and details with the final state, as an owner and as every member sees them.
 pub async fn compare(history: &History, state: &State, figures: &mut Figures) -> Result<(), String> {
     let organization = history.place.organization_path();
     let reader = &mut Reader { history, figures };
@@ -80,9 +81,9 @@ pub async fn compare(history: &History, state: &State, figures: &mut Figures) ->
         for person in 0..PEOPLE {
             reader.expect(person, &organization, 404).await?;
         }
-        return nothing_is_left(history).await;
+        return assert_nothing_is_left(history).await;
     }
-    let owner = state.roles.iter().position(|role| *role == OWNER).ok_or("nobody owns it")?;
+    let owner = state.roles.iter().position(|role| *role == OWNER).ok_or("no owner")?;
     let members = named(history, &state.roles, &ORGANIZATION_ROLES);
     same("members", &members, &reader.list(owner, &format!("{organization}/members"), "members").await?)?;
     let mut by_role = 0;
@@ -116,14 +117,14 @@ pub async fn compare(history: &History, state: &State, figures: &mut Figures) ->
             let projects: BTreeMap<_, _> = seen
                 .map(|(project, role)| (project.id.to_string(), PROJECT_ROLES[role].to_owned()))
                 .collect();
-            same("projects of somebody", &projects, &reader.list(person, &path, "projects").await?)?;
+            same("projects of a member", &projects, &reader.list(person, &path, "projects").await?)?;
             due.insert(history.place.organization.clone(), ORGANIZATION_ROLES[role].to_owned());
         }
         let found = reader.list(person, "/v1/organizations", "organizations").await?;
-        same("organizations of somebody", &due, &found)?;
+        same("organizations of a user", &due, &found)?;
     }
     same("an owner's projects", &PROJECT_OWNER, &state.effective(&state.projects[0], owner))?;
-    invitations_are_the_model_s(history, state).await
+    assert_invitations_match(history, state).await
 }
 
 fn named<const N: usize>(
@@ -147,7 +148,7 @@ fn text<'a>(data: &'a Value, field: &str) -> &'a str {
     data[field].as_str().unwrap_or_default()
 }
 
-/// Reads through HTTP, by turns on either server.
+/// Reads over HTTP, on both servers in turn.
 struct Reader<'a> {
     history: &'a History,
     figures: &'a mut Figures,
@@ -168,7 +169,7 @@ impl Reader<'_> {
         self.expect(person, path, 200).await
     }
 
-    /// Ids and roles of all pages of a list, which must be as many as each page says.
+    /// Returns ids and roles of all pages of a list; asserts that there are as many as each page says.
     async fn list(
         &mut self,
         person: usize,
@@ -193,7 +194,7 @@ impl Reader<'_> {
     }
 }
 
-async fn nothing_is_left(history: &History) -> Result<(), String> {
+async fn assert_nothing_is_left(history: &History) -> Result<(), String> {
     let mut tx = history.twins[0].app.db.read().await.map_err(|error| error.to_string())?;
     for table in ["organization_members", "projects", "invitations", "api_keys"] {
         let rows = sql(format!("SELECT COUNT(*) FROM {table} WHERE organization_id = $1"));
@@ -204,8 +205,8 @@ async fn nothing_is_left(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Of somebody who became a member in another way, one may have ended unseen.
-async fn invitations_are_the_model_s(history: &History, state: &State) -> Result<(), String> {
+/// An invitation of a user who became a member in another way may have ended unseen.
+async fn assert_invitations_match(history: &History, state: &State) -> Result<(), String> {
     let mut tx = history.twins[0].app.db.read().await.map_err(|error| error.to_string())?;
     let rows: Vec<(String,)> =
         sql("SELECT id FROM invitations WHERE organization_id = $1 AND ended_at IS NULL")

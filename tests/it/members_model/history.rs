@@ -1,4 +1,4 @@
-//! One history: an organization and its people, and what they ask for at the same time.
+//! One history: an organization, its members and their concurrent calls.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -17,29 +17,29 @@ use super::model::{
 use crate::support::chance::Chance;
 use crate::support::http::Answer;
 use crate::support::twin::Twin;
-use crate::support::world::{PASSWORD, Place, Somebody, World};
+use crate::support::world::{PASSWORD, Place, TestUser, World};
 
-/// Who they are at first: owners, admins, members, somebody in a project only, and outsiders.
-const AT_FIRST: [usize; PEOPLE] = [OWNER, OWNER, ADMIN, ADMIN, MEMBER, MEMBER, 0, MEMBER, 0, 0];
+/// The initial roles: owners, admins, members, a user in a project only, and outsiders.
+const INITIAL_ROLES: [usize; PEOPLE] = [OWNER, OWNER, ADMIN, ADMIN, MEMBER, MEMBER, 0, MEMBER, 0, 0];
 /// The owners and admins among them.
 const MANAGERS: usize = 4;
-/// Whose API key is called with as well.
+/// The users whose API keys make calls as well.
 const KEY_MAKERS: [usize; 3] = [0, 2, IN_PROJECT_ONLY];
 const IN_PROJECT_ONLY: usize = 6;
 
-/// What a call came to.
+/// A finished call and its answer.
 #[derive(Debug)]
-pub struct Done {
+pub struct FinishedCall {
     pub call: Call,
     pub status: u16,
     pub code: String,
     pub request_id: String,
-    /// Up to where the audit trail of the organization was to be seen before the call, and after it.
+    /// The last position of the organization's audit trail before the call, and after it.
     pub seen: [i64; 2],
 }
 
-/// An entry of the audit trail. Within an organization entries are written under its lock, so their positions are the
-/// order of the commits.
+/// An entry of the audit trail. Within an organization entries are written under its lock, so their positions
+/// are the order of the commits.
 #[derive(Debug)]
 pub struct Entry {
     pub position: i64,
@@ -85,9 +85,9 @@ pub struct History {
     pub backend: &'static str,
     pub twins: [Twin; 2],
     pub place: Place,
-    pub people: Vec<Somebody>,
+    pub people: Vec<TestUser>,
     pub ids: [String; PEOPLE],
-    /// Id and secret of the keys of who makes one.
+    /// Id and secret of the keys of each key maker.
     pub keys: Vec<(usize, String, String)>,
     pub start: State,
     pub starts_at: i64,
@@ -99,10 +99,10 @@ impl History {
     pub async fn begin(world: &World, twins: &[Twin; 2], seed: u64) -> Self {
         let mut people = Vec::new();
         for number in 0..PEOPLE {
-            people.push(world.somebody(&format!("h{seed}p{number}")).await);
+            people.push(world.user(&format!("h{seed}p{number}")).await);
         }
         let place = world.place(&people[0], &format!("H{seed}")).await;
-        for (person, role) in people.iter().zip(AT_FIRST).skip(1).filter(|(_, role)| *role > 0) {
+        for (person, role) in people.iter().zip(INITIAL_ROLES).skip(1).filter(|(_, role)| *role > 0) {
             let role = OrganizationRole::parse(ORGANIZATION_ROLES[role]).unwrap();
             world.join_organization(&place, person, role).await;
         }
@@ -118,7 +118,7 @@ impl History {
         (in_home[0], in_home[IN_PROJECT_ONLY]) = (PROJECT_ADMIN + 1, PROJECT_ADMIN);
         let start = State {
             exists: true,
-            roles: AT_FIRST,
+            roles: INITIAL_ROLES,
             default_role: MEMBER,
             allow_public: true,
             projects: vec![Project { id: Arc::clone(&home), slot: HOME, public: false, roles: in_home }],
@@ -137,11 +137,12 @@ impl History {
             projects: Mutex::new([Some(home), None, None]),
             links: Mutex::new(Vec::new()),
         };
-        history.starts_at = history.look(&twins[0]).await;
+        history.starts_at = history.trail_end(&twins[0]).await;
         history
     }
 
-    /// What each task asks for, decided by the seed alone. What it comes to is the machine's affair.
+    /// Returns the calls of each task, determined by the seed alone; their results depend on the
+    /// interleaving.
     pub fn deal(&self, tasks: usize, steps: usize) -> Vec<Vec<(usize, Call)>> {
         let mut chance = Chance::new(self.seed);
         let mut hands = vec![Vec::new(); tasks];
@@ -161,7 +162,7 @@ impl History {
         let (person, slot) = (chance.below(PEOPLE), chance.below(SLOTS));
         let role = chance.one_of(&[MEMBER, ADMIN, ADMIN, OWNER, OWNER]);
         let project_role = 1 + chance.below(PROJECT_ADMIN + 1);
-        // Often one of those who manage at first, so that much is allowed.
+        // Often one of the initial managers, so that many calls are allowed.
         let among = chance.one_of(&[MANAGERS, MANAGERS, PEOPLE]);
         let mut by = chance.below(among);
         let step = match chance.below(100) {
@@ -193,29 +194,29 @@ impl History {
         Call { by, with_key, step, project: None, invitation: None }
     }
 
-    /// One task's part.
-    pub async fn play(self: Arc<Self>, hand: Vec<(usize, Call)>) -> Vec<Done> {
+    /// Runs one task's calls.
+    pub async fn play(self: Arc<Self>, hand: Vec<(usize, Call)>) -> Vec<FinishedCall> {
         let mut seen = self.starts_at;
         let mut all = Vec::new();
         for (on, mut call) in hand {
             let twin = &self.twins[on];
             let answer = self.send(twin, &mut call).await;
-            let after = self.look(twin).await;
-            // A page is no JSON.
+            let after = self.trail_end(twin).await;
+            // A page isn't JSON.
             let code = if answer.text.starts_with('{') { answer.code() } else { String::new() };
             let request_id = answer.header("x-request-id").to_owned();
             if answer.status == 200 {
                 self.remember(twin, &call, &answer).await;
             }
             twin.app.clock.advance_ms(1);
-            all.push(Done { call, status: answer.status, code, request_id, seen: [seen, after] });
+            all.push(FinishedCall { call, status: answer.status, code, request_id, seen: [seen, after] });
             seen = after;
         }
         all
     }
 
-    /// Where the organization's audit trail ends now. That somebody owns it is looked at in passing.
-    pub async fn look(&self, twin: &Twin) -> i64 {
+    /// Returns the end of the organization's audit trail; also checks that the organization has an owner.
+    pub async fn trail_end(&self, twin: &Twin) -> i64 {
         let (position, exists, owners): (i64, i64, i64) = sql(
             "SELECT COALESCE((SELECT MAX(rowid) FROM audit_log WHERE organization_id = $1), 0) AS position,
                     (SELECT COUNT(*) FROM organizations WHERE id = $1) AS found,
@@ -226,7 +227,7 @@ impl History {
         .await
         .unwrap();
         let (place, seed) = (self.backend, self.seed);
-        assert!(exists == 0 || owners > 0, "on {place}, TOLLKEEPER_TEST_SEED={seed}: nobody owns it");
+        assert!(exists == 0 || owners > 0, "on {place}, TOLLKEEPER_TEST_SEED={seed}: no owner");
         position
     }
 
@@ -259,7 +260,7 @@ impl History {
             Step::Remove { member: person } => (Method::DELETE, member(person), Value::Null),
             Step::CreateProject { slot, public } => {
                 let visibility = if public { "public" } else { "private" };
-                // The name of the one that is there from the begin.
+                // The name of the initial project.
                 let name =
                     if slot == HOME { format!("h{} PROJECT", self.seed) } else { format!("Project {slot}") };
                 let body = json!({"name": name, "visibility": visibility});
@@ -297,7 +298,7 @@ impl History {
         self.keys.iter().find(|key| key.0 == maker).unwrap()
     }
 
-    /// Who the audit trail should name.
+    /// Returns the actor that the audit trail should name.
     pub fn actor(&self, call: &Call) -> &str {
         if call.with_key { &self.key(call.by).1 } else { &self.ids[call.by] }
     }
@@ -306,7 +307,7 @@ impl History {
         format!("h{}p{person}@example.com", self.seed)
     }
 
-    /// The path of the project that has had this number last.
+    /// Returns the path of the latest project with this number.
     fn project(&self, call: &mut Call, slot: usize, rest: &str) -> String {
         call.project.clone_from(&self.projects.lock().unwrap()[slot]);
         let id = call.project.as_deref().unwrap_or("proj_of_nobody");
@@ -330,7 +331,7 @@ impl History {
         twin.post("/v1/auth/login", &body).send().await
     }
 
-    /// What later calls need of an answer.
+    /// Keeps what later calls need of an answer.
     async fn remember(&self, twin: &Twin, call: &Call, answer: &Answer) {
         let id = |field: &str| answer.json()["data"][field].as_str().unwrap().to_owned();
         match call.step {
@@ -359,8 +360,8 @@ impl History {
         }
     }
 
-    /// Ends the test, with the history.
-    pub fn fail(&self, what: &str, all: &[Done], entries: &[Entry]) -> ! {
+    /// Fails the test and prints the history.
+    pub fn fail(&self, what: &str, all: &[FinishedCall], entries: &[Entry]) -> ! {
         let mut story = format!(
             "{what}\non {}, TOLLKEEPER_TEST_SEED={} (the people: {:?})",
             self.backend, self.seed, self.ids

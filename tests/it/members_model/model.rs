@@ -1,5 +1,5 @@
-//! What should be true of one organization, its projects and its people, told in other words than the code's: roles are
-//! heights, and whoever manages gives and takes what is no higher than they are.
+//! The model of one organization, its projects and members, expressed differently from the code: roles are
+//! heights, and managers give and take roles up to their own height.
 
 use std::sync::Arc;
 
@@ -16,18 +16,19 @@ pub const PROJECT_ADMIN: Height = 3;
 pub const PROJECT_OWNER: Height = 4;
 pub const PROJECT_ROLES: [&str; 5] = ["", "viewer", "developer", "admin", "owner"];
 
-/// The project whose keys are called with, which stays; the others come and go under these numbers.
+/// The project whose keys make calls, which is never deleted; the others are created and deleted under these
+/// numbers.
 pub const HOME: usize = 0;
 pub const SLOTS: usize = 3;
 
-/// What somebody asks for. People and projects are numbers.
+/// A call's operation. Users and projects are numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Invite {
         guest: usize,
         role: Option<Height>,
     },
-    /// Whoever got it: the newest link, or so many before it.
+    /// By any recipient: the newest link, or this many before it.
     FollowLink {
         older: usize,
     },
@@ -37,7 +38,7 @@ pub enum Step {
         member: usize,
         role: Height,
     },
-    /// Leaves, when it is oneself and not by a key.
+    /// Leaves, when the caller removes themselves, not by a key.
     Remove {
         member: usize,
     },
@@ -69,7 +70,7 @@ pub enum Step {
     DeleteOrganization,
 }
 
-/// One request: who, with what, and what a number meant when it was sent.
+/// One request: the caller, the credential, and the meaning of numbers at that time.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub by: usize,
@@ -110,27 +111,27 @@ pub struct State {
     pub default_role: Height,
     pub allow_public: bool,
     pub projects: Vec<Project>,
-    /// The open ones. Of somebody who became a member in another way, one may have ended unseen.
+    /// The open invitations. One of a user who became a member in another way may have ended unseen.
     pub invitations: Vec<Invitation>,
 }
 
 impl State {
-    /// What comes of a call: whether it changes something, or why not.
+    /// Returns whether a call changes something, or why it is refused.
     pub fn decide(&self, call: &Call) -> Result<bool, Refusal> {
         let by = call.by;
         match call.step {
             Step::FollowLink { .. } => {
                 let open = self.invitations.iter().find(|open| Some(&open.id) == call.invitation.as_ref());
-                if open.is_some_and(|open| self.is_good(open)) { Ok(true) } else { Err(DEAD_LINK) }
+                if open.is_some_and(|open| self.is_acceptable(open)) { Ok(true) } else { Err(DEAD_LINK) }
             }
             Step::ProveAddress => {
-                Ok(self.invitations.iter().any(|open| open.guest == by && self.is_good(open)))
+                Ok(self.invitations.iter().any(|open| open.guest == by && self.is_acceptable(open)))
             }
             Step::Invite { guest, role } => {
                 self.manages(by)?;
                 let role = role.unwrap_or(self.default_role);
                 gives(self.roles[by], role)?;
-                keys_make_no_owner(call, role == OWNER)?;
+                check_key_makes_no_owner(call, role == OWNER)?;
                 if self.roles[guest] > 0 {
                     return Err((409, "already_member"));
                 }
@@ -144,9 +145,9 @@ impl State {
                 self.manages(by)?;
                 gives(self.roles[by], self.roles[member])?;
                 gives(self.roles[by], role)?;
-                keys_make_no_owner(call, role == OWNER && self.roles[member] != OWNER)?;
+                check_key_makes_no_owner(call, role == OWNER && self.roles[member] != OWNER)?;
                 if role < OWNER {
-                    self.is_spared(member)?;
+                    self.check_not_last_owner(member)?;
                 }
                 Ok(role != self.roles[member])
             }
@@ -156,7 +157,7 @@ impl State {
                     self.manages(by)?;
                     gives(self.roles[by], self.roles[member])?;
                 }
-                self.is_spared(member)?;
+                self.check_not_last_owner(member)?;
                 Ok(true)
             }
             Step::CreateProject { slot, public } => {
@@ -181,7 +182,7 @@ impl State {
                 let own = self.effective(project, by);
                 at_least(own, PROJECT_ADMIN)?;
                 at_least(own, role)?;
-                keys_make_no_owner(call, role == PROJECT_OWNER)?;
+                check_key_makes_no_owner(call, role == PROJECT_OWNER)?;
                 if self.roles[person] == 0 {
                     at_least(self.roles[by], ADMIN)?;
                 }
@@ -194,7 +195,10 @@ impl State {
                 let own = self.effective(project, by);
                 at_least(own, PROJECT_ADMIN)?;
                 at_least(own, role.max(project.roles[person]))?;
-                keys_make_no_owner(call, role == PROJECT_OWNER && project.roles[person] != PROJECT_OWNER)?;
+                check_key_makes_no_owner(
+                    call,
+                    role == PROJECT_OWNER && project.roles[person] != PROJECT_OWNER,
+                )?;
                 Ok(role != project.roles[person])
             }
             Step::RemoveFromProject { person, .. } => {
@@ -220,13 +224,13 @@ impl State {
         }
     }
 
-    /// Whether this answer fits, of a call that left no entry in the audit trail.
+    /// Returns whether this answer fits a call that left no entry in the audit trail.
     pub fn explains(&self, call: &Call, status: u16, code: &str) -> bool {
-        // An invitation of somebody who has become a member in another way ends without an entry, once.
+        // An invitation of a user who became a member in another way ends without an entry, once.
         if matches!(call.step, Step::FollowLink { .. }) && self.roles[call.by] > 0 {
             return status == 200 || (status, code) == DEAD_LINK;
         }
-        // A key is gone with its organization, at once or when the server looks again.
+        // A key ends with its organization, at once or when the server reads the feed again.
         if call.with_key && !self.exists && status == 401 {
             return true;
         }
@@ -236,7 +240,7 @@ impl State {
         }
     }
 
-    /// Does what an entry of the audit trail says that this call did, and says when that was not allowed.
+    /// Applies the change of an audit entry; returns an error if the change was not allowed.
     pub fn apply(
         &mut self,
         call: &Call,
@@ -253,12 +257,12 @@ impl State {
             return Err(format!("the entry is about {target}, not {due}"));
         }
         if self.exists && !self.roles.contains(&OWNER) {
-            return Err("nobody owns the organization".into());
+            return Err("the organization has no owner".into());
         }
         Ok(())
     }
 
-    /// What the entry should be about.
+    /// Returns the target that the entry should have.
     fn write(
         &mut self,
         call: &Call,
@@ -335,7 +339,7 @@ impl State {
         }
     }
 
-    /// What somebody really is in a project.
+    /// Returns a user's effective role in a project.
     pub fn effective(&self, project: &Project, person: usize) -> Height {
         let open = self.allow_public && project.public;
         let by_organization = match self.roles[person] {
@@ -360,14 +364,14 @@ impl State {
         at_least(self.roles[person], ADMIN)
     }
 
-    /// The last owner stays one.
-    fn is_spared(&self, member: usize) -> Result<(), Refusal> {
+    /// Refuses to remove or demote the last owner.
+    fn check_not_last_owner(&self, member: usize) -> Result<(), Refusal> {
         let others = (0..PEOPLE).any(|person| person != member && self.roles[person] == OWNER);
         if self.roles[member] == OWNER && !others { Err((409, "last_owner")) } else { Ok(()) }
     }
 
-    /// Whether its guest becomes a member by it.
-    fn is_good(&self, open: &Invitation) -> bool {
+    /// Returns whether accepting it makes its guest a member.
+    fn is_acceptable(&self, open: &Invitation) -> bool {
         self.roles[open.guest] == 0 && gives(self.roles[open.sender], open.role).is_ok()
     }
 
@@ -386,7 +390,7 @@ fn at_least(own: Height, needed: Height) -> Result<(), Refusal> {
     if own >= needed { Ok(()) } else { Err(FORBIDDEN) }
 }
 
-/// Whether somebody gives and takes this role in the organization.
+/// Checks that this height may give and take this role in the organization.
 fn gives(own: Height, role: Height) -> Result<(), Refusal> {
     at_least(own, role.max(ADMIN))
 }
@@ -395,12 +399,12 @@ fn in_project(project: &Project, person: usize) -> Result<(), Refusal> {
     if project.roles[person] > 0 { Ok(()) } else { Err((404, "member_not_found")) }
 }
 
-/// A key gives nobody the role of an owner.
-fn keys_make_no_owner(call: &Call, makes_owner: bool) -> Result<(), Refusal> {
+/// Refuses a key that would make an owner.
+fn check_key_makes_no_owner(call: &Call, makes_owner: bool) -> Result<(), Refusal> {
     if call.with_key && makes_owner { Err((403, "key_exceeds_caller")) } else { Ok(()) }
 }
 
-/// A key stays in its own project.
+/// Refuses a key outside of its own project.
 fn confine(call: &Call, project: &Project) -> Result<(), Refusal> {
     if call.with_key && project.slot != HOME { Err((403, "outside_api_key_scope")) } else { Ok(()) }
 }

@@ -1,14 +1,14 @@
-//! The books as a person would keep them: lists, and sums made anew whenever one is asked for.
+//! The model's books: plain lists, and sums that are recalculated for each question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::contract::{self, Owed, Tiers};
+use super::contract::{self, AmountDue, Tiers};
 use super::lots::{CORRECTION, DISCOUNT, Lot, VOID};
 
 /// Pico in a nano.
 pub const NANO: i128 = 1_000;
 
-/// A price from an instant on, in pico a token.
+/// A price that applies from an instant on, in pico a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Price {
     pub from_ms: i64,
@@ -16,22 +16,22 @@ pub struct Price {
     pub completion: i128,
 }
 
-/// An event that counts.
+/// An accepted event.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub key: usize,
     pub model: usize,
     pub day: i64,
     pub month_of_use: i64,
-    /// The month in which it is billed; of a correction, in which what it corrects is.
+    /// The month in which it is billed; for a correction, the one of the corrected event.
     pub billed: i64,
-    /// The month in whose daily row it is counted.
+    /// The month of the daily row that counts it.
     pub booked: i64,
     pub price: Price,
     pub prompt: i128,
     pub completion: i128,
     pub corrects: Option<String>,
-    /// What was reported, to tell a repetition from a contradiction.
+    /// The report itself, to distinguish a repetition from a conflict.
     pub report: String,
 }
 
@@ -41,7 +41,7 @@ impl Event {
     }
 }
 
-/// Money set aside.
+/// Reserved money.
 #[derive(Clone, Copy, Debug)]
 pub struct Reservation {
     pub nano: i128,
@@ -56,11 +56,11 @@ pub struct Note {
     pub exact: i128,
 }
 
-/// A month that was billed.
+/// A billed month.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bill {
     pub month: i64,
-    /// With what is carried over.
+    /// Including the amount carried over.
     pub nano: i128,
     pub carried: i128,
     /// List price less discounts.
@@ -84,7 +84,7 @@ impl Bill {
     }
 }
 
-/// Everything about one organization's money.
+/// All of one organization's money.
 #[derive(Clone, Debug, Default)]
 pub struct Books {
     pub events: BTreeMap<String, Event>,
@@ -94,11 +94,12 @@ pub struct Books {
     pub open_month: i64,
     pub bills: Vec<Bill>,
     pub limit: i128,
-    /// What corrections of closed months took off daily rows while a month was open: it isn't that month's.
+    /// Amounts that corrections of closed months took off daily rows while a month was open: they don't
+    /// belong to that month.
     pub noted_in: BTreeMap<i64, i128>,
-    /// What corrections of void invoices would have changed; it was given back before.
-    pub of_void: Owed,
-    /// What must not happen, and did.
+    /// Amounts that corrections of void invoices would have changed; they were refunded before.
+    pub of_void: AmountDue,
+    /// A violated rule.
     pub wrong: Option<String>,
 }
 
@@ -124,7 +125,7 @@ impl Books {
         self.posted - self.reserved() - nano >= -self.limit
     }
 
-    /// Daily rows in pico.
+    /// Returns the daily rows in pico.
     pub fn rows(&self) -> BTreeMap<Row, i128> {
         let mut rows: BTreeMap<Row, i128> = BTreeMap::new();
         for event in self.events.values() {
@@ -137,7 +138,7 @@ impl Books {
         self.events.values().filter(|event| event.row() == row).map(Event::pico).sum()
     }
 
-    /// The nanos that usage billed in a month has cost at list price: whole ones of each daily row.
+    /// Returns the nanos that usage billed in a month costs at list price: the whole nanos of each daily row.
     pub fn charged(&self, month: i64) -> i128 {
         let rows = self.rows();
         let nanos: i128 =
@@ -145,33 +146,34 @@ impl Books {
         nanos + self.noted_in.get(&month).copied().unwrap_or_default()
     }
 
-    /// What no credit has paid of an open month.
+    /// Returns the part of an open month that no credit has paid.
     pub fn unpaid(&self, month: i64) -> i128 {
         self.charged(month) - self.lots.iter().filter_map(|lot| lot.uses.get(&month)).sum::<i128>()
     }
 
-    /// The last month that something was used in.
+    /// Returns the last month with usage.
     pub fn last_month(&self) -> i64 {
         self.events.values().map(|event| event.booked).max().unwrap_or_default().max(self.open_month)
     }
 
-    /// What is due of invoices.
+    /// Returns the amount due of invoices.
     pub fn due(&self) -> i128 {
         self.bills.iter().map(|bill| bill.due).sum()
     }
 
-    /// The contract's sum of all usage that is billed in these months.
-    pub fn owed_of(&self, tiers: &Tiers, months: impl Fn(i64) -> bool) -> Owed {
+    /// Returns the contract's sum of all usage billed in these months.
+    pub fn owed_of(&self, tiers: &Tiers, months: impl Fn(i64) -> bool) -> AmountDue {
         contract::owed(self.events.values().filter(|event| months(event.billed)), tiers)
     }
 
-    /// What a month's invoice is, or would be so far: what the contract's sum rises by.
-    pub fn bill_of(&self, tiers: &Tiers, month: i64) -> Owed {
+    /// Returns a month's invoice, final or so far: the rise of the contract's sum.
+    pub fn bill_of(&self, tiers: &Tiers, month: i64) -> AmountDue {
         self.owed_of(tiers, |billed| billed <= month).minus(self.owed_of(tiers, |billed| billed < month))
     }
 
-    /// Takes in the events of one request, none of which corrects a billed month; `captured` is what was set aside for them.
-    pub fn use_up(&mut self, events: Vec<(String, Event)>, captured: &[String], now_ms: i64) {
+    /// Records the events of one request, none of which corrects a billed month; `captured` are their
+    /// reservations.
+    pub fn record_events(&mut self, events: Vec<(String, Event)>, captured: &[String], now_ms: i64) {
         self.end_credits(now_ms);
         let held = captured.iter().filter_map(|id| self.reservations.remove(id)).map(|held| held.nano).sum();
         let months: Vec<i64> = (self.open_month..=self.last_month().max(self.open_month + 2)).collect();
@@ -184,21 +186,21 @@ impl Books {
                 self.pay(*month, rise, held, now_ms);
                 self.posted -= rise;
             } else if rise < 0 {
-                self.give_back_unbilled(*month, &[], (-rise, debt), now_ms);
+                self.refund_unbilled(*month, &[], (-rise, debt), now_ms);
             }
         }
         self.end_credits(now_ms);
     }
 
-    /// What a month that is open is charged less: that much of its debt goes first.
-    fn give_back_unbilled(&mut self, month: i64, earlier: &[i64], (nano, debt): (i128, i128), now_ms: i64) {
+    /// Reduces the charge of an open month: its debt goes first.
+    fn refund_unbilled(&mut self, month: i64, earlier: &[i64], (nano, debt): (i128, i128), now_ms: i64) {
         self.posted += nano;
         let rank = if earlier.is_empty() { CORRECTION } else { DISCOUNT };
         self.refund(month, earlier, (nano - debt).max(0), rank, now_ms);
     }
 
-    /// Takes in the correction of a billed month: a credit note, unless all of that month was given back.
-    pub fn take_back(&mut self, id: String, event: Event, tiers: &Tiers, now_ms: i64) {
+    /// Records the correction of a billed month: a credit note, unless all of that month was refunded.
+    pub fn record_correction(&mut self, id: String, event: Event, tiers: &Tiers, now_ms: i64) {
         self.end_credits(now_ms);
         let (open, month, row) = (self.open_month, event.billed, event.row());
         let before = (self.owed_of(tiers, |billed| billed < open), self.row(row));
@@ -225,7 +227,7 @@ impl Books {
         self.end_credits(now_ms);
     }
 
-    /// Takes an invoice back: what credit notes left of it.
+    /// Voids an invoice: refunds what credit notes left of it.
     pub fn void(&mut self, at: usize, now_ms: i64) {
         self.end_credits(now_ms);
         let bill = &mut self.bills[at];
@@ -236,7 +238,7 @@ impl Books {
         self.refund(month, &[], (returned - due).max(0), VOID, now_ms);
     }
 
-    /// Ends what has run out.
+    /// Expires reservations and credits.
     pub fn expire(&mut self, now_ms: i64) {
         self.reservations.retain(|_, reservation| reservation.until_ms > now_ms);
         self.end_credits(now_ms);
@@ -248,7 +250,7 @@ impl Books {
         let month = self.open_month;
         let bill = self.bill_of(tiers, month);
         let charged = self.charged(month);
-        // What rounding makes of a part of a nano doesn't give anything back.
+        // A part of a nano from rounding refunds nothing.
         let mut credited = up_to_nano(bill.discount);
         if bill.net() >= 0 {
             credited = credited.min(charged.max(0));
@@ -265,7 +267,7 @@ impl Books {
                 .collect();
             let earlier: Vec<i64> = late.into_iter().filter(|of| *of < month).collect();
             let debt = self.debt_of(month);
-            self.give_back_unbilled(month, &earlier, (credited, debt), now_ms);
+            self.refund_unbilled(month, &earlier, (credited, debt), now_ms);
         }
         let (left, later) = (self.left() - self.posted, month + 1..=self.last_month());
         let later: i128 = later.map(|later| self.unpaid(later).max(0)).sum();
@@ -280,7 +282,7 @@ impl Books {
         }
     }
 
-    /// Tokens of a month of use, model, kind and price are a line.
+    /// Returns whether a month has lines: tokens by month of use, model, kind and price.
     fn has_lines(&self, month: i64) -> bool {
         let mut tokens: BTreeMap<_, [i128; 2]> = BTreeMap::new();
         for event in self.events.values().filter(|event| event.billed == month) {
@@ -293,7 +295,7 @@ impl Books {
     }
 }
 
-/// In the customer's favour.
+/// Rounds to a nano in the customer's favour.
 fn up_to_nano(pico: i128) -> i128 {
     -(-pico).div_euclid(NANO)
 }

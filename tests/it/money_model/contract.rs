@@ -1,12 +1,12 @@
-//! What a customer has to pay, by the words of the contract: for each month of use its list price less its discount, whatever the order
-//! in which usage, corrections, ends of months, voids and payments came.
+//! The amount due by the words of the contract: for each month of use its list price less its discount, in
+//! any order of usage, corrections, ends of months, voids and payments.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use super::books::Event;
 
-/// Tiers: tokens above the first number cost so many millionths less.
+/// Tiers: tokens above the first number cost this many millionths less.
 pub type Tiers = [(i128, i128)];
 
 /// A discount is counted in millionths of a pico.
@@ -14,13 +14,13 @@ const PARTS: i128 = 1_000_000;
 
 /// Sums of money in pico.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Owed {
+pub struct AmountDue {
     pub list: i128,
     pub discount: i128,
 }
 
-impl Owed {
-    /// What is left to be paid.
+impl AmountDue {
+    /// Returns list price less discounts.
     pub fn net(self) -> i128 {
         self.list - self.discount
     }
@@ -30,7 +30,7 @@ impl Owed {
     }
 }
 
-impl AddAssign for Owed {
+impl AddAssign for AmountDue {
     fn add_assign(&mut self, other: Self) {
         self.list += other.list;
         self.discount += other.discount;
@@ -40,10 +40,11 @@ impl AddAssign for Owed {
 /// Tokens and their price, in the order of day and price version.
 type Run = BTreeMap<(i64, i64), (i128, i128)>;
 
-/// The sum over months of use: list price, and the discounts of each month's net tokens, each model and kind of token on its own.
-pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> Owed {
+/// Returns the sum over months of use: list price, and the discounts of each month's net tokens, each model
+/// and kind of token separately.
+pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> AmountDue {
     let mut streams: BTreeMap<(i64, usize, bool), Run> = BTreeMap::new();
-    let mut sum = Owed::default();
+    let mut sum = AmountDue::default();
     for event in events {
         sum.list += event.pico();
         let kinds =

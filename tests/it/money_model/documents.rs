@@ -1,4 +1,4 @@
-//! Documents, credits and the wallet as they are stored, beside the contract and beside each other.
+//! Stored documents, credits and the wallet, compared with the contract and with each other.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn lines(items: &[Item]) -> Lines {
 }
 
 impl History<'_> {
-    /// Every line of every document is the contract's, and no money is made or lost on the way to the wallet.
+    /// Checks that every line of every document equals the contract's, and that the wallet's sum agrees.
     pub async fn check_documents(&self) {
         let mut tx = self.world.app.db.read().await.unwrap();
         let id = self.organization_id();
@@ -44,42 +44,46 @@ impl History<'_> {
         let (first, last) = (Month::from_unix_months(0), Month::from_unix_months(100_000));
         let notes =
             tollkeeper::billing::store::credit_notes::between(&mut tx, id, first, last).await.unwrap();
-        // In pico: what the documents charge, what rounding makes of it.
+        // In pico: the charges of the documents, and their rounding.
         let (mut charged, mut rounding, mut documents) = (0, 0, 0);
-        // In nano: what the documents take from the wallet.
+        // In nano: what the documents debit from the wallet.
         let mut taken = 0;
         for ((invoice, items), bill) in invoices.iter().zip(items).zip(&self.books.bills) {
             let lines = lines(&items);
             let sum = lines.exact + lines.carried + lines.rounding;
-            self.must("an invoice's lines", &sum, &(invoice.amount.units() * NANO));
-            self.must("what an invoice is for", &lines.exact, &bill.exact);
-            self.must("what is carried over", &lines.carried, &(bill.carried * NANO));
+            self.assert_equal("an invoice's lines", &sum, &(invoice.amount.units() * NANO));
+            self.assert_equal("what an invoice is for", &lines.exact, &bill.exact);
+            self.assert_equal("what is carried over", &lines.carried, &(bill.carried * NANO));
             let figures = (invoice.amount.units(), invoice.due.units(), invoice.status.as_str());
-            self.must("an invoice", &figures, &(bill.nano, bill.due, bill.status()));
+            self.assert_equal("an invoice", &figures, &(bill.nano, bill.due, bill.status()));
             let mut noted = 0;
             let theirs = notes.iter().filter(|(note, _)| note.invoice_id == invoice.id);
             for ((note, items), due) in theirs.clone().zip(&bill.notes) {
                 let lines = self::lines(items);
                 let sum = lines.exact + lines.rounding;
-                self.must("a credit note's lines", &-sum, &(note.amount.units() * NANO));
-                self.must("a credit note", &(note.amount.units(), -lines.exact), &(due.nano, due.exact));
+                self.assert_equal("a credit note's lines", &-sum, &(note.amount.units() * NANO));
+                self.assert_equal(
+                    "a credit note",
+                    &(note.amount.units(), -lines.exact),
+                    &(due.nano, due.exact),
+                );
                 charged += lines.exact;
                 rounding += lines.rounding;
                 documents += 1;
                 noted += note.amount.units();
             }
-            self.must("the number of credit notes", &theirs.count(), &bill.notes.len());
+            self.assert_equal("the number of credit notes", &theirs.count(), &bill.notes.len());
             charged += lines.exact;
             rounding += lines.rounding;
             documents += 1;
-            // A void invoice gave back what its credit notes had left of it, with what was carried over to it.
+            // A void invoice refunded what its credit notes had left, including the amount carried over.
             let whole = invoice.amount.units() - noted;
             let carried = lines.carried / NANO;
             taken += if invoice.status == Status::Void { -carried } else { whole - carried };
         }
         let open = self.books.open_month;
         let billed = self.books.owed_of(&TIERS, |month| month < open);
-        self.must("what all documents charge", &charged, &(billed.net() - self.books.of_void.net()));
+        self.assert_equal("what all documents charge", &charged, &(billed.net() - self.books.of_void.net()));
         let rows = i128::try_from(self.books.rows().len()).unwrap();
         if rounding.abs() > (rows + documents) * NANO {
             self.fail(&format!("{rounding} pico are lost to rounding in {rows} rows, {documents} documents"));
@@ -98,9 +102,10 @@ impl History<'_> {
         .unwrap();
         let not_billed: i128 = (open..=self.books.last_month()).map(|month| self.books.charged(month)).sum();
         let due = i128::from(deposits) - i128::from(ended) - taken - not_billed;
-        self.must("the wallet", &wallet.posted.units(), &due);
+        self.assert_equal("the wallet", &wallet.posted.units(), &due);
 
-        // What is owed stands on invoices, or is of months that aren't billed. What a correction made dearer waits for the next invoice.
+        // Debts are on invoices or belong to unbilled months. Extra cost caused by a correction waits for the
+        // next invoice.
         let owed = self.books.left() - wallet.posted.units();
         let unpaid: i128 =
             (open..=self.books.last_month()).map(|month| self.books.unpaid(month).max(0)).sum();
@@ -111,7 +116,8 @@ impl History<'_> {
         }
     }
 
-    /// Each credit is what is left of it, what it paid and what ended of it; there are hardly any but those that were added.
+    /// Checks that each credit equals its rest, its payments and its expired part, and that there are no
+    /// unexpected credits.
     pub async fn check_credits(&self) {
         let mut tx = self.world.app.db.read().await.unwrap();
         let stored: Vec<(String, i64, i64, i64)> = sql("SELECT c.id, c.amount_nano, c.remaining_nano,
@@ -137,7 +143,7 @@ impl History<'_> {
         for (id, amount, left, used) in stored {
             let [amount, left, used] = [amount, left, used].map(i128::from);
             let ended = ended.get(&id).copied().unwrap_or_default();
-            self.must("what is left of a credit", &left, &(amount - used - ended));
+            self.assert_equal("what is left of a credit", &left, &(amount - used - ended));
             said.push((id, amount, left, used, ended));
         }
         let lots = self.books.lots.iter();
@@ -146,6 +152,6 @@ impl History<'_> {
             .collect();
         said.sort();
         due.sort();
-        self.must("the credits", &said, &due);
+        self.assert_equal("the credits", &said, &due);
     }
 }

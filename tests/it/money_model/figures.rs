@@ -1,4 +1,4 @@
-//! What the interface says, beside the books.
+//! The figures of the API, compared with the model's books.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl History<'_> {
         answer.text
     }
 
-    /// Every figure of the interface, and the audit.
+    /// Checks every figure of the API, and runs the audit.
     pub async fn check(&mut self) {
         let report = tollkeeper::billing::audit::check(&self.one_app().billing, None).await.unwrap();
         if !report.drifts.is_empty() {
@@ -37,16 +37,20 @@ impl History<'_> {
         }
     }
 
-    /// What the balance is, and what the month has cost so far.
+    /// Checks the balance and the cost of the month so far.
     pub async fn check_summary(&self) {
         let text = self.read(&format!("{}/billing/summary", self.place.organization_path())).await;
         let at = |path: &[&str]| number(&text, path);
         let available = self.books.posted - self.books.reserved();
-        self.must("available", &at(&["data", "balance", "available"]), &decimal(available, 9));
-        self.must("reserved", &at(&["data", "balance", "reserved"]), &decimal(self.books.reserved(), 9));
+        self.assert_equal("available", &at(&["data", "balance", "available"]), &decimal(available, 9));
+        self.assert_equal(
+            "reserved",
+            &at(&["data", "balance", "reserved"]),
+            &decimal(self.books.reserved(), 9),
+        );
         let month = self.world.clock.now().day().month().unix_months();
         let running = decimal(self.books.bill_of(&TIERS, month).net(), 12);
-        self.must("the running total", &at(&["data", "current_period", "total_amount"]), &running);
+        self.assert_equal("the running total", &at(&["data", "current_period", "total_amount"]), &running);
     }
 
     async fn check_invoices(&self) {
@@ -64,15 +68,16 @@ impl History<'_> {
             let start = Month::from_unix_months(bill.month).start();
             (format!("\"{start}\""), decimal(bill.nano, 9), format!("\"{}\"", bill.status()))
         });
-        self.must("the list of invoices", &said, &due.collect());
+        self.assert_equal("the list of invoices", &said, &due.collect());
         for invoice in list {
             let items: Vec<Box<RawValue>> = serde_json::from_str(&number(invoice.get(), &["items"])).unwrap();
             let sum: i128 = items.iter().map(|item| units(&number(item.get(), &["amount"]))).sum();
-            self.must("the sum of an invoice", &sum, &units(&number(invoice.get(), &["amount"])));
+            self.assert_equal("the sum of an invoice", &sum, &units(&number(invoice.get(), &["amount"])));
         }
     }
 
-    /// Days of the last year, of the organization and of the project, in two parts: a range has an end.
+    /// Checks the days of the last year, of the organization and of the project, in two parts because a range
+    /// is limited.
     async fn check_usage(&self) {
         let today = self.world.clock.now().day();
         let mut days: BTreeMap<Day, Cells> = BTreeMap::new();
@@ -91,7 +96,7 @@ impl History<'_> {
         let said: Vec<_> =
             rows.iter().map(|row| (number(row.get(), &["date"]), Cells::said(row.get()))).collect();
         let due = days.iter().map(|(day, cells)| (format!("\"{day}\""), cells.shown()));
-        self.must("usage by day", &said, &due.collect());
+        self.assert_equal("usage by day", &said, &due.collect());
         let text = self.read(&format!("{}/usage?{query}", self.place.project_path())).await;
         let rows: Vec<Box<RawValue>> = serde_json::from_str(&number(&text, &["data", "usage"])).unwrap();
         let mut said: Vec<_> = rows
@@ -108,10 +113,10 @@ impl History<'_> {
             .collect();
         said.sort();
         due.sort();
-        self.must("usage by day and key", &said, &due);
+        self.assert_equal("usage by day and key", &said, &due);
     }
 
-    /// What was ever used, as one of the servers says it.
+    /// Checks the total usage on one of the servers.
     pub async fn check_totals(&self, server: usize) {
         let mut all = (0, 0);
         for (at, (id, _)) in self.keys.iter().enumerate() {
@@ -120,12 +125,12 @@ impl History<'_> {
             let tokens: i128 = events.iter().map(|event| event.prompt + event.completion).sum();
             let text = self.read_at(server, &format!("{}/api-keys/{id}", self.place.project_path())).await;
             let said = ["total_requests", "total_tokens"].map(|name| number(&text, &["data", "usage", name]));
-            self.must("a key's totals", &said, &[requests.to_string(), tokens.to_string()]);
+            self.assert_equal("a key's totals", &said, &[requests.to_string(), tokens.to_string()]);
             all = (all.0 + requests, all.1 + tokens);
         }
         let text = self.read_at(server, &self.place.project_path()).await;
         let said = ["requests", "tokens"].map(|name| number(&text, &["data", "usage", name]));
-        self.must("the project's totals", &said, &[all.0.to_string(), all.1.to_string()]);
+        self.assert_equal("the project's totals", &said, &[all.0.to_string(), all.1.to_string()]);
     }
 }
 
@@ -171,7 +176,7 @@ impl Cells {
     }
 }
 
-/// What stands there, as it was written: a number through a float would not be exact.
+/// Returns a number as it is written: a float would not be exact.
 pub fn number(text: &str, path: &[&str]) -> String {
     let Some((first, rest)) = path.split_first() else {
         return text.to_owned();
@@ -180,7 +185,7 @@ pub fn number(text: &str, path: &[&str]) -> String {
     number(fields.get(*first).unwrap_or_else(|| panic!("no {first} in {text}")).get(), rest)
 }
 
-/// A decimal in pico.
+/// Parses a decimal as pico.
 fn units(text: &str) -> i128 {
     tollkeeper::money::Pico::parse(text).unwrap_or_else(|| panic!("{text}")).units()
 }

@@ -1,4 +1,4 @@
-//! What happens in a history, and what each answer must be.
+//! The steps of a history, and the expected answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -55,7 +55,7 @@ pub const MODELS: [(&str, &str); 2] = [("talk", "chat"), ("vector", "embeddings"
 const CONCURRENT: [usize; 2] = [3, 1_000];
 const SOURCE: &str = "engine";
 
-/// A history under way.
+/// A running history.
 pub struct History<'w> {
     pub world: &'w World,
     pub place: Place,
@@ -65,9 +65,9 @@ pub struct History<'w> {
     pub tally: BTreeMap<&'static str, u64>,
     chance: Chance,
     apps: Vec<(App, Dispatcher)>,
-    /// Where the two servers are read.
+    /// The paths that are read on the two servers.
     pub public: Vec<Dispatcher>,
-    /// How many steps were made.
+    /// The number of steps so far.
     pub steps: usize,
     catalog: PathBuf,
     prices: [Vec<Price>; 2],
@@ -84,7 +84,7 @@ impl<'w> History<'w> {
             [&world.app, &other].map(|app| tollkeeper::api::routes::dispatcher(&app.api, Listener::Public));
         let apps = [world.app.clone(), other]
             .map(|app| (app.clone(), tollkeeper::api::routes::dispatcher(&app.api, Listener::Service)));
-        let owner = world.somebody("owner").await;
+        let owner = world.user("owner").await;
         let place = world.place(&owner, "Money").await;
         let mut keys = Vec::new();
         for name in ["one", "two"] {
@@ -120,13 +120,13 @@ impl<'w> History<'w> {
         *self.tally.entry(what).or_default() += 1;
     }
 
-    /// Ends the test with everything that led here.
+    /// Fails the test and prints all steps.
     pub fn fail(&self, what: &str) -> ! {
         let log = self.log.join("\n");
         panic!("{}: seed {}: {what}\n{log}\n{:#?}", self.world.backend, self.seed, self.books)
     }
 
-    pub fn must<T: PartialEq + std::fmt::Debug>(&self, what: &str, is: &T, due: &T) {
+    pub fn assert_equal<T: PartialEq + std::fmt::Debug>(&self, what: &str, is: &T, due: &T) {
         if is != due {
             self.fail(&format!("{what} is {is:?}, the books say {due:?}"));
         }
@@ -150,12 +150,12 @@ impl<'w> History<'w> {
         self.apps[self.chance.below(2)].0.clone()
     }
 
-    /// Asked with a key, of one of the two servers: a key lives longer than a session.
+    /// Sends a GET request with a key to one of the two servers: a key lives longer than a session.
     pub async fn get(&self, server: usize, path: &str) -> Answer {
         Call::new(&self.public[server], Method::GET, path).bearer(&self.keys[0].1).send().await
     }
 
-    /// One of the two servers is asked.
+    /// Sends a request to one of the two servers.
     async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let turn = self.chance.below(2);
         let (app, entrance) = &self.apps[turn];
@@ -189,7 +189,7 @@ impl<'w> History<'w> {
         }
         self.name_returns().await;
         self.check_summary().await;
-        // By turns, so that each server remembers what the other one's closing has made old.
+        // In turn, so that each server has caches that the other one's closing makes stale.
         self.steps += 1;
         self.check_totals(self.steps % 2).await;
     }
@@ -220,9 +220,9 @@ impl<'w> History<'w> {
         };
         let both = self.books.live(model) >= CONCURRENT[model];
         let said = answer["code"].as_str().unwrap_or_default();
-        // Where both are true, either may be said.
+        // When both apply, either may be returned.
         if !(code == "insufficient_quota" && both && said == "model_concurrency_limited") {
-            self.must("the decision", &said, &code);
+            self.assert_equal("the decision", &said, &code);
         }
         if code.is_empty() {
             self.count("reserved");
@@ -230,7 +230,11 @@ impl<'w> History<'w> {
                 .as_str()
                 .unwrap_or_else(|| self.fail("no reservation"))
                 .to_owned();
-            self.must("the reserved amount", &number(&text, &["reservation", "amount"]), &decimal(nano, 9));
+            self.assert_equal(
+                "the reserved amount",
+                &number(&text, &["reservation", "amount"]),
+                &decimal(nano, 9),
+            );
             let until_ms = self.now_ms() + 10 * MINUTE_MS;
             self.books.reservations.insert(id, Reservation { nano, until_ms, model });
         } else {
@@ -276,7 +280,7 @@ impl<'w> History<'w> {
         (id, event, report)
     }
 
-    /// One to three events in a request, some of them captures.
+    /// Reports one to three events in a request, some of them captures.
     async fn report(&mut self) {
         let (mut events, mut reports, mut captured) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..=self.chance.below(3) {
@@ -294,7 +298,7 @@ impl<'w> History<'w> {
         }
         let due = vec!["accepted"; events.len()];
         self.send_events(&reports, &due).await;
-        self.books.use_up(events, &captured, self.now_ms());
+        self.books.record_events(events, &captured, self.now_ms());
     }
 
     async fn send_events(&mut self, reports: &[Value], due: &[&str]) {
@@ -305,10 +309,10 @@ impl<'w> History<'w> {
             .iter()
             .map(|result| result["code"].as_str().unwrap_or(result["status"].as_str().unwrap_or_default()))
             .collect();
-        self.must("what became of the events", &said.as_slice(), &due);
+        self.assert_equal("what became of the events", &said.as_slice(), &due);
     }
 
-    /// The same again, or something else under the same id.
+    /// Repeats an event, or reports another one with the same id.
     async fn repeat(&mut self) {
         let known: Vec<&Event> = self.books.events.values().collect();
         if known.is_empty() {
@@ -364,13 +368,13 @@ impl<'w> History<'w> {
         let correction = Event { booked, prompt, completion, corrects, report, ..event };
         let now_ms = self.now_ms();
         if of_billed {
-            self.books.take_back(id, correction, &TIERS, now_ms);
+            self.books.record_correction(id, correction, &TIERS, now_ms);
             self.count("credit note");
             if self.books.bills.iter().any(|bill| bill.notes.iter().any(|note| note.nano < 0)) {
                 self.count("dearer by a correction");
             }
         } else {
-            self.books.use_up(vec![(id, correction)], &[], now_ms);
+            self.books.record_events(vec![(id, correction)], &[], now_ms);
         }
         self.count("correction");
     }
@@ -393,7 +397,7 @@ impl<'w> History<'w> {
             self.books.reservations.remove(&id);
             self.books.end_credits(now_ms);
         }
-        self.must("the release", &status, &due);
+        self.assert_equal("the release", &status, &due);
         self.count("released");
     }
 
@@ -410,17 +414,17 @@ impl<'w> History<'w> {
             reservation.until_ms = until_ms;
             200
         });
-        self.must("the extension", &status, &due);
+        self.assert_equal("the extension", &status, &due);
         self.count("extended");
     }
 
-    /// Another price, from now on or from soon on.
+    /// Changes a price, from now on or from soon on.
     async fn change_price(&mut self) {
         let from = Time::from_unix_ms(self.now_ms() + self.chance.below(3) as i64 * DAY_MS);
         if self.prices[0].last().is_some_and(|price| price.from_ms >= from.unix_ms()) {
             return;
         }
-        // Sometimes next to nothing, so that what was used before or after is much dearer.
+        // Sometimes almost zero, so that earlier or later usage is much more expensive.
         let most = self.chance.one_of(&[9_000_000, 9_000_000, 90_000]);
         let (prompt, completion) = (self.chance.below(most) as i128, self.chance.below(most) as i128);
         self.prices[0].push(Price { from_ms: from.unix_ms(), prompt, completion });
@@ -443,7 +447,7 @@ impl<'w> History<'w> {
         self.count("price");
     }
 
-    /// Time goes on, and sometimes the jobs have their turn late.
+    /// Advances the clock; sometimes the jobs run late.
     async fn wait(&mut self) {
         let ms = match self.chance.below(8) {
             0..=2 => 20 * DAY_MS,
@@ -460,7 +464,7 @@ impl<'w> History<'w> {
     }
 }
 
-/// An exact decimal of so many smallest steps.
+/// Formats this many smallest units as an exact decimal.
 pub fn decimal(units: i128, scale: u32) -> String {
     let step = 10_u128.pow(scale);
     let (whole, rest) = (units.unsigned_abs() / step, units.unsigned_abs() % step);

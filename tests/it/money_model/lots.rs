@@ -1,22 +1,22 @@
-//! Credits, what they paid, and what becomes of money that is given back.
+//! Credits, their payments, and refunds.
 
 use std::collections::BTreeMap;
 
 use super::books::{Bill, Books};
 
-/// Credit, and what became of it.
+/// A credit and its use.
 #[derive(Clone, Debug)]
 pub struct Lot {
     pub id: String,
     pub amount: i128,
     pub left: i128,
-    /// Given before bought before paid.
+    /// The order of use: grants first, then purchases, then payments.
     pub rank: u8,
     pub since_ms: i64,
     pub until_ms: Option<i64>,
-    /// How much of it ended with its time.
+    /// The expired amount.
     pub ended: i128,
-    /// How much it paid of what was billed in a month, less what was given back.
+    /// The amount paid for each billing month, less refunds.
     pub uses: BTreeMap<i64, i128>,
 }
 
@@ -46,7 +46,7 @@ impl Books {
         (self.left() - self.posted).max(0)
     }
 
-    /// Ends what is over, but for what is set aside for calls.
+    /// Expires credits, except for the parts reserved for calls.
     pub fn end_credits(&mut self, now_ms: i64) {
         let mut held = self.reserved();
         self.lots.sort_by_key(Lot::in_order);
@@ -60,7 +60,8 @@ impl Books {
         }
     }
 
-    /// Uses credits up for a month; how much of it they pay. Those that are over pay with what was held for the call.
+    /// Pays for a month with credits; returns the paid amount. Expired credits pay with what was reserved for
+    /// the call.
     pub fn pay(&mut self, month: i64, nano: i128, mut held: i128, now_ms: i64) -> i128 {
         let mut due = nano;
         self.lots.sort_by_key(Lot::in_order);
@@ -78,14 +79,14 @@ impl Books {
         nano - due
     }
 
-    /// Brings money in; it pays debts first, of `bill` before others.
+    /// Adds a credit; it pays debts first, those of `bill` before others.
     pub fn bring_in(&mut self, lot: Lot, bill: Option<usize>, now_ms: i64) {
         self.posted += lot.amount;
         self.lots.push(lot);
         self.settle(bill, now_ms);
     }
 
-    /// Lets credits pay debts: those of `first`, of the oldest invoices, of what isn't billed yet.
+    /// Pays debts with credits: those of `first`, of the oldest invoices, of unbilled months.
     pub fn settle(&mut self, first: Option<usize>, now_ms: i64) {
         let (owes, due) = (self.owes(), self.due());
         if owes == 0 {
@@ -101,7 +102,7 @@ impl Books {
         }
     }
 
-    /// The debts of the open months, the oldest first: together `not_billed`.
+    /// Returns the debts of the open months, the oldest first: together `not_billed`.
     fn debts(&self, not_billed: i128) -> Vec<(i64, i128)> {
         let mut rest = not_billed.max(0);
         let mut debts = Vec::new();
@@ -114,13 +115,14 @@ impl Books {
         debts
     }
 
-    /// What an open month owes.
+    /// Returns the debt of an open month.
     pub fn debt_of(&self, month: i64) -> i128 {
         let debts = self.debts(self.owes() - self.due());
         debts.into_iter().find(|(of, _)| *of == month).map_or(0, |(_, debt)| debt)
     }
 
-    /// Gives back what credits paid of a month, and where that isn't enough of these `earlier` ones: what is due of them first.
+    /// Refunds what credits paid of a month, and where that isn't enough of these `earlier` ones: debts
+    /// first.
     pub fn refund(&mut self, month: i64, earlier: &[i64], nano: i128, rank: u8, now_ms: i64) {
         let mut rest = self.return_paid(month, nano, now_ms);
         for month in earlier {
@@ -132,7 +134,8 @@ impl Books {
             rest = self.return_paid(*month, rest, now_ms);
         }
         if rest > 0 {
-            // Nobody paid for usage of a void invoice; and what a correction made dearer can be paid on a later invoice.
+            // No credit paid for usage of a void invoice; and extra cost caused by a correction can be paid
+            // on a later invoice.
             let is_free = |bill: &Bill| bill.is_void && earlier.contains(&bill.month);
             let is_dearer = |bill: &Bill| bill.month == month && bill.notes.iter().any(|note| note.nano < 0);
             if !self.bills.iter().any(|bill| is_free(bill) || is_dearer(bill)) {
@@ -146,7 +149,8 @@ impl Books {
         self.settle(None, now_ms);
     }
 
-    /// Gives an amount back to the credits that paid for a month, the last used first: what is over stays over. What none of them paid.
+    /// Returns an amount to the credits that paid for a month, the last used first; refunds to expired
+    /// credits expire. Returns the amount that none of them paid.
     fn return_paid(&mut self, month: i64, nano: i128, now_ms: i64) -> i128 {
         let mut rest = nano;
         self.lots.sort_by_key(Lot::in_order);

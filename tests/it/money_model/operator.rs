@@ -1,4 +1,4 @@
-//! What the jobs and an operator do.
+//! The work of the jobs and of an operator.
 
 use tollkeeper::clock::{DAY_MS, Month, Time};
 use tollkeeper::db::sql;
@@ -22,7 +22,7 @@ impl History<'_> {
         OrganizationId::parse(&self.place.organization).unwrap()
     }
 
-    /// What the scheduler does, on one of the two servers.
+    /// Runs the scheduler on one of the two servers.
     pub async fn work(&mut self) {
         let now = self.world.clock.now();
         let app = self.one_app();
@@ -51,7 +51,7 @@ impl History<'_> {
         self.note("the jobs have their turn".to_owned());
     }
 
-    /// The ids of credits that were made of money given back.
+    /// Reads the ids of credits made from refunds.
     pub async fn name_returns(&mut self) {
         for at in 0..self.books.lots.len() {
             if !self.books.lots[at].id.is_empty() {
@@ -72,7 +72,7 @@ impl History<'_> {
         }
     }
 
-    /// Credit from the command line.
+    /// Adds credit as the command does.
     pub async fn credit(&mut self) {
         let nano = i128::from(1 + self.below(3)) * CENT;
         let grant = self.below(2) == 0;
@@ -120,26 +120,26 @@ impl History<'_> {
             .id
     }
 
-    /// An open invoice is paid from outside.
+    /// Marks an open invoice as paid from outside.
     pub async fn mark_paid(&mut self) {
         let open = self.open_bills();
         if open.is_empty() {
             return;
         }
         let at = open[usize::from(self.below(u8::try_from(open.len()).unwrap()))];
-        // Credits that are over end first, but no invoice is paid by that.
+        // Expired credits end first, without paying an invoice.
         let (month, due) = (self.books.bills[at].month, self.books.bills[at].due);
         let (id, app) = (self.invoice_of(month).await, self.one_app());
         let settled = settling::mark_paid(&app.billing, id, None, &Trail::operator()).await;
         let credit = settled.unwrap_or_else(|error| panic!("{error}")).booked.unwrap();
         let nano = (due + CENT - 1) / CENT * CENT;
         self.note(format!("the invoice of {month} is paid with {nano}"));
-        self.must("a payment", &credit.amount.units(), &nano);
+        self.assert_equal("a payment", &credit.amount.units(), &nano);
         self.bring_in(credit.id.to_string(), nano, PAYMENT, None, Some(at));
         self.count("paid from outside");
     }
 
-    /// An invoice is taken back, or was already.
+    /// Voids an invoice, which may be void already.
     pub async fn void(&mut self) {
         if self.books.bills.is_empty() {
             return;
@@ -154,7 +154,7 @@ impl History<'_> {
             return;
         }
         let was_so = settled.unwrap_or_else(|error| panic!("{error}")).was_so;
-        self.must("that it was void", &was_so, &bill.is_void);
+        self.assert_equal("that it was void", &was_so, &bill.is_void);
         if !bill.is_void {
             let now_ms = self.now_ms();
             self.books.void(at, now_ms);

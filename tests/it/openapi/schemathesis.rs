@@ -1,5 +1,5 @@
-//! Schemathesis: requests made from our own document, good and bad, one by one and in chains, and every one of its checks
-//! on each answer. What is left out, and why, stands in `tests/schemathesis`.
+//! Schemathesis: valid and invalid requests generated from our document, one by one and in chains, with all
+//! of its checks. Exceptions and their reasons are in `tests/schemathesis`.
 
 use serde_json::json;
 
@@ -7,7 +7,8 @@ use crate::support::process::Start;
 use crate::support::python::python;
 use crate::support::world::{Folder, PASSWORD};
 
-/// As many examples an operation as leave the suite quick. `TOLLKEEPER_TEST_SCHEMATHESIS=200` makes it that many.
+/// Examples for each operation, few enough for a quick suite. `TOLLKEEPER_TEST_SCHEMATHESIS=200` sets another
+/// number.
 const EXAMPLES: u32 = 5;
 
 #[test]
@@ -18,7 +19,7 @@ fn schemathesis_finds_nothing() {
     };
     let examples = std::env::var("TOLLKEEPER_TEST_SCHEMATHESIS").map_or(EXAMPLES, |n| n.parse().unwrap());
     let folder = Folder::new();
-    // What a run sends in a minute is more than a person may.
+    // A run sends more in a minute than one user may.
     let server = Start::new(&folder.0).set("TOLLKEEPER_LIMITS__ENABLED", "false").run();
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
@@ -42,7 +43,7 @@ fn schemathesis_finds_nothing() {
         "document": document,
         "examples": examples,
         "seed": 1,
-        // Ada's password changes on the way.
+        // Ada's password changes during the run.
         "login": {"email": "bob@example.com", "password": PASSWORD},
         "accessToken": ada.access_token,
         "refreshToken": ada.refresh_token,
@@ -60,9 +61,9 @@ fn schemathesis_finds_nothing() {
     if let Some(report) = std::env::var_os("TOLLKEEPER_TEST_SCHEMATHESIS_REPORT") {
         program.env("TOLLKEEPER_TEST_SCHEMATHESIS_REPORT", report);
     }
-    // It takes longer than what else is started here, and ends itself when it hangs.
+    // It takes longer than other processes here, and ends itself when it hangs.
     let ended = program.output().unwrap();
-    let told = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "nothing found", "{told}");
-    assert!(ended.status.success(), "{told}");
+    let output = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "nothing found", "{output}");
+    assert!(ended.status.success(), "{output}");
 }

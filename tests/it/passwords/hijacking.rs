@@ -1,4 +1,5 @@
-//! An account that a stranger made with somebody's address, and what is left of the stranger when its owner comes.
+//! An account registered by an attacker with another person's address, and what the attacker keeps when the
+//! address's owner verifies it.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -10,20 +11,20 @@ use tollkeeper::tenants::roles::OrganizationRole;
 use super::{NEW_PASSWORD, access_token, forgot, login, mails, register, reset, text};
 use crate::support::http::{Answer, Call};
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{PASSWORD, Place, Somebody, World, on_each_database};
+use crate::support::world::{PASSWORD, Place, TestUser, World, on_each_database};
 
 const VICTIM: &str = "victim@example.com";
-const STRANGERS_PASSWORD: &str = "Stranger-Lamp-Tower-4";
+const ATTACKER_PASSWORD: &str = "Stranger-Lamp-Tower-4";
 
-/// What the stranger has made of the account.
-struct Hijacked {
+/// The account, sessions and keys that the attacker has created.
+struct HijackedAccount {
     access_token: String,
     refresh_token: String,
     place: Place,
     key: String,
-    /// The link of the mail that came at registration.
+    /// The link of the registration mail.
     verification: String,
-    /// Of an invitation that the account has sent to the stranger's other account.
+    /// The link of an invitation that the account has sent to the attacker's other account.
     invitation: String,
 }
 
@@ -44,7 +45,7 @@ fn assert_page(answer: &Answer, status: u16, title: &str) {
     assert_eq!((answer.status, answer.text.contains(&heading)), (status, true), "{heading}: {}", answer.text);
 }
 
-async fn invite_victim(world: &World, admin: &Somebody, place: &Place) -> String {
+async fn invite_victim(world: &World, admin: &TestUser, place: &Place) -> String {
     let path = format!("{}/invitations", place.organization_path());
     let body = json!({"email": VICTIM, "role": "admin"});
     world.post(&path, &body).bearer(&admin.access_token).data().await;
@@ -61,12 +62,12 @@ async fn organizations(world: &World, token: &str) -> Vec<String> {
     names
 }
 
-/// A stranger registers the victim's address, logs in and settles down.
-async fn hijack(world: &World) -> Hijacked {
-    register(world, "victim", STRANGERS_PASSWORD).await;
+/// An attacker registers the victim's address, logs in and creates objects.
+async fn hijack(world: &World) -> HijackedAccount {
+    register(world, "victim", ATTACKER_PASSWORD).await;
     let verification = world.mailed_token(VICTIM).await;
     world.clock.advance_ms(1);
-    let tokens = login(world, "victim", STRANGERS_PASSWORD).data().await;
+    let tokens = login(world, "victim", ATTACKER_PASSWORD).data().await;
     let (access_token, refresh_token) = (text(&tokens, "access_token"), text(&tokens, "refresh_token"));
     let post = async |path: &str, body: Value| {
         let data = world.post(path, &body).bearer(&access_token).data().await;
@@ -77,18 +78,19 @@ async fn hijack(world: &World) -> Hijacked {
     let place = Place { organization, project };
     let keys = format!("{}/api-keys", place.project_path());
     let made = world.post(&keys, &json!({"name": "line"})).bearer(&access_token).data().await;
-    // Another account of the stranger owns the organization as well, and one more is invited: as mail may be refused to
-    // people who aren't verified, straight into the tables.
-    let accomplice = world.somebody("accomplice").await;
+    // Another account of the attacker owns the organization as well, and one more is invited: inserted
+    // directly into the tables, as mail may be refused to unverified users.
+    let accomplice = world.user("accomplice").await;
     world.join_organization(&place, &accomplice, tollkeeper::tenants::roles::OrganizationRole::Owner).await;
-    let invitation = invite_straight(world, &access_token, &place).await;
-    Hijacked { access_token, refresh_token, place, key: text(&made, "key"), verification, invitation }
+    let invitation = insert_open_invitation(world, &access_token, &place).await;
+    HijackedAccount { access_token, refresh_token, place, key: text(&made, "key"), verification, invitation }
 }
 
-/// An open invitation by whoever has this token, to an address with an account; the token of its link.
-async fn invite_straight(world: &World, access_token: &str, place: &Place) -> String {
+/// Inserts an open invitation by the owner of this token to an address with an account; returns the token of
+/// its link.
+async fn insert_open_invitation(world: &World, access_token: &str, place: &Place) -> String {
     let me = world.get("/v1/auth/me").bearer(access_token).data().await;
-    world.somebody("friend").await;
+    world.user("friend").await;
     let sender = UserId::parse(me["user"]["id"].as_str().unwrap()).unwrap();
     let friend = ("friend@example.com", "friend@example.com");
     let id = world.insert_invitation(place, friend, OrganizationRole::Owner, sender).await;
@@ -103,15 +105,15 @@ async fn invite_straight(world: &World, access_token: &str, place: &Place) -> St
     token.expose().to_owned()
 }
 
-/// The stranger still gets in everywhere, at both servers.
-async fn assert_holds(world: &World, replica: &Twin, stranger: &Hijacked) {
-    for status in reach(world, replica, stranger).await {
+/// Asserts that the attacker still has access everywhere, at both servers.
+async fn assert_attacker_has_access(world: &World, replica: &Twin, stranger: &HijackedAccount) {
+    for status in attacker_statuses(world, replica, stranger).await {
         assert_eq!(status, 200);
     }
 }
 
-/// What the stranger's tokens and key get, at both servers.
-async fn reach(world: &World, replica: &Twin, stranger: &Hijacked) -> [u16; 4] {
+/// Returns the statuses of the attacker's tokens and key, at both servers.
+async fn attacker_statuses(world: &World, replica: &Twin, stranger: &HijackedAccount) -> [u16; 4] {
     settle(replica).await;
     let path = stranger.place.organization_path();
     [
@@ -122,9 +124,9 @@ async fn reach(world: &World, replica: &Twin, stranger: &Hijacked) -> [u16; 4] {
     ]
 }
 
-/// Nothing of the stranger's works any more, and the owner knows what the account belongs to.
-async fn assert_driven_out(world: &World, replica: &Twin, stranger: &Hijacked) {
-    assert_eq!(reach(world, replica, stranger).await, [401; 4]);
+/// Asserts that the attacker has no access any more, and the owner is informed of the account's memberships.
+async fn assert_attacker_is_locked_out(world: &World, replica: &Twin, stranger: &HijackedAccount) {
+    assert_eq!(attacker_statuses(world, replica, stranger).await, [401; 4]);
     let refresh = world.post("/v1/auth/refresh-token", &json!({})).bearer(&stranger.refresh_token);
     assert_eq!(refresh.refused().await.0, 401);
     let verify = world.post("/v1/auth/verify-email", &json!({"token": stranger.verification}));
@@ -132,15 +134,15 @@ async fn assert_driven_out(world: &World, replica: &Twin, stranger: &Hijacked) {
     let invitation = [("token", stranger.invitation.as_str())];
     let followed = world.call(Method::POST, "/invitations/accept").form(&invitation).send().await;
     assert_page(&followed, 400, "This link no longer works");
-    assert_eq!(login(world, "victim", STRANGERS_PASSWORD).refused().await.0, 401);
+    assert_eq!(login(world, "victim", ATTACKER_PASSWORD).refused().await.0, 401);
     let owner = access_token(world, "victim", NEW_PASSWORD).await;
     let keys = world.get(&format!("{}/api-keys", stranger.place.project_path()));
     assert_eq!(keys.bearer(&owner).data().await["total"], 0, "the key is gone");
-    let told = mails(world, "victim", "Your password was changed").await;
-    assert_eq!(told.len(), 1);
+    let notices = mails(world, "victim", "Your password was changed").await;
+    assert_eq!(notices.len(), 1);
     let line = "- Bait <b>& Co: owner, 1 other member";
-    assert!(told[0].lines().any(|found| found == line), "{}", told[0]);
-    assert!(told[0].contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", told[0]);
+    assert!(notices[0].lines().any(|found| found == line), "{}", notices[0]);
+    assert!(notices[0].contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", notices[0]);
     let filter =
         tollkeeper::trail::Filter { action: "api_key.deleted".into(), limit: 9, ..Default::default() };
     let mut tx = world.app.db.read().await.unwrap();
@@ -150,9 +152,9 @@ async fn assert_driven_out(world: &World, replica: &Twin, stranger: &Hijacked) {
 }
 
 #[test]
-fn confirming_by_the_link_alone_lets_no_stranger_in() {
+fn confirming_by_the_link_alone_does_not_admit_the_attacker() {
     on_each_database(async |world| {
-        let admin = world.somebody("admin").await;
+        let admin = world.user("admin").await;
         let place = world.place(&admin, "Corp").await;
         let invitation = invite_victim(&world, &admin, &place).await;
         let stranger = hijack(&world).await;
@@ -160,23 +162,23 @@ fn confirming_by_the_link_alone_lets_no_stranger_in() {
         world.post("/v1/auth/verify-email", &verify).data().await;
         let corp = |names: Vec<String>| names.contains(&"Corp".to_owned());
         assert!(!corp(organizations(&world, &stranger.access_token).await), "an old session gains nothing");
-        // Nor by the link of the invitation: whoever is logged in may not be whoever reads the mail.
+        // The link of the invitation doesn't either: the logged-in user may not be the reader of the mail.
         let follow =
             || world.call(Method::POST, "/invitations/accept").form(&[("token", &invitation)]).send();
         let followed = follow().await;
         assert_page(&followed, 200, "Log in first");
         assert!(!corp(organizations(&world, &stranger.access_token).await));
-        // The next login takes it up.
-        let token = access_token(&world, "victim", STRANGERS_PASSWORD).await;
+        // The next login accepts it.
+        let token = access_token(&world, "victim", ATTACKER_PASSWORD).await;
         assert!(corp(organizations(&world, &token).await));
         assert_page(&follow().await, 400, "This link no longer works");
     });
 }
 
 #[test]
-fn after_a_login_the_link_of_an_invitation_works_at_once() {
+fn invitation_link_works_at_once_after_a_login() {
     on_each_database(async |world| {
-        let admin = world.somebody("admin").await;
+        let admin = world.user("admin").await;
         let place = world.place(&admin, "Corp").await;
         register(&world, "victim", PASSWORD).await;
         let token = world.mailed_token(VICTIM).await;
@@ -192,9 +194,9 @@ fn after_a_login_the_link_of_an_invitation_works_at_once() {
 }
 
 #[test]
-fn the_page_asks_for_the_password_and_then_takes_invitations_up() {
+fn page_asks_for_the_password_and_then_accepts_invitations() {
     on_each_database(async |world| {
-        let admin = world.somebody("admin").await;
+        let admin = world.user("admin").await;
         let place = world.place(&admin, "Corp").await;
         invite_victim(&world, &admin, &place).await;
         register(&world, "victim", PASSWORD).await;
@@ -205,7 +207,7 @@ fn the_page_asks_for_the_password_and_then_takes_invitations_up() {
         assert_eq!(shown.text.matches("autocomplete=\"current-password\"").count(), 1, "{}", shown.text);
         assert_eq!(shown.text.matches("autocomplete=\"new-password\"").count(), 2, "{}", shown.text);
 
-        // A token that was copied from the mail comes alone.
+        // A token copied from the mail arrives without a link.
         let answer = page(&world, &[("token", &token)]).send().await;
         assert_page(&answer, 200, "Confirm your e-mail address");
         assert!(!answer.text.contains("role=\"alert\""), "{}", answer.text);
@@ -242,7 +244,7 @@ fn guesses_on_the_page_count_like_logins() {
         assert_page(&answer, 429, "Please wait a moment");
         world.clock.advance_ms(1_000);
         assert_page(&confirm(&world, &token, PASSWORD).send().await, 200, "Your address is confirmed");
-        // The right password forgets the wrong ones.
+        // The right password resets the count of wrong ones.
         for _ in 0..9 {
             assert_eq!(login(&world, "victim", "Wrong-Kettle-1").refused().await.0, 401);
         }
@@ -251,14 +253,14 @@ fn guesses_on_the_page_count_like_logins() {
 }
 
 #[test]
-fn a_new_password_on_the_page_drives_a_stranger_out() {
+fn new_password_on_the_page_locks_the_attacker_out() {
     on_each_database(async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let admin = world.somebody("admin").await;
+        let admin = world.user("admin").await;
         let place = world.place(&admin, "Corp").await;
         invite_victim(&world, &admin, &place).await;
         let stranger = hijack(&world).await;
-        assert_holds(&world, &replica, &stranger).await;
+        assert_attacker_has_access(&world, &replica, &stranger).await;
         let token = stranger.verification.as_str();
 
         let weak = take_over(&world, token, "kettle", "kettle").send().await;
@@ -269,42 +271,42 @@ fn a_new_password_on_the_page_drives_a_stranger_out() {
         assert!(differ.text.contains("The two passwords are not the same."), "{}", differ.text);
         let missing = page(&world, &[("token", token), ("new_password", NEW_PASSWORD)]).send().await;
         assert!(missing.text.contains("The repeated password is required."), "{}", missing.text);
-        let same = take_over(&world, token, STRANGERS_PASSWORD, STRANGERS_PASSWORD).send().await;
+        let same = take_over(&world, token, ATTACKER_PASSWORD, ATTACKER_PASSWORD).send().await;
         assert_page(&same, 400, "Confirm your e-mail address");
         assert!(same.text.contains("The new password is the one that the account has."), "{}", same.text);
-        assert_holds(&world, &replica, &stranger).await;
+        assert_attacker_has_access(&world, &replica, &stranger).await;
 
         let done = take_over(&world, token, NEW_PASSWORD, NEW_PASSWORD).send().await;
         assert_page(&done, 200, "Your address is confirmed");
         assert!(done.text.contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", done.text);
-        assert_driven_out(&world, &replica, &stranger).await;
+        assert_attacker_is_locked_out(&world, &replica, &stranger).await;
         let token = access_token(&world, "victim", NEW_PASSWORD).await;
         assert_eq!(organizations(&world, &token).await, ["Bait <b>& Co", "Corp"]);
     });
 }
 
-/// The victim asks for a reset of the address that they have never verified.
-async fn reset_by_the_victim(world: &World) -> (Twin, Hijacked, String) {
+/// The victim requests a reset for the address that they have never verified.
+async fn reset_by_the_victim(world: &World) -> (Twin, HijackedAccount, String) {
     let [_, replica] = Twin::both(world).await;
     let stranger = hijack(world).await;
-    assert_holds(world, &replica, &stranger).await;
+    assert_attacker_has_access(world, &replica, &stranger).await;
     forgot(world, "victim").await;
     let token = world.mailed_token(VICTIM).await;
     (replica, stranger, token)
 }
 
 #[test]
-fn a_reset_of_an_address_that_was_never_verified_drives_a_stranger_out() {
+fn reset_of_an_unverified_address_locks_the_attacker_out() {
     on_each_database(async |world| {
         let (replica, stranger, token) = reset_by_the_victim(&world).await;
         let done = reset(&world, &token, NEW_PASSWORD).data().await;
         assert_eq!(done.as_object().unwrap().len(), 2, "{done}");
-        assert_driven_out(&world, &replica, &stranger).await;
+        assert_attacker_is_locked_out(&world, &replica, &stranger).await;
     });
 }
 
 #[test]
-fn the_page_of_a_reset_shows_what_the_account_belongs_to() {
+fn reset_page_shows_the_accounts_memberships() {
     on_each_database(async |world| {
         let (replica, stranger, token) = reset_by_the_victim(&world).await;
         let passwords = [("password", NEW_PASSWORD), ("password_confirmation", NEW_PASSWORD)];
@@ -312,17 +314,17 @@ fn the_page_of_a_reset_shows_what_the_account_belongs_to() {
         let done = world.call(Method::POST, "/reset-password").form(&fields).send().await;
         assert_page(&done, 200, "Your password is changed");
         assert!(done.text.contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", done.text);
-        assert_driven_out(&world, &replica, &stranger).await;
+        assert_attacker_is_locked_out(&world, &replica, &stranger).await;
     });
 }
 
 #[test]
-fn a_reset_of_a_verified_address_leaves_keys_and_invitations() {
+fn reset_of_a_verified_address_keeps_keys_and_invitations() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "a"})).await;
-        let invitation = invite_straight(&world, &ada.access_token, &place).await;
+        let invitation = insert_open_invitation(&world, &ada.access_token, &place).await;
         forgot(&world, "ada").await;
         let token = world.mailed_token("ada@example.com").await;
         let passwords = [("password", NEW_PASSWORD), ("password_confirmation", NEW_PASSWORD)];
@@ -334,14 +336,14 @@ fn a_reset_of_a_verified_address_leaves_keys_and_invitations() {
         let form = [("token", invitation.as_str())];
         let followed = world.call(Method::POST, "/invitations/accept").form(&form).send().await;
         assert_page(&followed, 200, "You are a member");
-        let told = mails(&world, "ada", "Your password was changed").await;
-        assert!(told.len() == 1 && !told[0].contains("Acme"), "{told:?}");
+        let notices = mails(&world, "ada", "Your password was changed").await;
+        assert!(notices.len() == 1 && !notices[0].contains("Acme"), "{notices:?}");
     });
 }
 
-/// A verification link lives longer than one for a new password, so it sets none once the address is verified.
+/// A verification link lives longer than a password link, so it sets none once the address is verified.
 #[test]
-fn an_older_verification_link_sets_no_password_of_a_verified_account() {
+fn older_verification_link_sets_no_password_of_a_verified_account() {
     on_each_database(async |world| {
         register(&world, "victim", PASSWORD).await;
         let token = world.mailed_token(VICTIM).await;

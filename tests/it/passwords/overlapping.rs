@@ -1,4 +1,4 @@
-//! Logins with the old password that overlap a new one, on another server over the same database.
+//! Logins with the old password during a password change on another server over the same database.
 
 use serde_json::json;
 use tollkeeper::accounts::hasher::{Hasher, Verdict};
@@ -10,32 +10,32 @@ use tollkeeper::random::Random;
 
 use super::NEW_PASSWORD;
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{PASSWORD, Somebody, World, on_each_database_with};
+use crate::support::world::{PASSWORD, TestUser, World, on_each_database_with};
 
-/// One hash at a time, so that a slow one holds up those behind it.
+/// One hash at a time, so that a slow one delays those behind it.
 const SETTINGS: [(&str, &str); 3] = [
     ("TOLLKEEPER_PASSWORDS__HASH_THREADS", "1"),
     ("TOLLKEEPER_PASSWORDS__QUEUE", "1000"),
     ("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "10000"),
 ];
 
-/// A hash that takes its time: 64 MiB, twelve passes.
+/// A slow hash: 64 MiB, twelve passes.
 const SLOW: &str = "$argon2id$v=19$m=65536,t=12,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
 
 const LOGINS: usize = 3;
-/// Slow hashes in front of the logins: more than there is time for while the new password is set.
-const SLOW_ONES: usize = 30;
+/// Slow hashes queued before the logins: more than there is time for while the new password is set.
+const SLOW_HASHES: usize = 30;
 
-/// A hash that keeps the others waiting.
+/// A running slow hash.
 type Slow = tokio::task::JoinHandle<Result<Verdict, Error>>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum How {
+enum PasswordOperation {
     Change,
     Reset,
 }
 
-/// Waits until so many hashes run or wait behind the slow ones.
+/// Waits until this many hashes run or wait behind the slow ones.
 async fn until_queued(app: &App, slow: &[Slow], behind: usize) {
     loop {
         let in_front = slow.iter().filter(|slow| !slow.is_finished()).count();
@@ -47,14 +47,14 @@ async fn until_queued(app: &App, slow: &[Slow], behind: usize) {
     }
 }
 
-/// Gives the account a hash with parameters of another time, as after an upgrade.
-async fn with_older_parameters(world: &World, who: &Somebody) {
+/// Gives the account a hash with older parameters, as after an upgrade.
+async fn use_older_parameters(world: &World, user: &TestUser) {
     let cheap = argon2::Params::new(8, 1, 1, None).unwrap();
     let hasher = Hasher::with_parameters(1, 1, Random::system(), cheap);
     let older = hasher.place(Network::of(None)).unwrap().hash(PASSWORD).await.unwrap();
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE users SET password_hash = $2 WHERE id = $1")
-        .bind(who.id)
+        .bind(user.id)
         .bind(older)
         .execute(&mut tx)
         .await
@@ -63,14 +63,14 @@ async fn with_older_parameters(world: &World, who: &Somebody) {
 }
 
 /// Sets the new password at this server.
-async fn set(world: &World, twin: &Twin, who: &Somebody, email: &str, how: How) {
+async fn set(world: &World, twin: &Twin, user: &TestUser, email: &str, how: PasswordOperation) {
     let call = match how {
-        How::Change => {
+        PasswordOperation::Change => {
             let body = json!({"current_password": PASSWORD, "new_password": NEW_PASSWORD,
                               "new_password_confirmation": NEW_PASSWORD});
-            twin.post("/v1/auth/change-password", &body).bearer(&who.access_token)
+            twin.post("/v1/auth/change-password", &body).bearer(&user.access_token)
         }
-        How::Reset => {
+        PasswordOperation::Reset => {
             let body = json!({"token": world.mailed_token(email).await, "password": NEW_PASSWORD,
                               "password_confirmation": NEW_PASSWORD});
             twin.post("/v1/auth/reset-password", &body)
@@ -80,26 +80,30 @@ async fn set(world: &World, twin: &Twin, who: &Somebody, email: &str, how: How) 
 }
 
 #[test]
-fn no_login_with_the_old_password_survives_a_new_one() {
+fn login_with_the_old_password_does_not_survive_a_new_one() {
     on_each_database_with(&SETTINGS, async |world| {
         let twins = Twin::both(&world).await;
-        for (number, (how, older)) in
-            [(How::Change, false), (How::Reset, false), (How::Change, true), (How::Reset, true)]
-                .into_iter()
-                .enumerate()
+        for (number, (how, older)) in [
+            (PasswordOperation::Change, false),
+            (PasswordOperation::Reset, false),
+            (PasswordOperation::Change, true),
+            (PasswordOperation::Reset, true),
+        ]
+        .into_iter()
+        .enumerate()
         {
             let case = format!("{how:?}, older parameters: {older}");
             let name = format!("ada{number}");
             let email = format!("{name}@example.com");
-            let ada = world.somebody(&name).await;
+            let ada = world.user(&name).await;
             if older {
-                with_older_parameters(&world, &ada).await;
+                use_older_parameters(&world, &ada).await;
             }
-            if how == How::Reset {
+            if how == PasswordOperation::Reset {
                 twins[1].post("/v1/auth/forgot-password", &json!({ "email": email })).data().await;
             }
-            // The logins have read the old hash, and wait for their turn behind the slow ones.
-            let slow: Vec<Slow> = (0..SLOW_ONES)
+            // The logins have read the old hash, and wait behind the slow ones.
+            let slow: Vec<Slow> = (0..SLOW_HASHES)
                 .map(|_| {
                     let app = twins[0].app.clone();
                     tokio::spawn(async move {
@@ -117,7 +121,7 @@ fn no_login_with_the_old_password_survives_a_new_one() {
                 .collect();
             until_queued(&twins[0].app, &slow, LOGINS).await;
             set(&world, &twins[1], &ada, &email, how).await;
-            // What still waits leaves the queue.
+            // The waiting hashes leave the queue.
             slow.iter().for_each(tokio::task::JoinHandle::abort);
             for login in logins {
                 let answer = login.await.unwrap();
@@ -134,7 +138,7 @@ fn no_login_with_the_old_password_survives_a_new_one() {
                     .one(&mut world.app.db.read().await.unwrap())
                     .await
                     .unwrap();
-            assert_eq!(live, i64::from(how == How::Change), "{case}");
+            assert_eq!(live, i64::from(how == PasswordOperation::Change), "{case}");
             for twin in &twins {
                 settle(twin).await;
                 let login = |password: &str| {
@@ -148,10 +152,10 @@ fn no_login_with_the_old_password_survives_a_new_one() {
 }
 
 #[test]
-fn an_older_hash_is_replaced_at_login() {
+fn older_hash_is_replaced_at_login() {
     on_each_database_with(&SETTINGS, async |world| {
-        let ada = world.somebody("ada").await;
-        with_older_parameters(&world, &ada).await;
+        let ada = world.user("ada").await;
+        use_older_parameters(&world, &ada).await;
         let body = json!({"email": "ada@example.com", "password": PASSWORD});
         world.post("/v1/auth/login", &body).data().await;
         let (hash,): (String,) = sql("SELECT password_hash FROM users WHERE id = $1")

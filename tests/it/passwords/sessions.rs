@@ -1,4 +1,4 @@
-//! How many sessions a person may have.
+//! The maximum number of sessions of a user.
 
 use serde_json::json;
 use tollkeeper::db::sql;
@@ -9,19 +9,19 @@ use super::{access_token, login};
 use crate::support::twin::{Twin, settle};
 use crate::support::world::{PASSWORD, World, on_each_database_with};
 
-async fn live(world: &World) -> i64 {
-    let (live,): (i64,) = sql("SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL")
+async fn count_sessions(world: &World) -> i64 {
+    let (count_sessions,): (i64,) = sql("SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL")
         .one(&mut world.app.db.read().await.unwrap())
         .await
         .unwrap();
-    live
+    count_sessions
 }
 
 #[test]
-fn one_login_too_many_ends_the_oldest_session() {
+fn login_beyond_the_maximum_ends_the_oldest_session() {
     on_each_database_with(&[("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3")], async |world| {
         let [_, replica] = Twin::both(&world).await;
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let mut tokens = vec![ada.access_token.clone()];
         for _ in 0..2 {
             world.clock.advance_ms(1);
@@ -39,19 +39,19 @@ fn one_login_too_many_ends_the_oldest_session() {
             statuses
         };
         assert_eq!(statuses(&tokens).await, [200, 200, 200]);
-        // By a clock that was set back the newest would be the oldest.
+        // With a clock set back, the newest session would be the oldest.
         world.clock.advance_ms(-1_000);
         world.catch_up().await;
         tokens.push(access_token(&world, "ada", PASSWORD).await);
         assert_eq!(statuses(&tokens).await, [401, 200, 200, 200]);
-        assert_eq!(statuses(&[bob.access_token]).await, [200], "somebody else's stay");
+        assert_eq!(statuses(&[bob.access_token]).await, [200], "another user's session stays");
         let refresh = world.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token);
         assert_eq!(refresh.refused().await, (401, "invalid_refresh_token".into()));
         let ended = Filter { action: "session.ended".into(), limit: 9, ..Filter::default() };
         let entries = trail::list(&mut world.app.db.read().await.unwrap(), &ended).await.unwrap();
         let entries: Vec<_> = entries.iter().map(|entry| (&entry.actor, &entry.target)).collect();
         assert_eq!(entries, [(&ada.id.to_string(), &ada.session_id.to_string())]);
-        // A session that has ended by itself is in nobody's way.
+        // An expired session doesn't count.
         world.clock.advance_ms(31 * tollkeeper::clock::DAY_MS);
         world.catch_up().await;
         let fresh = access_token(&world, "ada", PASSWORD).await;
@@ -62,11 +62,11 @@ fn one_login_too_many_ends_the_oldest_session() {
 }
 
 #[test]
-fn many_logins_at_once_leave_no_more_sessions() {
+fn concurrent_logins_do_not_exceed_the_maximum() {
     let settings = [("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3")];
     on_each_database_with(&settings, async |world| {
         let twins = Twin::both_with_cheap_hashes(&world).await;
-        world.somebody("ada").await;
+        world.user("ada").await;
         let body = json!({"email": "ada@example.com", "password": PASSWORD});
         let logins: Vec<_> =
             (0..10).map(|n| tokio::spawn(twins[n % 2].post("/v1/auth/login", &body).send())).collect();
@@ -75,7 +75,7 @@ fn many_logins_at_once_leave_no_more_sessions() {
             good += usize::from(login.await.unwrap().status == 200);
         }
         assert!(good > 3, "{good}");
-        assert_eq!(live(&world).await, 3);
+        assert_eq!(count_sessions(&world).await, 3);
     });
 }
 
@@ -83,10 +83,10 @@ fn many_logins_at_once_leave_no_more_sessions() {
 fn without_limits_sessions_are_not_counted() {
     let settings = [("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "3"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
     on_each_database_with(&settings, async |world| {
-        world.somebody("ada").await;
+        world.user("ada").await;
         for _ in 0..5 {
             login(&world, "ada", PASSWORD).data().await;
         }
-        assert_eq!(live(&world).await, 6);
+        assert_eq!(count_sessions(&world).await, 6);
     });
 }

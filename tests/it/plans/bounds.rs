@@ -1,4 +1,4 @@
-//! What is counted before something is made, and the outbox: by an index, however much there is.
+//! Counts before creations, and the outbox: they use an index, however many rows there are.
 
 use tollkeeper::db::sql;
 use tollkeeper::mail::store::outbox;
@@ -8,9 +8,9 @@ use super::plan;
 use crate::support::world::on_each_database;
 
 #[test]
-fn counts_and_the_outbox_go_by_an_index() {
+fn counts_and_the_outbox_use_an_index() {
     on_each_database(async |world| {
-        let (ada, bob) = (world.somebody("ada").await, world.somebody("bob").await);
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
         let (mine, me, they) =
             (world.organization(&ada, "Mine").await, ada.id.to_string(), bob.id.to_string());
         let series = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000)";
@@ -26,7 +26,7 @@ fn counts_and_the_outbox_go_by_an_index() {
                      created_by, created_at, updated_at)
                  SELECT 'org_' || {name}, {name}, {name}, 'member', 0, 'p', 'user_' || {name}, 0, 0 FROM n"
             ),
-            // Most of them have expired without having been ended, and others have been ended.
+            // Most of them have expired without being marked as ended, and others have ended.
             format!(
                 "{series} INSERT INTO invitations (id, organization_id, email, email_folded, role, invited_by, created_at,
                      expires_at, ended_at)
@@ -43,7 +43,7 @@ fn counts_and_the_outbox_go_by_an_index() {
         }
         tx.commit().await.unwrap();
         let cases: [(&str, &[&str], &str, usize); 5] = [
-            // Statement, parameters, index, and how often it may sort: the few that were found.
+            // Statement, parameters, index, and how many sorts are allowed: the few matches.
             (organizations::MAKER, &[&me], "organizations_created_by_name_folded", 0),
             (organizations::FIRST_WITHOUT_CREDIT, &[&me], "organizations_created_by_name_folded", 1),
             (invitations::OPEN_COUNT, &[&mine, "5990"], "invitations_open_until", 0),

@@ -1,4 +1,4 @@
-//! What a login asks of sessions, and what the daily clean-up asks: by an index, however much has gathered.
+//! Statements of a login and of the daily clean-up: they use an index, however many rows there are.
 
 use tollkeeper::accounts::store::sessions;
 use tollkeeper::accounts::store::users::unused;
@@ -9,23 +9,23 @@ use super::plan;
 use crate::support::world::on_each_database;
 
 /// Rows of each kind.
-const MANY: i64 = 3_000;
+const ROWS: i64 = 3_000;
 
 #[test]
-fn what_has_gathered_is_found_by_its_index() {
+fn old_rows_are_found_by_their_index() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let me = ada.id.to_string();
         let series =
-            format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MANY})");
+            format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})");
         let mut tx = world.app.db.write().await.unwrap();
         for text in [
-            // One person who has logged in and out again and again.
+            // One user who has logged in and out repeatedly.
             format!(
                 "{series} INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at, ended_at)
                  SELECT 's' || CAST(i AS TEXT), '{me}', 0, i, 9, CASE WHEN i % 100 = 0 THEN NULL ELSE i END FROM n"
             ),
-            // And others who are logged in.
+            // And other users who are logged in.
             format!(
                 "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
                      email_verified_at)
@@ -53,7 +53,7 @@ fn what_has_gathered_is_found_by_its_index() {
         }
         tx.commit().await.unwrap();
         let cases: [(&str, &[&str], &str, bool); 6] = [
-            // Statement, parameters, the index that it goes by, and whether it may sort.
+            // Statement, parameters, its index, and whether it may sort.
             (sessions::END_OLDEST, &[&me, "s1", "1", "50", "1000"], "sessions_live", true),
             (&unused::SLICE, &["9", "0", "u", "500"], "users_unverified", false),
             (&unused::REMOVE, &["9", "0", "u", "8", "u"], "users_unverified", false),

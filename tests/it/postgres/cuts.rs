@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL end under load: by its administrator, and by what lies between.
+//! Connections to PostgreSQL that end under load: by its administrator, and by the network.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::support::chance::{Chance, first_seed, number};
 use crate::support::postgres::Cluster;
 use crate::support::world::{Folder, runtime};
 
-/// Either all connections of the database, or one in three.
+/// Terminates either all connections of the database, or one in three.
 const TERMINATE: [&str; 2] = [
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tollkeeper'",
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -16,7 +16,7 @@ const TERMINATE: [&str; 2] = [
 ];
 
 #[test]
-fn nothing_that_was_answered_is_lost_when_connections_are_terminated() {
+fn answered_requests_survive_terminated_connections() {
     let Some(cluster) = Cluster::private() else { return };
     let times = number("TOLLKEEPER_TEST_KILLS").unwrap_or(3) * 5;
     let runtime = runtime();
@@ -30,7 +30,7 @@ fn nothing_that_was_answered_is_lost_when_connections_are_terminated() {
             std::thread::sleep(Duration::from_millis(chance.below(200) as u64));
             ended += runtime.block_on(cluster.ask(chance.one_of(&TERMINATE)));
             if time % 5 == 4 {
-                load.goes_on(&format!("cut-{time}"));
+                load.wait_for_answer(&format!("cut-{time}"));
                 ids.push(format!("cut-{time}"));
             }
         }
@@ -41,7 +41,7 @@ fn nothing_that_was_answered_is_lost_when_connections_are_terminated() {
 }
 
 #[test]
-fn nothing_that_was_answered_is_lost_when_the_wire_is_cut() {
+fn answered_requests_survive_a_cut_network() {
     let Some(cluster) = Cluster::private() else { return };
     let times = number("TOLLKEEPER_TEST_KILLS").unwrap_or(3) * 5;
     let (folder, direct) = (Folder::new(), runtime().block_on(cluster.empty_database()));
@@ -55,7 +55,7 @@ fn nothing_that_was_answered_is_lost_when_the_wire_is_cut() {
             std::thread::sleep(Duration::from_millis(chance.below(200) as u64));
             ended += wire.cut();
             if time % 5 == 4 {
-                load.goes_on(&format!("cut-{time}"));
+                load.wait_for_answer(&format!("cut-{time}"));
                 ids.push(format!("cut-{time}"));
             }
         }

@@ -1,4 +1,4 @@
-//! The primary dies, its standby is promoted, and clients move over: to and fro between two clusters.
+//! The primary dies, its standby is promoted, and clients switch over: back and forth between two clusters.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use crate::support::postgres::Cluster;
 use crate::support::world::{Folder, runtime};
 
 #[test]
-fn nothing_that_was_answered_is_lost_when_a_standby_is_promoted() {
+fn answered_requests_survive_a_failover() {
     let Some(mut primary) = Cluster::primary() else { return };
     let failovers = number("TOLLKEEPER_TEST_KILLS").unwrap_or(2);
     let runtime = runtime();
     let of_primary = runtime.block_on(primary.empty_database());
     let mut standby = primary.standby();
-    // Written as one would for libpq.
+    // Written as for libpq.
     let url = format!(
         "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/{}?target_session_attrs=read-write",
         primary.port(),
@@ -34,9 +34,9 @@ fn nothing_that_was_answered_is_lost_when_a_standby_is_promoted() {
             let began = Instant::now();
             runtime.block_on(standby.admin("SELECT pg_promote()"));
             longest_promotion = longest_promotion.max(began.elapsed());
-            longest = longest.max(load.goes_on(&format!("failover-{number}")));
+            longest = longest.max(load.wait_for_answer(&format!("failover-{number}")));
             ids.push(format!("failover-{number}"));
-            // The one that died comes back as the standby of the other.
+            // The dead primary returns as the standby of the other.
             primary.follow(&standby);
             std::mem::swap(&mut primary, &mut standby);
         }

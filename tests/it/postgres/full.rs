@@ -7,9 +7,9 @@ use crate::support::postgres::Cluster;
 use crate::support::world::{Folder, runtime};
 
 #[test]
-fn a_disk_of_postgres_that_fills_up_under_load_loses_nothing_that_was_answered() {
+fn answered_requests_survive_a_full_disk_of_postgres() {
     let folder = Folder::new();
-    // Within a user's own mounts everybody is root, as whom PostgreSQL doesn't run.
+    // Within private mounts every process is root, and PostgreSQL refuses to run as root.
     let mount = "mount -t tmpfs -o size=1m none \"$0\"";
     let Some(words) = private_mounts(&folder.0, mount).filter(|words| words[1] == "-m") else { return };
     drop(words);
@@ -18,24 +18,24 @@ fn a_disk_of_postgres_that_fills_up_under_load_loses_nothing_that_was_answered()
     let url = runtime().block_on(cluster.empty_database());
     let start = load::start(&folder, &url);
     let ballast = cluster.disk().join("ballast");
-    let mut told = Vec::new();
+    let mut codes = Vec::new();
     load::under_load(&format!("PostgreSQL's disk was full {rounds} times"), &start, |load| {
         let trial = |round: u64| {
-            load.goes_on(&format!("full-{round}"));
+            load.wait_for_answer(&format!("full-{round}"));
             fill_up(&ballast);
-            let (mut answered, refused) = load.until_sent_away(&format!("full-{round}-event"));
+            let (mut answered, refused) = load.report_until_refused(&format!("full-{round}-event"));
             assert_eq!(refused.status, 503, "{}", refused.text);
             assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
-            told.push(refused.code());
+            codes.push(refused.code());
             std::fs::remove_file(&ballast).unwrap();
-            // Without a place for its journal it ends by itself, and an operator would start it again.
+            // Without space for its journal it stops, and an operator would start it again.
             cluster.revive();
-            load.goes_on(&format!("full-{round}-over"));
+            load.wait_for_answer(&format!("full-{round}-over"));
             answered.extend([format!("full-{round}"), format!("full-{round}-over")]);
             answered
         };
         (0..rounds).flat_map(trial).collect()
     });
-    println!("what was told: {told:?}");
-    assert!(told.iter().all(|code| code == "storage_full" || code == "database_unavailable"), "{told:?}");
+    println!("codes: {codes:?}");
+    assert!(codes.iter().all(|code| code == "storage_full" || code == "database_unavailable"), "{codes:?}");
 }

@@ -1,15 +1,16 @@
-//! Clients that report, reserve, capture, release and pay while something goes wrong with the database; the server lives on.
+//! Load for database faults: clients that report, reserve, capture, release and pay, while the server keeps
+//! running.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::crashes::{Answered, Target, assert_all_there, set_to_work};
+use crate::crashes::{ClientRecord, Target, assert_recorded_once, run_clients};
 use crate::support::http::Answer;
 use crate::support::process::{Server, Start};
 use crate::support::world::Folder;
 
-/// How to start a server that no rate keeps from working.
+/// Returns the start of a server without rate limits.
 pub fn start(folder: &Folder, url: &str) -> Start {
     let catalog = include_str!("../../../catalog/default.toml")
         .replace("max_requests_per_min = 60\n", "max_requests_per_min = 1000000\n")
@@ -23,14 +24,14 @@ pub fn start(folder: &Folder, url: &str) -> Start {
         .set("TOLLKEEPER_LOG__ACCESS", "false")
 }
 
-/// What those who disturb know of the load.
+/// The running load, as seen by the code that causes faults.
 pub struct Load<'a> {
     target: &'a Target<'a>,
 }
 
 impl Load<'_> {
-    /// Waits for some of the load to be answered: how long that took.
-    pub fn goes_on(&self, id: &str) -> Duration {
+    /// Waits until a new event is answered; returns how long that took.
+    pub fn wait_for_answer(&self, id: &str) -> Duration {
         let asked = Instant::now();
         self.target.report(&[self.target.event(&format!("disturber-{id}"))]);
         asked.elapsed()
@@ -38,8 +39,8 @@ impl Load<'_> {
 }
 
 impl Load<'_> {
-    /// Reports events once each until one is sent away, and says how; the ids of those that were answered come before it.
-    pub fn until_sent_away(&self, id: &str) -> (Vec<String>, Answer) {
+    /// Reports events once each until one is refused; returns the ids of the answered ones and the refusal.
+    pub fn report_until_refused(&self, id: &str) -> (Vec<String>, Answer) {
         let mut answered = Vec::new();
         for round in 0..100_000 {
             let name = format!("{id}-{round}");
@@ -53,8 +54,8 @@ impl Load<'_> {
     }
 }
 
-/// Runs clients against one server while `disturb` goes about; then holds everything that was answered against the books. The
-/// answers of [`Load::goes_on`] have to be named by their ids.
+/// Runs clients against one server while `disturb` causes faults, then compares all answered requests with
+/// the books. `disturb` returns the ids of answered events of [`Load::wait_for_answer`].
 pub fn under_load(what: &str, start: &Start, disturb: impl FnOnce(&Load<'_>) -> Vec<String>) {
     let server = start.run();
     let ada = server.sign_up("ada");
@@ -68,23 +69,23 @@ pub fn under_load(what: &str, start: &Start, disturb: impl FnOnce(&Load<'_>) -> 
         start,
         place,
     };
-    let answered: Vec<Answered> = std::thread::scope(|scope| {
+    let answered: Vec<ClientRecord> = std::thread::scope(|scope| {
         let target = &target;
-        let clients = set_to_work(scope, target);
-        // A disturber that fails would leave the clients at work for ever.
-        let over = Over(&target.over);
+        let clients = run_clients(scope, target);
+        // A panic in `disturb` would leave the clients running forever.
+        let over = StopOnDrop(&target.over);
         let ids = disturb(&Load { target });
         drop(over);
         let mut answered: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
-        answered.push(Answered {
+        answered.push(ClientRecord {
             events: ids.iter().map(|id| format!("disturber-{id}")).collect(),
-            ..Answered::default()
+            ..ClientRecord::default()
         });
         answered
     });
     server.wait_until_ready();
     assert!(server.get("/v1/auth/me").bearer(&ada.access_token).send().status == 200, "it lives on");
-    let figures = assert_all_there(&target, &answered);
+    let figures = assert_recorded_once(&target, &answered);
     let audit = start.command(&["audit"]);
     assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
     println!("{what}: {figures}\n{}", audit.stdout.trim());
@@ -92,16 +93,16 @@ pub fn under_load(what: &str, start: &Start, disturb: impl FnOnce(&Load<'_>) -> 
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// Nothing that the database does may look like a mistake of ours.
+/// Asserts that no database fault is logged as a mistake of ours.
 fn assert_no_mistakes(server: &Server) {
     let log = server.log();
     let mistake = log.lines().find(|line| line.contains("internal_error") || line.contains("panicked"));
     assert_eq!(mistake, None);
 }
 
-struct Over<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

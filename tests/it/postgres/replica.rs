@@ -1,11 +1,11 @@
-//! Reports are read from a standby while it is near enough behind, and from the primary otherwise.
+//! Reports are read from a standby while its lag is small, and from the primary otherwise.
 
 use super::database_of;
 use crate::support::postgres::Cluster;
 use crate::support::process::{Account, Place, Server, Start, until};
 use crate::support::world::{Folder, runtime};
 
-/// A server with its standby, and somebody with a project.
+/// A server with its standby, and a user with a project.
 struct Scene {
     _primary: Cluster,
     standby: Cluster,
@@ -16,12 +16,12 @@ struct Scene {
     _folder: Folder,
 }
 
-/// What the log says when reports go to the standby, and when they go to the primary.
-const TO_THE_STANDBY: &str = "reports are read from the standby";
-const TO_THE_PRIMARY: &str = "reports are read from the primary until the standby can be used";
+/// The log messages when reports switch to the standby, and to the primary.
+const SWITCHED_TO_STANDBY: &str = "reports are read from the standby";
+const SWITCHED_TO_PRIMARY: &str = "reports are read from the primary until the standby can be used";
 
 impl Scene {
-    /// With reports from the standby.
+    /// Starts with reports from the standby.
     fn new(most_lag_seconds: &str) -> Option<Self> {
         let primary = Cluster::primary()?;
         let url = runtime().block_on(primary.empty_database());
@@ -37,7 +37,7 @@ impl Scene {
             .run();
         let ada = server.sign_up("ada");
         let place = server.settle(&ada);
-        server.wait_for_log(TO_THE_STANDBY);
+        server.wait_for_log(SWITCHED_TO_STANDBY);
         Some(Self { _primary: primary, standby, server, ada, place, reports: 0, _folder: folder })
     }
 
@@ -48,16 +48,16 @@ impl Scene {
         assert_eq!(self.server.report(&self.place, &id), "accepted");
     }
 
-    /// What the report of the organization says.
-    fn reported(&self) -> i64 {
+    /// Returns the requests in the report of the organization.
+    fn report_requests(&self) -> i64 {
         let organization = self.place.project_path.split("/projects").next().unwrap();
         let path = format!("{organization}/billing/usage");
         let data = self.server.get(&path).bearer(&self.ada.access_token).data();
         data["total"]["chat"]["requests"].as_i64().unwrap()
     }
 
-    /// What the project's report says as CSV.
-    fn reported_as_csv(&self) -> usize {
+    /// Returns the rows of the project's report as CSV.
+    fn csv_report_rows(&self) -> usize {
         let path = format!("{}/usage?format=csv", self.place.project_path);
         let answer = self.server.get(&path).bearer(&self.ada.access_token).send();
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -70,7 +70,7 @@ impl Scene {
         self.server.get(&path).bearer(&self.ada.access_token).data()["total"].as_i64().unwrap()
     }
 
-    fn told(&self, what: &str) -> usize {
+    fn log_count(&self, what: &str) -> usize {
         self.server.log().matches(what).count()
     }
 
@@ -85,67 +85,67 @@ impl Scene {
 }
 
 #[test]
-fn reports_are_as_old_as_the_standby_and_nothing_else_is() {
+fn only_reports_are_read_from_the_standby() {
     let Some(mut scene) = Scene::new("3600") else { return };
     scene.report();
-    assert!(until(|| scene.reported() == 1), "the standby follows");
-    assert_eq!(scene.reported_as_csv(), 1);
+    assert!(until(|| scene.report_requests() == 1), "the standby follows");
+    assert_eq!(scene.csv_report_rows(), 1);
     scene.pause(true);
     scene.report();
-    assert_eq!(scene.reported(), 1, "this is from the standby");
+    assert_eq!(scene.report_requests(), 1, "this is from the standby");
     assert_eq!(scene.server.requests(&scene.place, &scene.ada), 2, "this is from the primary");
     assert_eq!(scene.invoices(), 0);
     scene.pause(false);
-    assert!(until(|| scene.reported() == 2), "it goes on");
+    assert!(until(|| scene.report_requests() == 2), "it goes on");
 
-    // The standby dies: nobody notices, but whoever reads the log.
+    // The standby dies: only the log shows it.
     scene.standby.kill();
     scene.report();
-    assert_eq!(scene.reported(), 3);
-    assert_eq!(scene.reported_as_csv(), 1);
-    scene.server.wait_for_log(TO_THE_PRIMARY);
-    assert_eq!(scene.told(TO_THE_PRIMARY), 1);
-    let before = scene.told(TO_THE_STANDBY);
+    assert_eq!(scene.report_requests(), 3);
+    assert_eq!(scene.csv_report_rows(), 1);
+    scene.server.wait_for_log(SWITCHED_TO_PRIMARY);
+    assert_eq!(scene.log_count(SWITCHED_TO_PRIMARY), 1);
+    let before = scene.log_count(SWITCHED_TO_STANDBY);
     scene.standby.start();
-    assert!(until(|| scene.told(TO_THE_STANDBY) > before), "{}", scene.server.log());
+    assert!(until(|| scene.log_count(SWITCHED_TO_STANDBY) > before), "{}", scene.server.log());
     scene.pause(true);
     scene.report();
-    assert_eq!(scene.reported(), 3, "from the standby again");
+    assert_eq!(scene.report_requests(), 3, "from the standby again");
     scene.pause(false);
 
-    // A standby that becomes a primary shows another history from then on.
-    let before = scene.told(TO_THE_PRIMARY);
+    // A standby that becomes a primary has a different history from then on.
+    let before = scene.log_count(SWITCHED_TO_PRIMARY);
     runtime().block_on(scene.standby.admin("SELECT pg_promote()"));
-    assert!(until(|| scene.told(TO_THE_PRIMARY) > before), "{}", scene.server.log());
-    assert_eq!(scene.reported(), 4);
+    assert!(until(|| scene.log_count(SWITCHED_TO_PRIMARY) > before), "{}", scene.server.log());
+    assert_eq!(scene.report_requests(), 4);
     assert_eq!(scene.server.stop().code, Some(0));
 }
 
 #[test]
-fn a_standby_that_is_too_far_behind_is_not_read() {
+fn standby_with_too_much_lag_is_not_read() {
     let Some(mut scene) = Scene::new("3") else { return };
     scene.report();
-    assert!(until(|| scene.reported() == 1));
+    assert!(until(|| scene.report_requests() == 1));
     scene.pause(true);
-    let before = scene.told(TO_THE_PRIMARY);
+    let before = scene.log_count(SWITCHED_TO_PRIMARY);
     scene.report();
-    assert!(until(|| scene.told(TO_THE_PRIMARY) > before), "{}", scene.server.log());
+    assert!(until(|| scene.log_count(SWITCHED_TO_PRIMARY) > before), "{}", scene.server.log());
     assert!(scene.server.log().contains("the standby is more than 3 s behind"), "{}", scene.server.log());
-    assert_eq!(scene.reported(), 2, "from the primary");
-    let before = scene.told(TO_THE_STANDBY);
+    assert_eq!(scene.report_requests(), 2, "from the primary");
+    let before = scene.log_count(SWITCHED_TO_STANDBY);
     scene.pause(false);
-    assert!(until(|| scene.told(TO_THE_STANDBY) > before), "{}", scene.server.log());
+    assert!(until(|| scene.log_count(SWITCHED_TO_STANDBY) > before), "{}", scene.server.log());
     assert_eq!(scene.server.stop().code, Some(0));
 }
 
 #[test]
-fn a_replica_that_is_not_there_stops_nothing() {
+fn missing_standby_stops_nothing() {
     let Some(cluster) = Cluster::shared() else { return };
     let (folder, url) = (Folder::new(), runtime().block_on(cluster.empty_database()));
     let start = Start::new(&folder.0).database(Some(&url));
     let server =
         start.clone().set("TOLLKEEPER_DATABASE_REPLICA_URL", "postgres://me:hunter2@127.0.0.1:1/none").run();
-    server.wait_for_log(TO_THE_PRIMARY);
+    server.wait_for_log(SWITCHED_TO_PRIMARY);
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
     server.report(&place, "e1");
@@ -155,7 +155,7 @@ fn a_replica_that_is_not_there_stops_nothing() {
     let ended = server.stop();
     assert_eq!((ended.code, ended.log.contains("hunter2")), (Some(0), false), "{}", ended.log);
 
-    // The primary itself is no standby, so it is not read as one.
+    // The primary itself isn't a standby, so it is not used as one.
     let server = start.clone().set("TOLLKEEPER_DATABASE_REPLICA_URL", &url).run();
     server.wait_for_log("database is not read only");
     assert_eq!(server.stop().code, Some(0));

@@ -8,7 +8,7 @@ use crate::support::postgres::Cluster;
 use crate::support::world::{Folder, runtime};
 
 #[test]
-fn nothing_that_was_answered_is_lost_when_postgres_is_killed() {
+fn answered_requests_survive_a_crash_of_postgres() {
     let Some(cluster) = Cluster::private() else { return };
     let kills = number("TOLLKEEPER_TEST_KILLS").unwrap_or(3);
     let (folder, url) = (Folder::new(), runtime().block_on(cluster.empty_database()));
@@ -20,7 +20,7 @@ fn nothing_that_was_answered_is_lost_when_postgres_is_killed() {
             std::thread::sleep(Duration::from_millis(chance.below(600) as u64));
             cluster.kill();
             cluster.start();
-            longest = longest.max(load.goes_on(&format!("kill-{kill}")));
+            longest = longest.max(load.wait_for_answer(&format!("kill-{kill}")));
             format!("kill-{kill}")
         };
         (0..kills).map(trial).collect()

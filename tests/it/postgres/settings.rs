@@ -1,4 +1,4 @@
-//! What a role or a database is set to doesn't weaken the service's own sessions.
+//! Settings of a role or a database don't weaken the service's own sessions.
 
 use tollkeeper::db::sql;
 
@@ -8,7 +8,7 @@ use crate::support::process::Start;
 use crate::support::world::{ALLOW_FSYNC_OFF, Folder, World, runtime};
 
 #[test]
-fn commits_are_durable_and_isolation_is_ours_whatever_the_database_is_set_to() {
+fn sessions_override_durability_and_isolation_of_the_database() {
     let Some(cluster) = Cluster::shared() else { return };
     runtime().block_on(async {
         for (set, due) in [
@@ -44,7 +44,7 @@ fn commits_are_durable_and_isolation_is_ours_whatever_the_database_is_set_to() {
 }
 
 #[test]
-fn a_server_that_doesn_t_wait_for_the_disk_is_refused() {
+fn postgres_without_fsync_is_refused() {
     let (Some(cluster), Some(syncing)) = (Cluster::shared(), Cluster::syncing()) else { return };
     let folder = Folder::new();
     let url = runtime().block_on(cluster.empty_database());

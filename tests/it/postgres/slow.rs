@@ -1,4 +1,4 @@
-//! A PostgreSQL that is silent, and one that is slow by seconds.
+//! A PostgreSQL that doesn't answer, and one with seconds of delay.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn question(place: &Place) -> Value {
     json!({"credential": place.key, "operation": "chat", "model": "svc-1", "reserve": false})
 }
 
-/// 200, or the 503 that tells when to come back: nothing else, and nobody is left waiting.
+/// Asserts 200, or 503 with a time to retry, and returns which; no client waits forever.
 fn assert_answered(answer: &Answer) -> u16 {
     if answer.status != 200 {
         assert_eq!(answer.status, 503, "{}", answer.text);
@@ -29,7 +29,7 @@ fn assert_answered(answer: &Answer) -> u16 {
     answer.status
 }
 
-/// Many clients report one event each: how many were let in, how many sent away, and how long the longest waited.
+/// Many clients report one event each; returns the number of accepted and refused ones, and the longest wait.
 fn report_at_once(server: &Server, place: &Place, round: u64) -> (usize, usize, Duration) {
     let (taken, sent_away) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let began = Instant::now();
@@ -48,7 +48,7 @@ fn report_at_once(server: &Server, place: &Place, round: u64) -> (usize, usize, 
 }
 
 #[test]
-fn a_silent_postgres_and_a_slow_one_keep_nobody_waiting_for_ever() {
+fn silent_and_slow_postgres_delay_answers_by_a_bounded_time() {
     let Some(cluster) = Cluster::private() else { return };
     let rounds = number("TOLLKEEPER_TEST_KILLS").unwrap_or(1);
     let (folder, direct) = (Folder::new(), runtime().block_on(cluster.empty_database()));
@@ -61,15 +61,16 @@ fn a_silent_postgres_and_a_slow_one_keep_nobody_waiting_for_ever() {
     assert_eq!(authorize().json()["allowed"], true);
 
     for round in 0..rounds {
-        // What this process has said by now of the feed.
-        let told = |what: &str| server.log().matches(what).count();
+        // The feed messages that this process has logged by now.
+        let log_count = |what: &str| server.log().matches(what).count();
         let (lost, found) = ("the feed of changes can't be read", "the feed of changes is read again");
-        let (lost_before, found_before) = (told(lost), told(found));
+        let (lost_before, found_before) = (log_count(lost), log_count(found));
 
         wire.hold(true);
-        // Known keys are decided on in memory for as long as it is trusted: up to five seconds after the last reading.
+        // Cached keys are authorized from memory while it is trusted: up to five seconds after the last
+        // reading.
         let mut from_memory = 0;
-        while told(lost) == lost_before {
+        while log_count(lost) == lost_before {
             let answer = authorize();
             if answer.status == 200 {
                 assert_eq!(answer.json()["allowed"], true);
@@ -82,12 +83,12 @@ fn a_silent_postgres_and_a_slow_one_keep_nobody_waiting_for_ever() {
         let silent = report_at_once(&server, &place, 2 * round);
         assert_eq!(silent.0, 0, "nothing can have been written");
         wire.hold(false);
-        assert!(until(|| told(found) > found_before), "{}", server.log());
+        assert!(until(|| log_count(found) > found_before), "{}", server.log());
         assert!(until(|| authorize().status == 200), "{}", server.log());
 
-        // Slower than the feed's patience, so memory isn't trusted, and every answer is late.
+        // Slower than the feed's timeout, so caches aren't trusted, and every answer is late.
         wire.delay(Duration::from_millis(3_000));
-        assert!(until(|| told(lost) > lost_before + 1), "{}", server.log());
+        assert!(until(|| log_count(lost) > lost_before + 1), "{}", server.log());
         let slow = report_at_once(&server, &place, 2 * round + 1);
         assert_answered(&authorize());
         wire.delay(Duration::ZERO);
@@ -99,7 +100,7 @@ fn a_silent_postgres_and_a_slow_one_keep_nobody_waiting_for_ever() {
         );
     }
 
-    // Whoever was sent away comes again; each event counts once.
+    // Refused clients retry; each event counts once.
     for round in 0..2 * rounds {
         let repeated = report_at_once(&server, &place, round);
         assert_eq!(repeated.0, CLIENTS);

@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL, by a certificate made here: who is let through, who is refused and why.
+//! TLS to PostgreSQL, with a certificate made here: accepted and refused connections.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,8 @@ use crate::support::python;
 use crate::support::smtp::make_certificates;
 use crate::support::world::Folder;
 
-/// A PostgreSQL with a certificate for `localhost` and `127.0.0.1`, and the folder with its authority.
+/// Starts a PostgreSQL with a certificate for `localhost` and `127.0.0.1`; returns it with the folder of its
+/// authority.
 fn scene() -> Option<(Cluster, Folder)> {
     if Command::new("openssl").arg("version").output().is_err() {
         python::skip("TLS to PostgreSQL", "`openssl` is not installed");
@@ -23,7 +24,7 @@ fn scene() -> Option<(Cluster, Folder)> {
     Some((Cluster::under_tls(&folder.0)?, folder))
 }
 
-/// By TLS alone, and with a password.
+/// Allows TLS with a password only.
 const STRICT: &str = "hostssl all all 127.0.0.1/32 scram-sha-256";
 
 fn url(cluster: &Cluster, host: &str, database: &str, query: &str) -> String {
@@ -34,7 +35,7 @@ fn open(url: &str) -> Result<Db, Error> {
     Db::open(&Settings::Postgres { url: url.to_owned() })
 }
 
-/// Why no connection of any kind is made, in the words that the log gets.
+/// Returns the logged reason why no connection can be opened.
 async fn refusal(url: &str) -> String {
     let db = open(url).unwrap();
     let Err(Error::Unavailable(read)) = db.ping().await else { panic!("{url}: read") };
@@ -47,16 +48,16 @@ async fn refusal(url: &str) -> String {
     read
 }
 
-/// Uses connections of every kind; how many there are, and how many of them are under TLS.
+/// Uses connections of every kind; returns their number, and how many of them use TLS.
 async fn use_all_kinds(db: &Db) -> (i64, i64) {
     let woken = db.wakeups();
     db.migrate().await.unwrap();
     woken.next().await;
     let mut tx: Tx = db.write().await.unwrap();
-    // Its own announcements don't wake it; this is what another process sends.
+    // Its own notifications don't wake it; this is one of another process.
     sql("NOTIFY tollkeeper_changes").execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
-    // From the connection that listens.
+    // Received by the listening connection.
     woken.next().await;
     sql("SELECT CAST(1 AS BIGINT) AS n").heavy().one::<(i64,)>(&mut db.read().await.unwrap()).await.unwrap();
     let count = "SELECT COUNT(*) AS n, COUNT(*) FILTER (WHERE ssl) AS tls FROM pg_stat_ssl \
@@ -64,20 +65,20 @@ async fn use_all_kinds(db: &Db) -> (i64, i64) {
     sql(count).one(&mut db.read().await.unwrap()).await.unwrap()
 }
 
-/// The pool's, one for point reads at least, a heavy one, and the one that listens.
+/// The kinds: pool, point reads, heavy reads, and listening.
 const KINDS: i64 = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_of_every_kind_are_under_tls() {
+async fn connections_of_every_kind_use_tls() {
     let Some((cluster, folder)) = scene() else { return };
     cluster.admin("ALTER USER postgres PASSWORD 'hunter2'").await;
-    cluster.let_in(STRICT).await;
+    cluster.set_allowed_connections(STRICT).await;
     let ca = folder.0.join("ca.pem");
     let ca = ca.to_str().unwrap();
     let accepted = [
         ("localhost", format!("sslmode=verify-full&sslrootcert={ca}")),
         ("127.0.0.1", format!("sslmode=verify-full&sslrootcert={}", ca.replace('/', "%2F"))),
-        // Another name is nothing to `verify-ca`.
+        // Another host name is accepted by `verify-ca`.
         ("elsewhere.example", format!("hostaddr=127.0.0.1&sslmode=verify-ca&sslrootcert={ca}")),
         ("127.0.0.1", "sslmode=require".to_owned()),
         ("127.0.0.1", "sslmode=require&channel_binding=require".to_owned()),
@@ -93,10 +94,10 @@ async fn connections_of_every_kind_are_under_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_not_the_one_is_refused() {
+async fn wrong_server_certificate_is_refused() {
     let Some((cluster, folder)) = scene() else { return };
     cluster.admin("ALTER USER postgres PASSWORD 'hunter2'").await;
-    cluster.let_in(STRICT).await;
+    cluster.set_allowed_connections(STRICT).await;
     let other = Folder::new();
     make_certificates(&other.0);
     let path = |folder: &Folder| folder.0.join("ca.pem").to_str().unwrap().to_owned();
@@ -112,7 +113,7 @@ async fn a_server_that_is_not_the_one_is_refused() {
             format!("sslmode=verify-ca&sslrootcert={other}"),
             "no authority in sslrootcert has signed",
         ),
-        // As libpq has it.
+        // As in libpq.
         (
             "localhost",
             format!("sslmode=require&sslrootcert={other}"),
@@ -133,7 +134,7 @@ async fn a_server_that_is_not_the_one_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_tls_there_is_no_connection_but_where_that_will_do() {
+async fn connection_without_tls_needs_a_mode_that_allows_it() {
     let Some(plain) = Cluster::on_loopback() else { return };
     for mode in ["sslmode=require", "sslmode=require&channel_binding=require"] {
         let said = refusal(&url(&plain, "127.0.0.1", "postgres", mode)).await;
@@ -145,9 +146,9 @@ async fn without_tls_there_is_no_connection_but_where_that_will_do() {
         let (all, under_tls) = use_all_kinds(&db).await;
         assert!(all >= KINDS && under_tls == 0, "{mode}: {under_tls} of {all}");
     }
-    // One that has TLS and lets nobody in by it.
+    // A server with TLS that accepts no TLS connection.
     let Some((cluster, _folder)) = scene() else { return };
-    cluster.let_in("hostnossl all all 127.0.0.1/32 trust").await;
+    cluster.set_allowed_connections("hostnossl all all 127.0.0.1/32 trust").await;
     let database = cluster.empty_database().await;
     let db = open(&url(&cluster, "127.0.0.1", database_of(&database), "sslmode=prefer")).unwrap();
     let (all, under_tls) = use_all_kinds(&db).await;
@@ -156,7 +157,7 @@ async fn without_tls_there_is_no_connection_but_where_that_will_do() {
     assert!(said.contains("no pg_hba.conf entry"), "{said}");
 }
 
-/// Runs the start to its end: what it says.
+/// Runs a start that must fail; returns its output.
 fn start_is_refused(query: &str) -> String {
     let folder = Folder::new();
     let url = format!("postgres://postgres:hunter2@127.0.0.1:1/none?{query}");
@@ -167,7 +168,7 @@ fn start_is_refused(query: &str) -> String {
 }
 
 #[test]
-fn what_can_not_be_had_stops_the_start() {
+fn invalid_tls_settings_stop_the_start() {
     let folder = Folder::new();
     let file = |name: &str, text: &str| {
         let path = folder.0.join(name);

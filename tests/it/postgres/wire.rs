@@ -1,4 +1,4 @@
-//! A wire to PostgreSQL that can be cut, held up and slowed down.
+//! A proxy to PostgreSQL that can cut, hold and delay connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::database_of;
 
-/// A loopback port behind which lies the socket of a cluster. Its threads end with the test's process.
+/// A loopback port that forwards to the socket of a cluster. Its threads end with the test's process.
 pub struct Wire {
     port: u16,
     state: Arc<State>,
@@ -18,14 +18,14 @@ pub struct Wire {
 
 #[derive(Default)]
 struct State {
-    /// Nothing passes, in neither direction.
+    /// Whether nothing passes in either direction.
     held: AtomicBool,
-    /// What everything that the server says is late by.
+    /// The delay of everything that the server sends.
     delay_ms: AtomicU64,
     open: Mutex<Vec<(TcpStream, UnixStream)>>,
 }
 
-/// The URL of the same database by way of the wire.
+/// Returns the URL of the same database through the wire.
 pub fn through(wire: &Wire, url: &str) -> String {
     format!("postgres://postgres@127.0.0.1:{}/{}", wire.port, database_of(url))
 }
@@ -38,7 +38,7 @@ impl Wire {
         let (shared, socket) = (Arc::clone(&state), PathBuf::from(socket));
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // A server that is down hangs up, as a port without anybody would.
+                // A server that is down closes the connection, as a closed port would.
                 let Ok(server) = UnixStream::connect(&socket) else { continue };
                 shared.join(client, server);
             }
@@ -46,22 +46,22 @@ impl Wire {
         Self { port, state }
     }
 
-    /// Ends every connection; how many there were.
+    /// Ends every connection; returns their number.
     pub fn cut(&self) -> usize {
         let open = std::mem::take(&mut *self.state.open.lock().unwrap());
         for (client, server) in &open {
-            // Those that have ended by themselves are there no more.
+            // Connections that have ended by themselves were removed.
             let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
         }
         open.len()
     }
 
-    /// Lets nothing pass, or everything again.
+    /// Holds all traffic, or lets it pass again.
     pub fn hold(&self, held: bool) {
         self.state.held.store(held, Ordering::SeqCst);
     }
 
-    /// Delays everything that the server says.
+    /// Delays everything that the server sends.
     pub fn delay(&self, delay: Duration) {
         self.state.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! How large amounts may get, and what becomes of what is larger.
+//! The largest amounts, and refusals of larger ones.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::audit;
@@ -21,7 +21,7 @@ struct Scene {
 }
 
 async fn scene(world: &World, name: &str) -> Scene {
-    let owner = world.somebody(&name.to_lowercase()).await;
+    let owner = world.user(&name.to_lowercase()).await;
     let place = world.place(&owner, name).await;
     let (key_id, key) = world.key(&owner, &place, &json!({"name": "k"})).await;
     Scene { place, key_id, key }
@@ -37,7 +37,7 @@ impl Scene {
         wallet(world, &self.place.organization).await.0
     }
 
-    async fn buys(&self, world: &World, amount: &str, reference: &str) {
+    async fn buy_credit(&self, world: &World, amount: &str, reference: &str) {
         let new = NewCredit {
             organization_id: OrganizationId::parse(&self.place.organization).unwrap(),
             amount: Nano::parse(amount).unwrap(),
@@ -49,16 +49,16 @@ impl Scene {
     }
 }
 
-/// `accepted`, `duplicate` or the code of a refusal, event by event.
+/// Returns `accepted`, `duplicate` or the code of the refusal for each event.
 async fn report(world: &World, events: &[Value]) -> Vec<String> {
     let answer = world.ask(USAGE, &json!({ "events": events })).bare().await;
     let word = |result: &Value| result["code"].as_str().or(result["status"].as_str()).unwrap().to_owned();
     answer["results"].as_array().unwrap_or_else(|| panic!("{answer}")).iter().map(word).collect()
 }
 
-/// 4,096 tokens of a prompt and of an answer, of models at 10 and 30 USD for a million tokens.
+/// 4,096 tokens of a prompt and of an answer, at 10 and 30 USD for a million tokens.
 #[test]
-fn an_ordinary_call_is_billed_in_small_units() {
+fn call_is_billed_in_small_currency_units() {
     let cases = [
         // 4,096 x 0.16 + 4,096 x 0.48
         ("IDR", "rupiah", json!(2621.44), -2_621_440_000_000),
@@ -89,7 +89,7 @@ fn an_ordinary_call_is_billed_in_small_units() {
 
 /// Events of 1,000,000 each: a row takes 9,200 of them, and a wallet 9,223.
 #[test]
-fn what_a_row_or_a_wallet_can_not_hold_is_refused_by_itself() {
+fn event_beyond_a_row_or_wallet_is_refused_alone() {
     on_each_database_with(&[CATALOG], async |world| {
         let (scene, other) = (scene(&world, "Acme").await, scene(&world, "Other").await);
         let million = |id: &str, model: &str| scene.event(id, model, [400_000, 600_000]);
@@ -102,7 +102,7 @@ fn what_a_row_or_a_wallet_can_not_hold_is_refused_by_itself() {
         assert_eq!(scene.posted(&world).await, -9_200_000_000_000_000_000);
         assert_books(&world).await;
 
-        // The row is full: one more is refused, and what came with it counts.
+        // The row is full: one more event is refused, and the rest of its batch counts.
         let mut back = scene.event("back", "dearest", [-1, 0]);
         back["corrects"] = json!("e7");
         let batch = [
@@ -117,14 +117,14 @@ fn what_a_row_or_a_wallet_can_not_hold_is_refused_by_itself() {
         let dear = scene.event("dear", "dear-too", [400_001, 600_000]);
         assert_eq!(report(&world, &[dear]).await, ["amount_out_of_range"], "one event has a most, too");
         assert_eq!(report(&world, &batch[..1]).await, ["amount_out_of_range"], "and so it is by itself");
-        // With the correction that makes room for it, whichever stands first.
+        // Together with the correction that makes room for it, in either order.
         let room = [scene.event("one", "dearest", [1, 0]), back];
         assert_eq!(report(&world, &room).await, ["accepted", "accepted"]);
         assert_eq!(report(&world, &[scene.event("two", "dearest", [1, 0])]).await, ["amount_out_of_range"]);
         assert_eq!(scene.posted(&world).await, -9_201_000_000_000_000_000);
         assert_eq!(other.posted(&world).await, -1_000_000_000);
 
-        // So is the wallet: 22 of these are its last ones.
+        // The wallet is full as well: 22 of these are its last ones.
         let events: Vec<_> = (0..30).map(|n| million(&format!("f{n}"), "dear-too")).collect();
         let outcomes = report(&world, &events).await;
         let accepted = outcomes.iter().take_while(|outcome| *outcome == "accepted").count();
@@ -145,13 +145,13 @@ fn what_a_row_or_a_wallet_can_not_hold_is_refused_by_itself() {
 }
 
 #[test]
-fn a_correction_that_a_full_wallet_can_not_take_is_refused() {
+fn correction_beyond_a_full_wallet_is_refused() {
     on_each_database_with(&[CATALOG], async |world| {
         let scene = scene(&world, "Acme").await;
         let events = [scene.event("a", "dearest", [1, 0]), scene.event("b", "dearest", [2, 0])];
         assert_eq!(report(&world, &events).await, ["accepted", "accepted"]);
-        scene.buys(&world, "9223372036.85", "payment 1").await;
-        scene.buys(&world, "2", "payment 2").await;
+        scene.buy_credit(&world, "9223372036.85", "payment 1").await;
+        scene.buy_credit(&world, "2", "payment 2").await;
         let back = |id: &str, of: &str, tokens: i64| {
             let mut event = scene.event(id, "dearest", [-tokens, 0]);
             event["corrects"] = json!(of);
@@ -167,7 +167,7 @@ fn a_correction_that_a_full_wallet_can_not_take_is_refused() {
 }
 
 #[test]
-fn a_call_that_could_cost_more_than_one_event_may_is_not_made() {
+fn call_beyond_the_largest_event_cost_is_refused() {
     let settings = [CATALOG, ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "10000000")];
     on_each_database_with(&settings, async |world| {
         let scene = scene(&world, "Acme").await;

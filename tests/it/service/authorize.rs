@@ -1,4 +1,4 @@
-//! POST /service/v1/authorize: models' own rates, and people without a key.
+//! POST /service/v1/authorize: rates of models, and users without a key.
 
 use serde_json::{Value, json};
 use tollkeeper::accounts::jwt::TokenKind;
@@ -18,9 +18,9 @@ fn code(decision: &Value) -> (i64, &str) {
 }
 
 #[test]
-fn a_model_s_rate_holds_for_an_organization() {
+fn model_rate_applies_to_an_organization() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let sibling = world.project(&ada, &place.organization, "Sibling").await;
         let sibling = Place { organization: place.organization.clone(), project: sibling };
@@ -37,7 +37,7 @@ fn a_model_s_rate_holds_for_an_organization() {
             assert_eq!(code(&no), (429, "model_rate_limited"));
             assert_eq!((&no["allowed"], &no["retry_after_ms"]), (&json!(false), &json!(1_000)));
             assert_eq!(no["limits"], json!({"api_key": null, "model": null}));
-            assert_eq!(no["organization_id"], place.organization, "a refusal says whose it is");
+            assert_eq!(no["organization_id"], place.organization, "a refusal names the organization");
         }
         // Another model and another organization have meters of their own.
         assert_eq!(code(&ask(&world, &one, "svc-1-pro").await), (200, ""));
@@ -52,9 +52,9 @@ fn a_model_s_rate_holds_for_an_organization() {
 }
 
 #[test]
-fn what_one_rate_refuses_costs_the_other_nothing() {
+fn call_refused_by_one_rate_is_returned_to_the_other() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let slow = |name: &str, limit: i64| json!({"name": name, "restrictions": {"rate_limit": limit}});
         let (_, two) = world.key(&ada, &place, &slow("two", 2)).await;
@@ -75,8 +75,8 @@ fn what_one_rate_refuses_costs_the_other_nothing() {
         }
         let limits = ask(&world, &many, "svc-1-pro").await["limits"].take();
         let left = limits["api_key"]["remaining_requests"].as_i64().unwrap();
-        // Where rates are shared, a call that is given back while a lease is renewed may stay counted. Were none given back, 36
-        // were left.
+        // With shared rates, a call that is returned while a lease is renewed may stay counted. Without
+        // returned calls, 36 were left.
         let least = if world.app.db.is_postgres() { 39 } else { 41 };
         assert!((least..=41).contains(&left), "refusals of the model took none: {left}");
         let files = json!({"credential": many, "operation": "files"});
@@ -85,9 +85,9 @@ fn what_one_rate_refuses_costs_the_other_nothing() {
 }
 
 #[test]
-fn a_known_key_is_decided_about_without_a_query() {
+fn cached_key_is_authorized_without_a_query() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body =
             json!({"name": "k", "restrictions": {"rate_limit": 100, "models": ["svc-1"], "max_tokens": 9}});
@@ -105,11 +105,11 @@ fn a_known_key_is_decided_about_without_a_query() {
 }
 
 #[test]
-fn a_person_calls_models_by_their_role_in_the_project() {
+fn user_calls_models_by_their_role_in_the_project() {
     use OrganizationRole as O;
     use ProjectRole as P;
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let cases = [
             (None, None, false),
@@ -124,21 +124,21 @@ fn a_person_calls_models_by_their_role_in_the_project() {
             (Some(O::Owner), Some(P::Viewer), true),
         ];
         for (number, (in_organization, in_project, allowed)) in cases.into_iter().enumerate() {
-            let who = world.somebody(&format!("who{number}")).await;
+            let user = world.user(&format!("who{number}")).await;
             if let Some(role) = in_organization {
-                world.join_organization(&place, &who, role).await;
+                world.join_organization(&place, &user, role).await;
             }
             if let Some(role) = in_project {
-                world.join_project(&place, &who, role).await;
+                world.join_project(&place, &user, role).await;
             }
-            let body = json!({"credential": who.access_token, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 7,
+            let body = json!({"credential": user.access_token, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 7,
                 "organization_id": place.organization, "project_id": place.project});
             let decision = world.ask(AUTHORIZE, &body).bare().await;
             let due = if allowed { (200, "") } else { (403, "insufficient_role") };
             assert_eq!(code(&decision), due, "{in_organization:?} {in_project:?}");
             if allowed {
-                let told = (&decision["user_id"], &decision["api_key_id"], &decision["project_id"]);
-                assert_eq!(told, (&json!(who.id.to_string()), &Value::Null, &json!(place.project)));
+                let identity = (&decision["user_id"], &decision["api_key_id"], &decision["project_id"]);
+                assert_eq!(identity, (&json!(user.id.to_string()), &Value::Null, &json!(place.project)));
                 assert_eq!(
                     (&decision["max_tokens"], &decision["limits"]["api_key"]),
                     (&json!(7), &Value::Null)
@@ -150,11 +150,11 @@ fn a_person_calls_models_by_their_role_in_the_project() {
 }
 
 #[test]
-fn what_an_access_token_needs() {
+fn access_token_needs_a_project_and_a_role() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
-        let stranger = world.somebody("eve").await;
+        let stranger = world.user("eve").await;
         let call = json!({"credential": ada.access_token, "operation": "chat", "reserve": false, "model": "svc-1",
             "organization_id": place.organization, "project_id": place.project});
         let with = |fields: &[(&str, Value)]| {
@@ -188,16 +188,16 @@ fn what_an_access_token_needs() {
             let decision = world.ask(AUTHORIZE, &body).bare().await;
             assert_eq!(code(&decision), due, "{body}");
         }
-        // A session that ends takes its tokens along.
+        // The end of a session ends its tokens.
         world.post("/v1/auth/logout", &json!({})).bearer(&ada.access_token).data().await;
         assert_eq!(code(&world.ask(AUTHORIZE, &call).bare().await), (401, "invalid_access_token"));
     });
 }
 
 #[test]
-fn a_key_is_for_its_own_project() {
+fn key_works_in_its_own_project_only() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let outside = (403, "outside_api_key_scope");

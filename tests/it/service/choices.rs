@@ -1,4 +1,4 @@
-//! What is reserved is the most that a call can cost, with several answers and with several texts.
+//! A reservation covers the highest cost of a call, with several choices and several texts.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ struct Scene {
 }
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
     Scene { place, key_id, key }
@@ -40,7 +40,7 @@ impl Scene {
 
 /// 100 tokens of a prompt and 128 answers of 4,096: 100 x 0.000001 + 128 x 4,096 x 0.000003 = 1.572964.
 #[test]
-fn each_of_several_answers_is_reserved() {
+fn every_choice_is_reserved() {
     on_each_database_with(&[CATALOG], async |world| {
         let scene = scene(&world).await;
         let one = scene.ask(&world, json!({"estimated_prompt_tokens": 100})).await;
@@ -50,7 +50,7 @@ fn each_of_several_answers_is_reserved() {
         assert_eq!(all["max_tokens"], 4096, "it is of one answer");
         scene.report(&world, ("m", "chat"), [100, 128 * 4096], &all).await;
         assert_eq!(wallet(&world, &scene.place.organization).await, (-1_572_964_000, 12_388_000));
-        // Where there is no money for so many there is none for the call.
+        // If the money doesn't suffice for all choices, the call is refused.
         let (_, reserved) = wallet(&world, &scene.place.organization).await;
         assert_eq!(reserved, 12_388_000);
         for wrong in
@@ -67,7 +67,7 @@ fn each_of_several_answers_is_reserved() {
 
 /// 2,048 texts of 8,192 tokens: 2,048 x 8,192 x 0.0000001 = 1.6777216.
 #[test]
-fn each_of_several_texts_is_reserved() {
+fn every_text_is_reserved() {
     on_each_database_with(&[CATALOG], async |world| {
         let scene = scene(&world).await;
         let texts = |more: Value| {
@@ -79,7 +79,7 @@ fn each_of_several_texts_is_reserved() {
         assert_eq!(one["reservation"]["amount"], json!(0.0008192), "{one}");
         let all = scene.ask(&world, texts(json!({"inputs": 2048}))).await;
         assert_eq!(all["reservation"]["amount"], json!(1.6777216), "{all}");
-        // An estimate is of all texts together.
+        // An estimate covers all texts together.
         let few = scene.ask(&world, texts(json!({"inputs": 2048, "estimated_prompt_tokens": 10_000}))).await;
         assert_eq!(few["reservation"]["amount"], json!(0.001), "{few}");
         scene.report(&world, ("e", "embeddings"), [2048 * 8192, 0], &all).await;
@@ -89,7 +89,7 @@ fn each_of_several_texts_is_reserved() {
 }
 
 #[test]
-fn a_proxy_asks_alike() {
+fn forward_auth_reserves_the_same() {
     on_each_database_with(&[CATALOG], async |world| {
         let scene = scene(&world).await;
         let ask = async |query: &str| {
@@ -98,7 +98,8 @@ fn a_proxy_asks_alike() {
             let call = call.header("x-tollkeeper-service-token", world.app.api.service_token.expose());
             call.bearer(&scene.key).send().await
         };
-        // Without an estimate the prompt is of 4,096 tokens: 4,096 x 0.000001 + 3 x 4,096 x 0.000003 = 0.04096.
+        // Without an estimate the prompt counts as 4,096 tokens: 4,096 x 0.000001 + 3 x 4,096 x 0.000003 =
+        // 0.04096.
         let chat = ask("operation=chat&model=m&choices=3").await;
         assert_eq!((chat.status, &chat.json()["reservation"]["amount"]), (200, &json!(0.04096)));
         let texts = ask("operation=embeddings&model=e&inputs=2048&request_id=call-1").await;

@@ -1,21 +1,21 @@
-//! GET /service/v1/forward-auth in process: what each kind of proxy is told.
+//! GET /service/v1/forward-auth in process: the answers for each kind of proxy.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::books::wallet;
 use crate::support::http::{Answer, Call};
-use crate::support::world::{Somebody, World, on_each_database, on_each_database_with};
+use crate::support::world::{TestUser, World, on_each_database, on_each_database_with};
 
 const CHAT: &str = "/service/v1/forward-auth?operation=chat&model=svc-1&reserve=false";
 
-/// A question with the service token.
+/// Builds a request with the service token.
 fn ask(world: &World, url: &str) -> Call {
     let call = Call::new(&world.service, Method::GET, url);
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-/// The headers that say who it is, in the order of their names.
+/// Returns the identity headers, sorted by name.
 fn identity(answer: &Answer) -> Vec<(String, String)> {
     let ours = answer.headers.iter().filter(|(name, _)| name.as_str().starts_with("x-tollkeeper-"));
     let mut ours: Vec<_> =
@@ -29,9 +29,9 @@ fn named(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_call_that_may_be_made_says_for_whom() {
+fn allowed_call_has_identity_headers() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) =
             world.key(&ada, &place, &json!({"name": "k", "restrictions": {"max_tokens": 9}})).await;
@@ -54,7 +54,7 @@ fn a_call_that_may_be_made_says_for_whom() {
             .header("x-tollkeeper-service-token", world.app.api.service_token.expose());
         let head = head.bearer(&key).send().await;
         assert_eq!((head.status, identity(&head), head.text.as_str()), (200, of_key, ""));
-        // A HEAD asks only; a GET sets the price of the call aside.
+        // A HEAD only checks; a GET reserves the price of the call.
         let url = CHAT.replace("&reserve=false", "");
         for (method, reserves) in [(Method::HEAD, false), (Method::GET, true)] {
             let asked = Call::new(&world.service, method.clone(), &url)
@@ -69,31 +69,31 @@ fn a_call_that_may_be_made_says_for_whom() {
     });
 }
 
-/// Whoever calls with an access token, for this project.
-async fn person(world: &World, who: &Somebody, url: &str, headers: &[(&str, &str)]) -> Answer {
-    let call = ask(world, url).bearer(&who.access_token);
+/// Calls with a user's access token, for this project.
+async fn call_as_user(world: &World, user: &TestUser, url: &str, headers: &[(&str, &str)]) -> Answer {
+    let call = ask(world, url).bearer(&user.access_token);
     headers.iter().fold(call, |call, (name, value)| call.header(name, value)).send().await
 }
 
 #[test]
-fn a_person_names_the_project_by_the_query_or_the_sdk_s_headers() {
+fn user_names_the_project_by_query_or_sdk_headers() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let fixed = format!("{CHAT}&organization_id={}&project_id={}", place.organization, place.project);
         let sdk = [("openai-organization", other.organization.as_str()), ("openai-project", &other.project)];
-        let answer = person(&world, &ada, CHAT, &sdk).await;
+        let answer = call_as_user(&world, &ada, CHAT, &sdk).await;
         assert_eq!((answer.status, answer.header("x-tollkeeper-project-id")), (200, other.project.as_str()));
         assert_eq!(
             answer.headers["x-tollkeeper-api-key-id"], "",
             "there, so that a proxy has something to copy"
         );
-        let answer = person(&world, &ada, &fixed, &sdk).await;
+        let answer = call_as_user(&world, &ada, &fixed, &sdk).await;
         assert_eq!(answer.header("x-tollkeeper-project-id"), place.project, "the operator's word counts");
-        let answer = person(&world, &ada, CHAT, &[]).await;
+        let answer = call_as_user(&world, &ada, CHAT, &[]).await;
         assert_eq!((answer.status, answer.code().as_str()), (400, "project_required"));
-        // A key has a project of its own, and an SDK's headers are never a reason to refuse.
+        // A key has its own project, and an SDK's headers never cause a refusal.
         let mut call = ask(&world, CHAT).bearer(&key);
         for (name, value) in sdk {
             call = call.header(name, value);
@@ -105,7 +105,7 @@ fn a_person_names_the_project_by_the_query_or_the_sdk_s_headers() {
 #[test]
 fn refusals_are_the_same_in_both_modes() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let key = async |name: &str, body: Value| {
             let mut body = body;
@@ -144,7 +144,7 @@ fn refusals_are_the_same_in_both_modes() {
         for (url, bearer, status, code) in cases {
             let plain = ask(&world, url).bearer(&bearer).send().await;
             assert_eq!((plain.status, plain.code().as_str()), (status, code));
-            assert_eq!(identity(&plain), [], "nobody is told who it would have been");
+            assert_eq!(identity(&plain), [], "a refusal has no identity headers");
             let nginx = ask(&world, &format!("{url}&mode=nginx")).bearer(&bearer).send().await;
             assert_eq!(nginx.status, if status == 401 { 401 } else { 403 }, "{code}");
             assert_eq!(nginx.header("x-tollkeeper-status"), status.to_string());
@@ -164,12 +164,12 @@ fn refusals_are_the_same_in_both_modes() {
 #[test]
 fn only_a_proxy_with_the_service_token_may_ask() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let token = world.app.api.service_token.expose();
         let bare = |mode: &str| Call::new(&world.service, Method::GET, &format!("{CHAT}{mode}")).bearer(&key);
-        // Both modes: this is no refusal of the user's call, so it carries no true status.
+        // In both modes: this isn't a refusal of the user's call, so it has no true status.
         for mode in ["", "&mode=nginx"] {
             let name = "x-tollkeeper-service-token";
             let cases = [
@@ -194,12 +194,12 @@ fn only_a_proxy_with_the_service_token_may_ask() {
 }
 
 #[test]
-fn the_question_is_the_operator_s_alone() {
+fn client_cannot_change_the_request_to_the_service() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k", "permissions": ["models"]})).await;
-        // As Traefik and Caddy send it: with everything that the client has sent.
+        // As Traefik and Caddy send it: with everything from the client.
         let call = ask(&world, CHAT)
             .bearer(&key)
             .header("x-forwarded-method", "GET")
@@ -225,9 +225,9 @@ fn the_question_is_the_operator_s_alone() {
 }
 
 #[test]
-fn the_proxy_says_where_the_client_is() {
+fn client_address_comes_from_the_proxy() {
     on_each_database_with(&[("TOLLKEEPER_TRUSTED_PROXIES", "10.0.0.0/8")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.1", "2001:db8::/32"]}});
         let (_, key) = world.key(&ada, &place, &body).await;
@@ -238,7 +238,7 @@ fn the_proxy_says_where_the_client_is() {
             (&["2001:db8:ffff::1"], 200),
             (&["2001:db9::1"], 403),
             (&["192.0.2.1:4711"], 200),
-            // What the client itself has sent stands on the left.
+            // The client's own values are on the left.
             (&["192.0.2.1, 198.51.100.7"], 403),
             (&["198.51.100.7, 192.0.2.1"], 200),
             (&["192.0.2.1", "198.51.100.7"], 403),
@@ -247,7 +247,7 @@ fn the_proxy_says_where_the_client_is() {
             (&["192.0.2.1, garbage"], 403),
         ];
         for (hops, status) in cases {
-            // The proxy's own address is nobody's.
+            // The proxy's own address is never the client's.
             let call = ask(&world, CHAT).bearer(&key).from("192.0.2.1");
             let answer = hops.iter().fold(call, |call, hop| call.header("x-forwarded-for", hop)).send().await;
             assert_eq!(answer.status, status, "{hops:?}");

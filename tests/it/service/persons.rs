@@ -1,4 +1,4 @@
-//! People's calls: decided about by their role, and billed like a key's.
+//! Users' calls: authorized by their role, and billed like a key's.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,18 +6,18 @@ use tollkeeper::billing::audit;
 
 use crate::support::books::{assert_books, wallet};
 use crate::support::http::Call;
-use crate::support::world::{Place, START, Somebody, World, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, on_each_database};
 
 const USAGE: &str = "/service/v1/usage";
 
 struct Scene {
-    ada: Somebody,
+    ada: TestUser,
     place: Place,
     key_id: String,
 }
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
     Scene { ada, place, key_id }
@@ -45,7 +45,7 @@ async fn results(world: &World, events: &[Value]) -> Vec<Value> {
     world.ask(USAGE, &json!({ "events": events })).bare().await["results"].as_array().unwrap().clone()
 }
 
-/// `accepted`, `duplicate` or the code of a refusal, event by event.
+/// Returns `accepted`, `duplicate` or the code of the refusal for each event.
 async fn report(world: &World, events: &[Value]) -> Vec<String> {
     let word = |result: &Value| result["code"].as_str().or(result["status"].as_str()).unwrap().to_owned();
     results(world, events).await.iter().map(word).collect()
@@ -53,7 +53,7 @@ async fn report(world: &World, events: &[Value]) -> Vec<String> {
 
 /// 10 x 0.000002 + 100 x 0.000006 = 0.00062 a call.
 #[test]
-fn a_person_s_call_is_billed() {
+fn call_of_a_user_is_billed() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let place = &scene.place;
@@ -65,7 +65,7 @@ fn a_person_s_call_is_billed() {
         assert_eq!((&decision["api_key_id"], &decision["project_id"]), (&Value::Null, &json!(place.project)));
         assert_eq!(decision["user_id"], json!(scene.ada.id));
         assert_eq!(wallet(&world, &place.organization).await, (0, 620_000));
-        // Just what the decision says goes into the event.
+        // The event gets exactly the ids of the decision.
         let mut event = scene.event("e1");
         for field in ["project_id", "user_id"] {
             event[field] = decision[field].clone();
@@ -75,8 +75,8 @@ fn a_person_s_call_is_billed() {
         assert_eq!(wallet(&world, &place.organization).await, (-620_000, 0));
         assert_eq!(report(&world, &[event.clone()]).await, ["duplicate"]);
 
-        // Another person, another project, a key: something else.
-        let bob = world.somebody("bob").await;
+        // Another user, another project, a key: a conflict.
+        let bob = world.user("bob").await;
         let sibling = world.project(&scene.ada, &place.organization, "Sibling").await;
         let others = [
             with(event.clone(), "user_id", json!(bob.id)),
@@ -95,7 +95,7 @@ fn a_person_s_call_is_billed() {
         let call = call.header("content-type", "application/cloudevents+json").raw(cloud.to_string());
         assert_eq!(call.bare().await["results"][0]["status"], "duplicate");
 
-        // A correction names the same person.
+        // A correction names the same user.
         let back = |mut event: Value, id: &str| {
             event["id"] = json!(id);
             event["corrects"] = json!("e1");
@@ -117,7 +117,7 @@ fn a_person_s_call_is_billed() {
 }
 
 #[test]
-fn reports_tell_people_from_keys() {
+fn reports_distinguish_users_and_keys() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let (place, user_id) = (&scene.place, json!(scene.ada.id));
@@ -125,22 +125,22 @@ fn reports_tell_people_from_keys() {
         let token = &scene.ada.access_token;
         let usage = world.get(&format!("{}/usage", place.project_path())).bearer(token).data().await;
         let rows = usage["usage"].as_array().unwrap();
-        let whose = |row: &Value| {
+        let identity = |row: &Value| {
             (row["api_key_id"].clone(), row["api_key_name"].clone(), row.get("user_id").cloned())
         };
         let due = [
             (Value::Null, json!("ada"), Some(user_id.clone())),
             (json!(scene.key_id), json!("k"), Some(Value::Null)),
         ];
-        assert_eq!(rows.iter().map(whose).collect::<Vec<_>>(), due, "{usage}");
+        assert_eq!(rows.iter().map(identity).collect::<Vec<_>>(), due, "{usage}");
         assert_eq!(usage["total"]["chat"]["amount"], json!(0.00124));
 
         let path = format!("{}/billing/usage?group_by=api_key", place.organization_path());
         let usage = world.get(&path).bearer(token).data().await;
         let rows = usage["usage"].as_array().unwrap();
-        let whose = |row: &Value| (row["api_key_id"].clone(), row.get("user_id").cloned());
+        let identity = |row: &Value| (row["api_key_id"].clone(), row.get("user_id").cloned());
         assert_eq!(
-            rows.iter().map(whose).collect::<Vec<_>>(),
+            rows.iter().map(identity).collect::<Vec<_>>(),
             [(Value::Null, Some(user_id)), (json!(scene.key_id), Some(Value::Null))],
             "{usage}"
         );
@@ -175,7 +175,7 @@ fn reports_tell_people_from_keys() {
 }
 
 #[test]
-fn an_event_names_a_key_or_a_person_in_a_project() {
+fn event_names_a_key_or_a_user_in_a_project() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let without = |name: &str| {
@@ -225,15 +225,15 @@ fn an_event_names_a_key_or_a_person_in_a_project() {
 fn late_usage_of_a_deleted_project_counts() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
-        let nobody = |prefix: &str| json!(format!("{prefix}_01h2xcejqtf2nbrexx3vqjhp41"));
+        let unknown_id = |prefix: &str| json!(format!("{prefix}_01h2xcejqtf2nbrexx3vqjhp41"));
         let refused = [
-            with(scene.event("e1"), "project_id", nobody("proj")),
-            with(scene.event("e2"), "user_id", nobody("user")),
+            with(scene.event("e1"), "project_id", unknown_id("proj")),
+            with(scene.event("e2"), "user_id", unknown_id("user")),
         ];
         let answers = results(&world, &refused).await;
-        let told: Vec<_> = answers.iter().map(|answer| (&answer["code"], &answer["retryable"])).collect();
+        let refusals: Vec<_> = answers.iter().map(|answer| (&answer["code"], &answer["retryable"])).collect();
         assert_eq!(
-            told,
+            refusals,
             [(&json!("unknown_project"), &json!(false)), (&json!("unknown_user"), &json!(false))]
         );
 
@@ -246,7 +246,7 @@ fn late_usage_of_a_deleted_project_counts() {
 }
 
 #[test]
-fn a_known_person_costs_no_more_than_a_key() {
+fn cached_user_costs_no_more_than_a_key() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         report(&world, &[scene.event("p0")]).await;
@@ -262,7 +262,7 @@ fn a_known_person_costs_no_more_than_a_key() {
 }
 
 #[test]
-fn nobody_has_used_anything_before_they_were_there() {
+fn usage_before_the_user_existed_is_refused() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         // Clocks differ by five minutes at most.

@@ -1,4 +1,5 @@
-//! Real proxies with the very configurations of docs/operations.md, in front of a server that says what reached it.
+//! Real proxies with the configurations of docs/operations.md, in front of a server that reports what reached
+//! it.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -9,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::support::http::Answer;
 use crate::support::process::{Account, Place, Server, Start, Wire, free_addresses, run_to_end};
-use crate::support::proxy::{Proxy, Reached, Upstream, is_here};
+use crate::support::proxy::{Proxy, ReceivedRequest, Upstream, is_installed};
 use crate::support::world::Folder;
 
-/// What a client may try to pass as.
-const EVIL: [(&str, &str); 13] = [
+/// Forged identity headers of a client.
+const FORGED_HEADERS: [(&str, &str); 13] = [
     ("x-tollkeeper-organization-id", "org_evil"),
     ("X-TOLLKEEPER-ORGANIZATION-ID", "org_evil"),
     ("x-tollkeeper-project-id", "proj_evil"),
@@ -29,7 +30,7 @@ const EVIL: [(&str, &str); 13] = [
     ("x-real-ip", "192.0.2.1"),
 ];
 
-/// A service, a server for models, and the proxy between.
+/// The service, a model server, and the proxy between them.
 struct Scene {
     server: Server,
     upstream: Upstream,
@@ -40,7 +41,7 @@ struct Scene {
     _folder: Folder,
 }
 
-/// The block of docs/operations.md in this language, with the addresses of this test.
+/// Returns the block of docs/operations.md in this language, with the addresses of this test.
 fn configuration(language: &str, front: SocketAddr, server: &Server, upstream: &Upstream) -> String {
     let guide = std::fs::read_to_string("docs/operations.md").unwrap();
     let block = guide.split(&format!("\n```{language}\n")).nth(1).unwrap().split("\n```").next().unwrap();
@@ -79,16 +80,16 @@ impl Scene {
         Wire::new(self.front, "POST", "/svc-1/v1/chat/completions?stream=true")
     }
 
-    /// The call passes: what reached the server behind.
-    fn passes(&self, call: Wire) -> Reached {
+    /// Asserts that the call passes; returns what reached the server behind.
+    fn assert_passes(&self, call: Wire) -> ReceivedRequest {
         let answer = call.json(&json!({"messages": ["hello"]})).send();
         assert_eq!((answer.status, answer.text.as_str()), (200, "hello"));
         let [reached] = self.upstream.take().try_into().expect("one request");
         reached
     }
 
-    /// The call doesn't pass: what the client is told.
-    fn refused(&self, call: Wire, status: u16, code: &str) -> Answer {
+    /// Asserts that the call is refused; returns the client's answer.
+    fn assert_refused(&self, call: Wire, status: u16, code: &str) -> Answer {
         let answer = call.json(&json!({})).send();
         assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text);
         assert!(answer.json()["error"]["type"].is_string() && !answer.header("x-request-id").is_empty());
@@ -105,11 +106,11 @@ fn nginx(folder: &Folder, text: &str, token: &str, front: SocketAddr) -> Proxy {
     Proxy::nginx(&folder.0, text, front)
 }
 
-/// Starts a Caddy of its own, without its interface for administrators.
+/// Starts a Caddy without its admin interface.
 fn caddy(folder: &Folder, text: &str, token: &str, front: SocketAddr) -> Proxy {
     let file = folder.0.join("Caddyfile");
     std::fs::write(&file, format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}\n")).unwrap();
-    // The environment is cleared, so the token comes by way of env(1).
+    // The environment is cleared, so env(1) sets the token.
     let mut command = Command::new("env");
     command.arg(format!("TOLLKEEPER_SERVICE_TOKEN={token}"));
     command.args(["caddy", "run", "--adapter", "caddyfile", "--config"]).arg(&file);
@@ -117,34 +118,37 @@ fn caddy(folder: &Folder, text: &str, token: &str, front: SocketAddr) -> Proxy {
 }
 
 #[test]
-fn nginx_lets_through_and_refuses_as_it_is_told() {
-    if is_here("nginx", "nginx-light", "forward-auth through nginx") {
+fn nginx_follows_the_decisions() {
+    if is_installed("nginx", "nginx-light", "forward-auth through nginx") {
         let scene = Scene::new(nginx, "nginx", None);
         calls_pass_with_our_identity_only(&scene);
         refusals_reach_the_client_whole(&scene);
-        // Another location is another question.
+        // Another location asks for another operation.
         let embed = |key: &str| Wire::new(scene.front, "GET", "/svc-embedding-1/x").bearer(key);
         let chat = scene.key(json!({"name": "chat", "permissions": ["chat"]}));
-        scene.refused(embed(&chat), 403, "missing_permission");
-        assert_eq!(scene.passes(embed(&scene.place.key)).all("x-tollkeeper-model"), ["svc-embedding-1"]);
-        // Nobody asks the question from outside.
+        scene.assert_refused(embed(&chat), 403, "missing_permission");
+        assert_eq!(
+            scene.assert_passes(embed(&scene.place.key)).all("x-tollkeeper-model"),
+            ["svc-embedding-1"]
+        );
+        // Clients can't call the decision endpoint.
         assert_eq!(Wire::new(scene.front, "GET", "/_tollkeeper").send().status, 404);
     }
 }
 
 #[test]
-fn nginx_with_a_wrong_service_token_blames_nobody_s_key() {
-    if is_here("nginx", "nginx-light", "nginx with a wrong service token") {
+fn nginx_with_a_wrong_service_token_does_not_blame_the_key() {
+    if is_installed("nginx", "nginx-light", "nginx with a wrong service token") {
         let scene = Scene::new(nginx, "nginx", Some("svc_wrong"));
         assert_eq!(scene.call().bearer(&scene.place.key).raw(b"").send().status, 502);
         assert!(scene.upstream.take().is_empty());
     }
 }
 
-/// The most copied configuration of nginx keeps what the client sent and adds the client's address to it.
+/// The most common configuration of nginx keeps the client's header and appends the client's address.
 #[test]
-fn no_byte_of_a_client_makes_it_pass_as_an_appending_nginx() {
-    if !is_here("nginx", "nginx-light", "an nginx that appends to X-Forwarded-For") {
+fn client_cannot_pass_as_an_appending_nginx() {
+    if !is_installed("nginx", "nginx-light", "an nginx that appends to X-Forwarded-For") {
         return;
     }
     let folder = Folder::new();
@@ -172,7 +176,7 @@ fn no_byte_of_a_client_makes_it_pass_as_an_appending_nginx() {
         assert!(ended.stdout.contains("ip_not_allowed"), "{sent:?}: {} {}", ended.stdout, ended.log);
     }
     server.wait_for_log("address=127.0.0.5");
-    // Not even once was it the proxy's own.
+    // It was never the proxy's own address.
     let lines = server.log();
     assert!(
         !lines.lines().any(|line| line.contains("\"/v1/models\"") && line.contains("address=127.0.0.1 "))
@@ -180,8 +184,8 @@ fn no_byte_of_a_client_makes_it_pass_as_an_appending_nginx() {
 }
 
 #[test]
-fn caddy_lets_through_and_refuses_as_it_is_told() {
-    if is_here("caddy", "caddy", "forward-auth through Caddy") {
+fn caddy_follows_the_decisions() {
+    if is_installed("caddy", "caddy", "forward-auth through Caddy") {
         let scene = Scene::new(caddy, "caddy", None);
         calls_pass_with_our_identity_only(&scene);
         refusals_reach_the_client_whole(&scene);
@@ -189,15 +193,15 @@ fn caddy_lets_through_and_refuses_as_it_is_told() {
 }
 
 fn calls_pass_with_our_identity_only(scene: &Scene) {
-    let reached = scene.passes(scene.call().bearer(&scene.place.key));
+    let reached = scene.assert_passes(scene.call().bearer(&scene.place.key));
     assert!(reached.line.starts_with("POST /v1/chat/completions?stream=true HTTP/1."), "{reached:?}");
     assert_eq!(reached.body, r#"{"messages":["hello"]}"#);
     let words: Vec<_> = scene.place.project_path.split('/').collect();
     let (organization, project) = (words[3], words[5]);
-    let evil = EVIL
+    let evil = FORGED_HEADERS
         .iter()
         .fold(scene.call().bearer(&scene.place.key), |call, (name, value)| call.header(name, value));
-    for reached in [reached, scene.passes(evil)] {
+    for reached in [reached, scene.assert_passes(evil)] {
         assert_eq!(reached.all("x-tollkeeper-organization-id"), [organization]);
         assert_eq!(reached.all("x-tollkeeper-project-id"), [project]);
         assert_eq!(reached.all("x-tollkeeper-api-key-id"), [scene.place.key_id.as_str()]);
@@ -213,39 +217,43 @@ fn calls_pass_with_our_identity_only(scene: &Scene) {
         assert_eq!(ours.count(), 7, "{reached:?}");
         assert!(!format!("{reached:?}").contains("evil"), "{reached:?}");
     }
-    // A person has no key, and can't pass as one.
+    // A user has no key, and can't pass as one.
     let person = scene.call().bearer(&scene.ada.access_token).header("x-tollkeeper-api-key-id", "key_evil");
     let person = person.header("openai-organization", organization).header("openai-project", project);
-    let reached = scene.passes(person);
+    let reached = scene.assert_passes(person);
     assert_eq!(reached.all("x-tollkeeper-project-id"), [project]);
     assert!(reached.all("x-tollkeeper-api-key-id").concat().is_empty(), "{reached:?}");
 }
 
 fn refusals_reach_the_client_whole(scene: &Scene) {
-    let answer = scene.refused(scene.call(), 401, "missing_credentials");
+    let answer = scene.assert_refused(scene.call(), 401, "missing_credentials");
     assert_eq!(answer.headers.get_all("www-authenticate").iter().collect::<Vec<_>>(), ["Bearer"]);
-    let answer = scene.refused(scene.call().bearer("tk_x"), 401, "invalid_api_key");
+    let answer = scene.assert_refused(scene.call().bearer("tk_x"), 401, "invalid_api_key");
     assert_eq!(answer.header("www-authenticate"), "Bearer error=\"invalid_token\"");
 
     let models = scene.key(json!({"name": "models", "permissions": ["models"]}));
-    let answer = scene.refused(scene.call().bearer(&models), 403, "missing_permission");
+    let answer = scene.assert_refused(scene.call().bearer(&models), 403, "missing_permission");
     assert_eq!((answer.header("x-should-retry"), answer.header("retry-after")), ("false", ""));
-    // What the client writes into its own query is no part of the question.
+    // The client's own query doesn't affect the decision.
     let sly = Wire::new(scene.front, "POST", "/svc-1/x?operation=models&mode=plain&model=svc-1-pro");
-    scene.refused(sly.bearer(&models), 403, "missing_permission");
+    scene.assert_refused(sly.bearer(&models), 403, "missing_permission");
     let pro = scene.key(json!({"name": "pro", "restrictions": {"models": ["svc-1-pro"]}}));
-    scene.refused(scene.call().bearer(&pro), 403, "model_not_allowed");
-    scene.refused(scene.call().bearer(&scene.ada.access_token), 400, "project_required");
+    scene.assert_refused(scene.call().bearer(&pro), 403, "model_not_allowed");
+    scene.assert_refused(scene.call().bearer(&scene.ada.access_token), 400, "project_required");
 
-    // The client is where the proxy sees it, whatever it says of itself.
+    // The client's address is the one that the proxy sees, whatever its headers claim.
     let near = scene.key(json!({"name": "near", "restrictions": {"allowed_ips": ["127.0.0.1"]}}));
-    scene.passes(scene.call().bearer(&near).header("x-forwarded-for", "192.0.2.1"));
+    scene.assert_passes(scene.call().bearer(&near).header("x-forwarded-for", "192.0.2.1"));
     let far = scene.key(json!({"name": "far", "restrictions": {"allowed_ips": ["192.0.2.1"]}}));
-    scene.refused(scene.call().bearer(&far).header("x-forwarded-for", "192.0.2.1"), 403, "ip_not_allowed");
+    scene.assert_refused(
+        scene.call().bearer(&far).header("x-forwarded-for", "192.0.2.1"),
+        403,
+        "ip_not_allowed",
+    );
 
     let slow = scene.key(json!({"name": "slow", "restrictions": {"rate_limit": 1}}));
-    scene.passes(scene.call().bearer(&slow));
-    let answer = scene.refused(scene.call().bearer(&slow), 429, "rate_limited");
+    scene.assert_passes(scene.call().bearer(&slow));
+    let answer = scene.assert_refused(scene.call().bearer(&slow), 429, "rate_limited");
     let number = |name: &str| answer.header(name).parse::<i64>().unwrap();
     assert!((1..=60).contains(&number("retry-after")), "{}", answer.header("retry-after"));
     assert!((1..=60_000).contains(&number("retry-after-ms")));

@@ -1,4 +1,4 @@
-//! POST /service/v1/usage, as it changes the books: exactly once, corrections, late events, CloudEvents.
+//! POST /service/v1/usage and the books: exactly once, corrections, late events, CloudEvents.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -20,7 +20,7 @@ struct Scene {
 }
 
 async fn scene(world: &World, name: &str) -> Scene {
-    let ada = world.somebody(&format!("ada-{name}")).await;
+    let ada = world.user(&format!("ada-{name}")).await;
     let place = world.place(&ada, name).await;
     let (key_id, _) = world.old_key(&ada, &place, &json!({"name": "k"})).await;
     Scene { place, key_id }
@@ -51,7 +51,7 @@ fn with(mut event: Value, field: &str, value: Value) -> Value {
     event
 }
 
-/// `accepted`, `duplicate` or the code of a refusal, event by event.
+/// Returns `accepted`, `duplicate` or the code of the refusal for each event.
 fn outcomes(answer: &Value) -> Vec<String> {
     let word = |result: &Value| result["code"].as_str().or(result["status"].as_str()).unwrap().to_owned();
     answer["results"].as_array().unwrap().iter().map(word).collect()
@@ -62,7 +62,7 @@ async fn report(world: &World, events: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn within_a_batch_the_first_of_an_id_counts() {
+fn first_event_of_an_id_in_a_batch_counts() {
     on_each_database(async |world| {
         let scene = scene(&world, "Acme").await;
         let events = [
@@ -76,7 +76,7 @@ fn within_a_batch_the_first_of_an_id_counts() {
         let due = ["accepted", "accepted", "event_conflict", "duplicate", "accepted", "event_conflict"];
         assert_eq!(report(&world, &events).await, due);
         assert_eq!(scene.posted(&world).await, -8_000);
-        // A large batch, half of which is there already, takes every size of statement.
+        // A large batch, half of which is recorded already, uses every size of statement.
         let many = |count: i64| (0..count).map(|n| scene.event(&format!("m{n}"), n, 1)).collect::<Vec<_>>();
         assert!(report(&world, &many(300)).await.iter().all(|outcome| outcome == "accepted"));
         let again = report(&world, &many(700)).await;
@@ -92,7 +92,7 @@ fn within_a_batch_the_first_of_an_id_counts() {
 }
 
 #[test]
-fn two_servers_count_an_event_once() {
+fn two_servers_count_an_event_once_only() {
     on_each_database(async |world| {
         let (scene, second) = (scene(&world, "Acme").await, scene(&world, "Other").await);
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
@@ -118,7 +118,7 @@ fn two_servers_count_an_event_once() {
 }
 
 #[test]
-fn parts_of_a_nano_wait_in_their_day() {
+fn parts_of_a_nano_accumulate_in_their_day() {
     on_each_database(async |world| {
         let scene = scene(&world, "Acme").await;
         let mut config = world.app.config.clone();
@@ -133,7 +133,7 @@ fn parts_of_a_nano_wait_in_their_day() {
             let call = Call::new(&service, Method::POST, USAGE).bearer(cheap.api.service_token.expose());
             outcomes(&call.json(&json!({ "events": [event] })).bare().await)
         };
-        // 0.4 nano each: the first two post nothing, and then no movement is made.
+        // 0.4 nano each: the first two post nothing, and make no ledger entry.
         for (number, posted) in [0, 0, -1, -1, -2].into_iter().enumerate() {
             send(scene.event(&format!("e{number}"), 1, 0)).await;
             assert_eq!(scene.posted(&world).await, posted);
@@ -146,10 +146,10 @@ fn parts_of_a_nano_wait_in_their_day() {
 }
 
 #[test]
-fn corrections_take_back_what_was_counted_and_no_more() {
+fn corrections_never_exceed_their_event() {
     on_each_database(async |world| {
         let scene = scene(&world, "Acme").await;
-        let ada = world.somebody("grace").await;
+        let ada = world.user("grace").await;
         let (second_key, _) = {
             let body = json!({"name": "second"});
             world
@@ -179,13 +179,14 @@ fn corrections_take_back_what_was_counted_and_no_more() {
         let first = scene.correction("c1", "e", -4, -20);
         assert_eq!(report(&world, std::slice::from_ref(&first)).await, ["accepted"]);
         assert_eq!(scene.posted(&world).await, before + 4 * 2_000 + 20 * 6_000);
-        // Once, also now that it would be too large, and its words can't change.
+        // Once, also when it would be too large by now, and it can't be changed.
         assert_eq!(
             report(&world, &[first, scene.correction("c1", "e", -1, 0)]).await,
             ["duplicate", "event_conflict"]
         );
         assert_eq!(report(&world, &[scene.correction("c2", "c1", -1, 0)]).await, ["invalid_correction"]);
-        // In the order of arrival; what came with the batch can be corrected; a refused id is free for another event.
+        // In the order of arrival; events of the same batch can be corrected; a refused id is free for
+        // another event.
         let batch = [
             scene.correction("x", "e", -7, 0),
             scene.correction("z", "e", -6, 0),
@@ -205,14 +206,14 @@ fn corrections_take_back_what_was_counted_and_no_more() {
             "corrections are no requests, and on the day of what they correct"
         );
         assert_eq!(number(&world, "SELECT COUNT(*) FROM usage_daily").await, 1);
-        // Nothing was prepaid, so what came back covers what is owed.
+        // Nothing was prepaid, so the refund reduces the debt.
         assert_eq!(number(&world, "SELECT COUNT(*) FROM credits").await, 0);
         assert_books(&world).await;
     });
 }
 
 #[test]
-fn corrections_of_two_servers_take_back_no_more_than_there_was() {
+fn concurrent_corrections_never_exceed_their_event() {
     on_each_database(async |world| {
         let scene = scene(&world, "Acme").await;
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
@@ -237,14 +238,14 @@ fn corrections_of_two_servers_take_back_no_more_than_there_was() {
     });
 }
 
-/// Prepaid money: what comes back after it was paid with is there again.
+/// Prepaid money: a refund of a paid amount is available again.
 #[test]
-fn credits_pay_first_and_corrections_bring_them_back() {
+fn credits_pay_first_and_corrections_refund_them() {
     on_each_database(async |world| {
         let scene = scene(&world, "Acme").await;
         let organization = &scene.place.organization;
         let now = Time::parse("2026-03-10T12:00:00Z").unwrap().unix_ms();
-        // 0.01 of which 0.004 expire: those are used first.
+        // 0.01 of which 0.004 expire: the expiring part is used first.
         for (id, nano, until) in
             [("1", 6_000_000, "NULL".to_owned()), ("2", 4_000_000, (now + 1_000_000).to_string())]
         {
@@ -279,7 +280,7 @@ fn credits_pay_first_and_corrections_bring_them_back() {
         report(&world, &[scene.event("b", 4_000, 0)]).await;
         assert_eq!((left("r1").await, left("r2").await, scene.posted(&world).await), (0, 0, -1_000_000));
         assert_books(&world).await;
-        // 3,000,000 come back: 1,000,000 were owed, and the rest goes into the credit that paid last.
+        // 3,000,000 are refunded: 1,000,000 were due, and the rest goes to the credit that paid last.
         report(&world, &[scene.correction("c", "b", -1_500, 0)]).await;
         assert_eq!((left("r1").await, scene.posted(&world).await), (2_000_000, 2_000_000));
         report(&world, &[scene.event("d", 1_001, 0)]).await;
@@ -289,7 +290,7 @@ fn credits_pay_first_and_corrections_bring_them_back() {
 }
 
 #[test]
-fn late_events_are_billed_in_the_open_month_on_their_own_day() {
+fn late_events_are_billed_in_the_open_month_by_their_day() {
     on_each_database(async |world| {
         let scene = scene(&world, "Acme").await;
         let on = |id: &str, day: &str| with(scene.event(id, 1, 0), "time", json!(format!("{day}T10:00:00Z")));
@@ -303,10 +304,10 @@ fn late_events_are_billed_in_the_open_month_on_their_own_day() {
                     .unwrap();
             rows
         };
-        // The organization began in March: February was never open.
+        // The organization was created in March: February was never open.
         let (feb, mar) = (20_511, 20_521);
         assert_eq!(months().await, [(feb, 674, 1), (mar, 674, 1)]);
-        // March is closed, and this server remembers it as open.
+        // March is closed, and this server has cached it as open.
         change(&world, "UPDATE wallets SET open_month = 675").await;
         let late = [on("c", "2026-02-27"), on("d", "2026-03-09"), scene.correction("e", "b", -1, 0)];
         assert_eq!(report(&world, &late).await, ["accepted", "accepted", "accepted"]);
@@ -373,11 +374,11 @@ fn cloud_events_are_events() {
 }
 
 #[test]
-fn what_was_counted_at_a_price_that_is_gone_is_corrected_as_a_whole() {
+fn event_with_a_removed_price_is_corrected_as_a_whole() {
     on_each_database(async |world| {
         let scene = scene(&world, "Acme").await;
         report(&world, &[scene.event("e", 10, 20)]).await;
-        // As after a start with another catalog: while it runs, a server takes none without the price.
+        // As after a start with another catalog: a running server accepts no events without the price.
         let mut tx = world.app.db.write().await.unwrap();
         let table = if world.app.db.is_postgres() { " ON usage_events" } else { "" };
         sql(format!("DROP TRIGGER usage_events_no_update{table}")).execute(&mut tx).await.unwrap();

@@ -1,4 +1,4 @@
-//! A question that is asked again because its answer was lost.
+//! Request ids: an authorization repeated because its answer was lost.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -15,9 +15,9 @@ use crate::support::world::{Place, START, World, on_each_database_with};
 const AUTHORIZE: &str = "/service/v1/authorize";
 const NO_LIMIT: (&str, &str) = ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0");
 
-/// An organization that has 1.00.
+/// Creates an organization with a balance of 1.00.
 async fn place(world: &World) -> (Place, String, (String, String)) {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let key = world.key(&ada, &place, &json!({"name": "k"})).await;
     let new = NewCredit {
@@ -42,7 +42,7 @@ fn code(decision: &Value) -> (i64, &str) {
 }
 
 #[test]
-fn a_lost_answer_is_given_again() {
+fn repeated_request_gets_the_same_answer() {
     on_each_database_with(&[CATALOG, NO_LIMIT], async |world| {
         let (place, _, (key_id, key)) = place(&world).await;
         let ask = async |request_id| world.ask(AUTHORIZE, &question(&key, request_id)).bare().await;
@@ -62,7 +62,7 @@ fn a_lost_answer_is_given_again() {
         // Another call finds 0.3.
         assert_eq!(code(&ask(Some("call-2")).await), (429, "insufficient_quota"));
         assert_eq!(code(&ask(None).await), (429, "insufficient_quota"));
-        // It is free once the call has ended.
+        // The id is free once the call has ended.
         let event = json!({"events": [{"id": "e", "source": "s", "time": START, "api_key_id": key_id, "model": "m",
             "kind": "chat", "prompt_tokens": 100_000, "reservation_id": first["reservation"]["id"]}]});
         world.ask("/service/v1/usage", &event).bare().await;
@@ -74,7 +74,7 @@ fn a_lost_answer_is_given_again() {
 }
 
 #[test]
-fn one_that_asks_for_something_else_is_refused() {
+fn changed_request_with_the_same_id_is_refused() {
     on_each_database_with(&[CATALOG], async |world| {
         let (place, token, (_, key)) = place(&world).await;
         let ada_asks = |more: &Value| {
@@ -84,19 +84,19 @@ fn one_that_asks_for_something_else_is_refused() {
         };
         let first = world.ask(AUTHORIZE, &ada_asks(&json!({}))).bare().await;
         assert_eq!(code(&first), (200, ""));
-        let whose =
+        let credentials =
             json!({"credential": token, "organization_id": place.organization, "project_id": place.project});
         let others = [
             json!({"estimated_prompt_tokens": 700_001}),
             json!({"model": "rupiah", "estimated_prompt_tokens": 1}),
-            whose.clone(),
+            credentials.clone(),
         ];
         for other in others {
             let decision = world.ask(AUTHORIZE, &ada_asks(&other)).bare().await;
             assert_eq!(code(&decision), (409, "request_id_conflict"), "{other}");
         }
-        // A person's question is as good as a key's.
-        let mut person = ada_asks(&whose);
+        // A user's request works like a key's.
+        let mut person = ada_asks(&credentials);
         person["request_id"] = json!("call-2");
         let theirs = world.ask(AUTHORIZE, &person).bare().await;
         assert_eq!(world.ask(AUTHORIZE, &person).bare().await["reservation"], theirs["reservation"]);
@@ -111,7 +111,7 @@ fn one_that_asks_for_something_else_is_refused() {
 
 /// The model takes two calls at a time.
 #[test]
-fn it_takes_no_second_place_and_ends_with_its_reservation() {
+fn repeated_request_counts_once_and_ends_with_its_reservation() {
     on_each_database_with(&[CATALOG], async |world| {
         let (place, _, (_, key)) = place(&world).await;
         let ask = async |request_id: &str| {
@@ -123,7 +123,7 @@ fn it_takes_no_second_place_and_ends_with_its_reservation() {
         assert_eq!(code(&ask("3").await), (429, "model_concurrency_limited"));
         assert_eq!(ask("1").await["reservation"], one["reservation"]);
         assert_eq!(ask("2").await["reservation"], two["reservation"]);
-        // Its time is over; the job hasn't been there.
+        // It has expired; the job has not run.
         world.clock.advance_ms(600_000);
         let again = ask("1").await;
         assert_eq!(code(&again), (200, ""), "{again}");
@@ -134,10 +134,10 @@ fn it_takes_no_second_place_and_ends_with_its_reservation() {
 }
 
 #[test]
-fn another_organization_s_id_is_another() {
+fn request_ids_are_separate_by_organization() {
     on_each_database_with(&[CATALOG], async |world| {
         let (_, _, (_, key)) = place(&world).await;
-        let eve = world.somebody("eve").await;
+        let eve = world.user("eve").await;
         let hers = world.place(&eve, "Eve's").await;
         let (_, other) = world.key(&eve, &hers, &json!({"name": "k"})).await;
         let one = world.ask(AUTHORIZE, &question(&key, Some("1"))).bare().await;

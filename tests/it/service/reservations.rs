@@ -1,4 +1,4 @@
-//! Reservations: money that is set aside before a call, and what becomes of it.
+//! Reservations: money reserved before a call, and their ends.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -22,7 +22,7 @@ struct Scene {
 }
 
 async fn scene(world: &World) -> Scene {
-    let ada = world.somebody("ada").await;
+    let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
     Scene { place, key_id, key }
@@ -70,7 +70,7 @@ fn extend(world: &World, reservation: &Value) -> Call {
 }
 
 #[test]
-fn a_call_reserves_its_largest_price_and_captures_the_true_one() {
+fn call_reserves_its_highest_price_and_captures_the_actual_one() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let organization = &scene.place.organization;
@@ -89,7 +89,7 @@ fn a_call_reserves_its_largest_price_and_captures_the_true_one() {
             assert_eq!(wallet(&world, organization).await, (before - charged, 0));
             assert_books(&world).await;
         }
-        // Without an estimate and a wish it is the most that the model takes.
+        // Without an estimate and a maximum, the limits of the model count.
         let body = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
         let whole = world.ask("/service/v1/authorize", &body).bare().await;
         assert_eq!(whole["reservation"]["amount"], json!(0.032768));
@@ -106,7 +106,7 @@ fn a_call_reserves_its_largest_price_and_captures_the_true_one() {
 }
 
 #[test]
-fn a_reservation_is_released_extended_and_expires() {
+fn reservation_can_be_released_extended_or_expire() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let organization = &scene.place.organization;
@@ -116,10 +116,10 @@ fn a_reservation_is_released_extended_and_expires() {
         assert_eq!(released, json!({"id": first["id"], "released": true}));
         assert_eq!(release(&world, &first).refused().await, gone);
         assert_eq!(extend(&world, &first).refused().await, gone);
-        for nobody in ["res_01h2xcejqtf2nbrexx3vqjhp41", "nonsense"] {
-            let nobody = json!({ "id": nobody });
-            assert_eq!(release(&world, &nobody).refused().await, gone);
-            assert_eq!(extend(&world, &nobody).refused().await, gone);
+        for unknown in ["res_01h2xcejqtf2nbrexx3vqjhp41", "nonsense"] {
+            let unknown = json!({ "id": unknown });
+            assert_eq!(release(&world, &unknown).refused().await, gone);
+            assert_eq!(extend(&world, &unknown).refused().await, gone);
         }
         assert_eq!(wallet(&world, organization).await, (0, 0));
 
@@ -134,7 +134,7 @@ fn a_reservation_is_released_extended_and_expires() {
         assert_eq!(expire_due(&world.app.billing).await.unwrap(), 1);
         assert_eq!(wallet(&world, organization).await, (0, CALL_NANO));
         assert_eq!(extend(&world, &short["reservation"]).refused().await, gone);
-        // What was used counts all the same.
+        // The usage still counts.
         assert_eq!(scene.report(&world, "late", &short["reservation"]["id"], 1).await, "accepted");
         assert_eq!(wallet(&world, organization).await, (-26_000, CALL_NANO));
         world.clock.advance_ms(300_000);
@@ -147,10 +147,10 @@ fn a_reservation_is_released_extended_and_expires() {
 }
 
 #[test]
-fn nobody_touches_another_organization_s_reservation() {
+fn reservation_of_another_organization_is_not_found() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
-        let eve = world.somebody("eve").await;
+        let eve = world.user("eve").await;
         let other = world.place(&eve, "Other").await;
         let (key_id, _) = world.key(&eve, &other, &json!({"name": "k"})).await;
         let reservation = scene.reserve(&world).await["reservation"].clone();
@@ -166,7 +166,7 @@ fn nobody_touches_another_organization_s_reservation() {
 }
 
 #[test]
-fn a_refusal_for_want_of_money_says_what_there_is() {
+fn refusal_for_lack_of_money_shows_the_balance() {
     on_each_database_with(&[("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0.00093")], async |world| {
         let scene = scene(&world).await;
         assert_eq!(scene.reserve(&world).await["allowed"], true);
@@ -181,7 +181,7 @@ fn a_refusal_for_want_of_money_says_what_there_is() {
         for part in ["0.00062 USD", "-0.00062 USD available", "limit of 0.00093 USD"] {
             assert!(message.contains(part), "{message}");
         }
-        // The rates that it had taken were given back.
+        // Its calls were returned to the rates.
         let mut free = scene.question();
         free["reserve"] = json!(false);
         let left = world.ask("/service/v1/authorize", &free).bare().await;
@@ -199,7 +199,7 @@ fn a_refusal_for_want_of_money_says_what_there_is() {
 }
 
 #[test]
-fn a_proxy_is_told_the_reservation() {
+fn forward_auth_returns_the_reservation() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let ask = async |more: &str| {
@@ -219,7 +219,7 @@ fn a_proxy_is_told_the_reservation() {
 }
 
 #[test]
-fn a_model_takes_so_many_calls_at_a_time() {
+fn model_concurrency_is_limited() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
         let other = replica(&world).await;
@@ -235,7 +235,7 @@ fn a_model_takes_so_many_calls_at_a_time() {
         assert!(no.iter().all(|decision| decision["code"] == "model_concurrency_limited"
             && decision["status"] == 429
             && decision["retry_after_ms"] == 1_000));
-        // Another model has a place, and each end of a call frees one.
+        // Another model has capacity, and each end of a call frees a place.
         let mut another = scene.question();
         another["model"] = json!("svc-1-pro");
         assert_eq!(world.ask("/service/v1/authorize", &another).bare().await["allowed"], true);
@@ -253,7 +253,7 @@ fn a_model_takes_so_many_calls_at_a_time() {
 }
 
 #[test]
-fn two_calls_never_spend_the_same_money() {
+fn concurrent_calls_never_reserve_the_same_money() {
     // Enough for exactly 1,000 calls.
     on_each_database_with(&[("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0.62")], async |world| {
         let folder = world.data_dir.join("many.toml");
@@ -298,10 +298,10 @@ fn two_calls_never_spend_the_same_money() {
 }
 
 #[test]
-fn what_can_t_be_done_keeps_nothing_else_from_being_done() {
+fn failing_work_does_not_fail_other_work() {
     on_each_database(async |world| {
         let scene = scene(&world).await;
-        let eve = world.somebody("eve").await;
+        let eve = world.user("eve").await;
         let poisoned = world.place(&eve, "Poisoned").await;
         let (key_id, key) = world.key(&eve, &poisoned, &json!({"name": "k"})).await;
         change(&world, &format!("DELETE FROM wallets WHERE organization_id = '{}'", poisoned.organization))

@@ -1,22 +1,24 @@
-//! Every restriction of a key × every entrance × allowed, denied and just at the edge, as a table in `restrictions.txt`.
+//! Tests every restriction of a key at every entrance: allowed, denied and at the limit, as a table in
+//! `restrictions.txt`.
 //!
-//! The first two columns say what is tried, the others what came of it. `TOLLKEEPER_TEST_BLESS=1 cargo test --test it
-//! restrictions` writes these anew; the diff is then to be read like any other change of what keys may do.
+//! The first two columns are the case, the others its results. `TOLLKEEPER_TEST_BLESS=1 cargo test --test it
+//! restrictions` rewrites the results. Review the diff like any other change of the rights of keys.
 
 use http::Method;
 use serde_json::{Map, Value, json};
 use tollkeeper::accounts::jwt::TokenKind;
 
 use crate::support::http::Call;
-use crate::support::world::{Place, Somebody, World, on_each_database_with};
+use crate::support::world::{Place, TestUser, World, on_each_database_with};
 
 const GOLDEN: &str = "tests/it/service/restrictions.txt";
 
-/// Restrictions hold without the limits of management calls too, and the making of so many keys would meet those.
+/// Restrictions apply without the limits of management calls too, and creating this many keys would exceed
+/// those.
 const SETTINGS: &[(&str, &str)] =
     &[("TOLLKEEPER_TRUSTED_PROXIES", "10.0.0.0/8"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
 
-const HEADING: &str = "What an API key's restrictions do at each entrance: ok, or the code of the refusal; - where the case can't be.
+const HEADING: &str = "What an API key's restrictions do at each entrance: ok, or the code of the refusal; - where the case is impossible.
 
   list          GET /v1/models                    manage        GET of the key's own project
   model         GET /v1/models/svc-1              authorize     POST /service/v1/authorize, a chat with svc-1
@@ -25,13 +27,13 @@ const HEADING: &str = "What an API key's restrictions do at each entrance: ok, o
   from=A        the client is at A: the TCP peer, `client_address`, the proxy's `X-Forwarded-For`
   hops=A, B     a trusted proxy sends this `X-Forwarded-For`
   unasked=A     the client itself sends this `X-Forwarded-For`, from 198.51.100.7
-  nowhere       nobody says where the client is
+  nowhere       the client's address is unknown
   calls=N       so many calls have gone before; after=MS: so many milliseconds ago
   model=, operation=, tokens=  other than svc-1, chat and none
 ";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Dispatcher {
+enum Entrance {
     List,
     Model,
     Manage,
@@ -39,7 +41,7 @@ enum Dispatcher {
     ForwardAuth,
 }
 
-impl Dispatcher {
+impl Entrance {
     const ALL: [Self; 5] = [Self::List, Self::Model, Self::Manage, Self::Authorize, Self::ForwardAuth];
 
     fn is_public(self) -> bool {
@@ -47,9 +49,9 @@ impl Dispatcher {
     }
 }
 
-/// What is tried, in the words of the second column.
+/// The attempt, parsed from the second column.
 #[derive(Default, Debug)]
-struct Try {
+struct Attempt {
     from: Option<String>,
     hops: Option<String>,
     unasked: Option<String>,
@@ -61,7 +63,7 @@ struct Try {
     tokens: Option<i64>,
 }
 
-impl Try {
+impl Attempt {
     fn parse(text: &str) -> Self {
         let mut found = Self::default();
         if let Some(hops) = text.strip_prefix("hops=") {
@@ -85,19 +87,19 @@ impl Try {
         found
     }
 
-    /// Whether there is such a case at this entrance.
-    fn can_be_at(&self, entrance: Dispatcher) -> bool {
+    /// Returns whether the case exists at this entrance.
+    fn can_be_at(&self, entrance: Entrance) -> bool {
         match entrance {
             _ if entrance.is_public() => !self.nowhere,
-            // It is told the address, not how one came to know it.
-            Dispatcher::Authorize => self.hops.is_none() && self.unasked.is_none(),
-            // What the proxy says counts; a proxy that sends on what it is told is the row `hops`.
+            // It gets the address, not its source.
+            Entrance::Authorize => self.hops.is_none() && self.unasked.is_none(),
+            // The proxy's value counts; a proxy that forwards its input is the row `hops`.
             _ => self.unasked.is_none(),
         }
     }
 }
 
-/// The key of the first column.
+/// Returns the body of the key in the first column.
 fn key_body(restriction: &str, world: &World) -> Value {
     let mut body = json!({"name": "k"});
     if let Some(words) = restriction.strip_prefix("permissions ") {
@@ -115,7 +117,7 @@ fn key_body(restriction: &str, world: &World) -> Value {
 fn restrictions_hold_at_every_entrance() {
     let golden = std::fs::read_to_string(GOLDEN).unwrap();
     on_each_database_with(SETTINGS, async |world| {
-        let mut ada = world.somebody("ada").await;
+        let mut ada = world.user("ada").await;
         let rows = golden.lines().skip_while(|line| !line.starts_with("== "));
         let (mut text, mut cases) = (HEADING.to_owned(), 0);
         for line in rows {
@@ -125,12 +127,11 @@ fn restrictions_hold_at_every_entrance() {
                 continue;
             };
             let mut row = format!("{restriction:44} | {tried:44}");
-            for entrance in Dispatcher::ALL {
-                let attempt = Try::parse(tried);
+            for entrance in Entrance::ALL {
+                let attempt = Attempt::parse(tried);
                 let outcome = if attempt.can_be_at(entrance) {
                     cases += 1;
-                    // An organization of its own each, because models' rates are shared in one.
-                    // The clock has moved since the last one.
+                    // Each has its own organization, because models' rates are shared in one.
                     ada.access_token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
                     let place = world.place(&ada, &format!("Case {cases}")).await;
                     outcome(&world, &ada, &place, restriction, &attempt, entrance).await
@@ -146,12 +147,12 @@ fn restrictions_hold_at_every_entrance() {
     });
 }
 
-/// A section's heading, with those of the columns; nothing for what else stands between rows.
+/// Returns a section's heading with the column headings, or nothing for other lines between rows.
 fn heading(line: &str) -> String {
     if !line.starts_with("== ") {
         return String::new();
     }
-    // Without the columns' headings of the last time.
+    // Without the previous column headings.
     let title = line.split("  ").next().unwrap();
     let columns =
         ["list", "model", "manage", "authorize", "forward-auth"].map(|name| format!(" | {name:18}"));
@@ -167,14 +168,14 @@ fn compare(world: &World, golden: &str, found: &str) {
     }
 }
 
-/// What becomes of the last call with a new key.
+/// Returns the result of the last call with a new key.
 async fn outcome(
     world: &World,
-    ada: &Somebody,
+    ada: &TestUser,
     place: &Place,
     restriction: &str,
-    attempt: &Try,
-    entrance: Dispatcher,
+    attempt: &Attempt,
+    entrance: Entrance,
 ) -> String {
     let (_, key) = world.key(ada, place, &key_body(restriction, world)).await;
     let key = key.as_str();
@@ -185,7 +186,7 @@ async fn outcome(
     code(call(world, place, key, attempt, entrance)).await
 }
 
-fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Dispatcher) -> Call {
+fn call(world: &World, place: &Place, key: &str, attempt: &Attempt, entrance: Entrance) -> Call {
     let (operation, model) = (attempt.operation.as_deref().unwrap_or("chat"), attempt.model.as_deref());
     let fitting = match operation {
         "embeddings" => Some("svc-embedding-1"),
@@ -196,12 +197,12 @@ fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Dispat
     let address = attempt.hops.is_none() && !attempt.nowhere;
     let address = address.then(|| attempt.from.as_deref().unwrap_or("203.0.113.7"));
     match entrance {
-        Dispatcher::Authorize => {
+        Entrance::Authorize => {
             let body = json!({"credential": key, "client_address": address, "operation": operation, "reserve": false, "model": used,
                 "max_tokens": attempt.tokens});
             world.ask("/service/v1/authorize", &body)
         }
-        Dispatcher::ForwardAuth => {
+        Entrance::ForwardAuth => {
             let mut url = format!("/service/v1/forward-auth?operation={operation}&reserve=false");
             url.extend(used.map(|model| format!("&model={model}")));
             url.extend(attempt.tokens.map(|tokens| format!("&max_tokens={tokens}")));
@@ -212,10 +213,10 @@ fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Dispat
                 None => call,
             }
         }
-        Dispatcher::List | Dispatcher::Model | Dispatcher::Manage => {
+        Entrance::List | Entrance::Model | Entrance::Manage => {
             let path = match entrance {
-                Dispatcher::List => "/v1/models".to_owned(),
-                Dispatcher::Model => format!("/v1/models/{}", model.unwrap_or("svc-1")),
+                Entrance::List => "/v1/models".to_owned(),
+                Entrance::Model => format!("/v1/models/{}", model.unwrap_or("svc-1")),
                 _ => place.project_path(),
             };
             let call = world.get(&path).bearer(key);
@@ -228,7 +229,7 @@ fn call(world: &World, place: &Place, key: &str, attempt: &Try, entrance: Dispat
     }
 }
 
-/// `ok`, or why not.
+/// Returns `ok`, or the code of the refusal.
 async fn code(call: Call) -> String {
     let answer = call.send().await;
     let decision = answer.json()["code"].as_str().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What a sequence asks of a server, beside its steps.
+//! Calls of a sequence other than its steps.
 
 use http::{HeaderMap, Method, Uri};
 use tollkeeper::api::gate::{Access, Call, Credential, Session as Gate};
@@ -18,7 +18,7 @@ pub async fn reads_its_owner(server: &Twin, token: &str) -> bool {
     answer.status == 200
 }
 
-/// The gate in front of `refresh-token`, and not what stands behind it: that would give one more token with each probe.
+/// Calls the gate of `refresh-token` without the handler, which would create one more token with each probe.
 pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
     let mut headers = HeaderMap::new();
     headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
@@ -40,7 +40,7 @@ pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
     }
 }
 
-/// A token as the job that sends mail makes it.
+/// Creates a token as the job that sends mail does.
 pub async fn mail_token(server: &Twin, user_id: UserId) -> String {
     let app = &server.app;
     let (token, now) = (MailToken::generate(&app.random), app.clock.now());

@@ -1,9 +1,9 @@
-//! What should be true of sessions and tokens.
+//! The model of sessions and tokens.
 
 use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::clock::{DAY_MS, HOUR_MS, Time};
 
-/// What should be true.
+/// The expected state.
 #[derive(Default)]
 pub struct Model {
     pub sessions: Vec<SessionModel>,

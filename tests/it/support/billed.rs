@@ -1,4 +1,4 @@
-//! Usage as it is billed: what the queue of the service listener writes for it, without the queue.
+//! Writes billed usage as the queue of the service listener does, without the queue.
 
 use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::billing::rules::books;
@@ -12,7 +12,7 @@ use tollkeeper::money::{Nano, Pico};
 use tollkeeper::billing::store::invoices::{Invoice, Issuer};
 use tollkeeper::billing::store::ledger::{Account, Movement, Transfer};
 
-use super::world::{Place, Somebody, World};
+use super::world::{Place, TestUser, World};
 
 /// Tokens of one key, model and day.
 #[derive(Clone, Copy)]
@@ -25,8 +25,8 @@ pub struct Usage<'a> {
     pub completion: i64,
 }
 
-/// Rates it at the price of its day's first instant, adds it to its day in the month that is open for it, and charges the
-/// wallet with the whole nanos by which the row rose.
+/// Prices usage at the first instant of its day, adds it to its daily row in the open month, and debits the
+/// whole nanos by which the row rose.
 pub async fn charge(world: &World, usage: Usage<'_>) {
     let catalog = world.app.catalog.now().clone();
     let model = catalog.get(usage.model).unwrap();
@@ -99,7 +99,7 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
     tx.commit().await.unwrap();
 }
 
-/// An invoice over nothing for an organization's first month; its id.
+/// Creates an invoice of zero for an organization's first month; returns its id.
 pub async fn invoice(world: &World, organization: &str) -> String {
     let (now, organization_id) = (world.clock.now(), OrganizationId::parse(organization).unwrap());
     let mut tx = world.app.db.write().await.unwrap();
@@ -130,18 +130,18 @@ pub async fn invoice(world: &World, organization: &str) -> String {
     invoice.id.to_string()
 }
 
-/// An access token for somebody whose session may be over by now.
-pub async fn fresh_token(world: &World, who: &Somebody) -> String {
+/// Returns an access token for a user whose session may have expired.
+pub async fn fresh_token(world: &World, user: &TestUser) -> String {
     let (now, random) = (world.clock.now(), &world.app.random);
     let session = SessionId::new(now, random);
     let mut tx = world.app.db.write().await.unwrap();
     let ends = now.plus_ms(tollkeeper::clock::DAY_MS);
-    tollkeeper::accounts::store::sessions::insert(&mut tx, session, who.id, false, now, ends).await.unwrap();
+    tollkeeper::accounts::store::sessions::insert(&mut tx, session, user.id, false, now, ends).await.unwrap();
     tx.commit().await.unwrap();
-    world.token(TokenKind::Access, who.id, session, 3600).await
+    world.token(TokenKind::Access, user.id, session, 3600).await
 }
 
-/// What has to hold of an organization's money at any time.
+/// Checks the invariants of an organization's money.
 pub async fn check(world: &World, organization: &str) {
     let id = OrganizationId::parse(organization).unwrap();
     let mut tx = world.app.db.read().await.unwrap();

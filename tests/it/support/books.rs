@@ -1,4 +1,4 @@
-//! Whether the books are right: what has to be true after everything that happens to money.
+//! Checks the books by rules that must hold after every change of money.
 
 use tollkeeper::app::App;
 use tollkeeper::clock::{Day, Month};
@@ -6,7 +6,7 @@ use tollkeeper::db::{Tx, sql};
 
 use super::world::World;
 
-/// Rows that break a rule; each statement finds none where the books are right.
+/// Statements that select rows that break a rule; each finds none in correct books.
 const RULES: &[(&str, &str)] = &[
     (
         "every movement sums to zero",
@@ -54,7 +54,8 @@ const RULES: &[(&str, &str)] = &[
     ("no credit is more than it was", "SELECT id FROM credits WHERE remaining_nano > amount_nano"),
 ];
 
-/// The sums of events that the days should have, and those that they have: each as the other's difference.
+/// The sums of events that the daily rows should have, and the sums that they have: the test selects the
+/// difference.
 const EVENTS: &str = "SELECT organization_id, project_id, api_key_id, model, price_version, kind, day,
      CAST(SUM(requests) AS BIGINT) AS requests, CAST(SUM(p) AS BIGINT) AS p, CAST(SUM(c) AS BIGINT) AS c,
      CAST(SUM(amount / 1000000000000) AS BIGINT) AS whole, CAST(SUM(amount % 1000000000000) AS BIGINT) AS rest
@@ -71,12 +72,12 @@ const DAYS: &str = "SELECT organization_id, project_id, api_key_id, model, price
 
 const PER_WHOLE: i64 = 1_000_000_000_000;
 
-/// Fails unless the books are right.
+/// Asserts that the books are correct.
 pub async fn assert_books(world: &World) {
     assert_books_of(&world.app).await;
 }
 
-/// The same.
+/// Like [`assert_books`], for an application.
 pub async fn assert_books_of(app: &App) {
     let mut tx = app.db.read().await.unwrap();
     for (rule, text) in RULES {
@@ -85,7 +86,7 @@ pub async fn assert_books_of(app: &App) {
     }
     let days: Vec<(Day, Month)> = sql("SELECT day, month FROM usage_daily").all(&mut tx).await.unwrap();
     assert!(days.iter().all(|(day, month)| day.month() <= *month), "a day is billed in its month or later");
-    // The two parts of a sum, with the smaller one from 0 on, so that equal sums look alike.
+    // The two parts of a sum, with the smaller one normalized to 0 or more, so that equal sums compare equal.
     let of = |sums: &str| {
         let rest = format!("((rest % {PER_WHOLE} + {PER_WHOLE}) % {PER_WHOLE})");
         format!(
@@ -100,21 +101,21 @@ pub async fn assert_books_of(app: &App) {
     }
 }
 
-/// One number by SQL.
+/// Returns one number by SQL.
 pub async fn number(world: &World, text: &str) -> i64 {
     let mut tx: Tx = world.app.db.read().await.unwrap();
     let (number,): (i64,) = sql(text.to_owned()).one(&mut tx).await.unwrap();
     number
 }
 
-/// Changes something behind the server's back.
+/// Changes rows directly, without the server.
 pub async fn change(world: &World, text: &str) {
     let mut tx = world.app.db.write().await.unwrap();
     sql(text.to_owned()).execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
 }
 
-/// What is posted, and what is reserved, of the only organization or of this one.
+/// Returns the posted and the reserved amount of the only organization or of this one.
 pub async fn wallet(world: &World, organization: &str) -> (i64, i64) {
     let mut tx = world.app.db.read().await.unwrap();
     sql("SELECT posted_nano, reserved_nano FROM wallets WHERE organization_id = $1")

@@ -1,6 +1,6 @@
-//! Random choices that a number decides, so that a failure can be run again.
+//! Random choices from a seed, so that a failure can be repeated.
 
-/// `SplitMix64`: the same numbers from the same seed, everywhere.
+/// `SplitMix64`: the same seed gives the same numbers on every machine.
 pub struct Chance(u64);
 
 impl Chance {
@@ -21,12 +21,12 @@ impl Chance {
     }
 }
 
-/// The seed of the first of many; the others count on from it.
+/// Returns the first seed; later ones count up from it.
 pub fn first_seed() -> u64 {
     number("TOLLKEEPER_TEST_SEED").unwrap_or(1)
 }
 
-/// A whole number in an environment variable.
+/// Returns a whole number from an environment variable.
 pub fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a whole number")))

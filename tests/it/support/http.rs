@@ -1,4 +1,4 @@
-//! Calls in process: a request built in words, an answer read as JSON.
+//! Calls in process: a request builder and the answer.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub struct Call {
     peer: IpAddr,
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -54,7 +54,7 @@ impl Call {
         self.header(header::CONTENT_TYPE.as_str(), "application/json").raw(body.to_string().into_bytes())
     }
 
-    /// Fields as a browser sends those of an HTML form.
+    /// Adds fields as a browser sends those of an HTML form.
     pub fn form(self, fields: &[(&str, &str)]) -> Self {
         let encode = |text| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC);
         let pairs: Vec<_> =
@@ -79,7 +79,7 @@ impl Call {
         }
     }
 
-    /// Sends it and takes the envelope's `data`; anything but success fails the test.
+    /// Sends it and returns the envelope's `data`; anything but success fails the test.
     pub async fn data(self) -> Value {
         let answer = self.send().await;
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -89,14 +89,14 @@ impl Call {
         body["data"].take()
     }
 
-    /// Sends it and takes the bare body; anything but success fails the test.
+    /// Sends it and returns the bare body; anything but success fails the test.
     pub async fn bare(self) -> Value {
         let answer = self.send().await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         answer.json()
     }
 
-    /// Sends it and takes status and `error.code`; success fails the test.
+    /// Sends it and returns status and `error.code`; success fails the test.
     pub async fn refused(self) -> (u16, String) {
         let answer = self.send().await;
         assert_ne!(answer.status, 200, "{}", answer.text);

@@ -1,19 +1,19 @@
-//! Programs of others that only Node has: the official SDK of OpenAI for JavaScript. Tests that need one run where it is,
-//! and say so where it isn't.
+//! External programs for Node: OpenAI's SDK for JavaScript. Tests that need one are skipped with a message
+//! where it is missing.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use super::process::run_to_end;
-use super::python::skip_for_want_of;
+use super::python::skip_without;
 
-/// A command that starts a Node that finds this package, without this process's environment, so that no proxy comes
-/// between. The package is in the folder that `TOLLKEEPER_TEST_NODE_MODULES` names. `None`, and a printed reason, when
-/// there is none; a failure when `TOLLKEEPER_TEST_REQUIRE` asks for `node`.
+/// Returns a command that starts a Node with this package, without this process's environment, so that no
+/// proxy is used. The package is in the folder of `TOLLKEEPER_TEST_NODE_MODULES`. Returns `None`, and prints
+/// the reason, if it is missing; fails if `TOLLKEEPER_TEST_REQUIRE` asks for `node`.
 pub fn node(package: &str, what: &str) -> Option<Command> {
     let modules = std::env::var_os("TOLLKEEPER_TEST_NODE_MODULES").map(PathBuf::from).unwrap_or_default();
     if Command::new("node").arg("--version").output().is_err() {
-        skip_for_want_of("node", what, "`node` is not installed");
+        skip_without("node", what, "`node` is not installed");
         return None;
     }
     let command = || {
@@ -29,7 +29,7 @@ pub fn node(package: &str, what: &str) -> Option<Command> {
             "`node` can't load {package}: `npm install --prefix FOLDER {package}`, and name FOLDER/node_modules in \
              TOLLKEEPER_TEST_NODE_MODULES"
         );
-        skip_for_want_of("node", what, &why);
+        skip_without("node", what, &why);
         return None;
     }
     Some(command())

@@ -5,7 +5,8 @@
 //! script stops the server that it started and removes the folder. Commits reach the operating system but not
 //! the disk: they outlive a stopped server, which the fault tests rely on.
 //!
-//! A cluster of its own may also listen on a loopback port, under TLS, and be cloned into a standby that follows it.
+//! A separate cluster may also listen on a loopback port, with TLS, and be cloned into a standby that follows
+//! it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -20,9 +21,9 @@ use tollkeeper::db::{Db, Settings};
 
 use super::faketime::FakeClock;
 
-/// `$1` is the folder of initdb and postgres, `$2` the temporary folder, `$3` the server's further options, `$4` the address
-/// of the primary that this one is to be a standby of, if any, `$5` a folder with `server.pem` and `server.key`, if any, `$6` the
-/// size of a disk of its own in MiB, if any, `$7` what the server is started through, if anything.
+/// `$1` is the folder of initdb and postgres, `$2` the temporary folder, `$3` further options of the server,
+/// `$4` the address of the primary if this is a standby, `$5` a folder with `server.pem` and `server.key`, if
+/// any, `$6` the size of a separate disk in MiB, if any, `$7` a command that starts the server, if any.
 const KEEPER: &str = r#"
 bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 disk=$6 through=$7 server=
 trap '' INT TERM HUP
@@ -113,11 +114,11 @@ cd /
 rm -rf "$dir"
 "#;
 
-/// Where a finished template is copied from.
+/// The database that new databases are copied from.
 const TEMPLATE: &str = "tollkeeper_template";
 
-/// What a server needs that has standbys or is one.
-const REPLICATED: &str = "-c wal_level=replica -c max_wal_senders=10";
+/// The options of a primary with standbys and of a standby.
+const REPLICATION_OPTIONS: &str = "-c wal_level=replica -c max_wal_senders=10";
 
 fn listening(port: u16) -> String {
     format!("-c listen_addresses=127.0.0.1 -c port={port}")
@@ -130,12 +131,12 @@ fn free_port() -> u16 {
 /// A running server.
 pub struct Cluster {
     folder: PathBuf,
-    /// Where it listens beside its socket; 0: nowhere.
+    /// Its TCP port besides its socket; 0: none.
     port: u16,
-    /// Whether its folder is a disk of its own, which only its own processes see.
+    /// Whether its folder is a separate disk, which only its own processes see.
     hidden: bool,
     keeper: Mutex<Keeper>,
-    /// Whether the template database is there; one database is made at a time.
+    /// Whether the template database exists; one database is made at a time.
     template: AsyncMutex<bool>,
 }
 
@@ -152,35 +153,35 @@ impl Cluster {
         SHARED.get_or_init(Self::private).as_ref()
     }
 
-    /// A cluster of its own, for tests that stop it.
+    /// Starts a separate cluster, for tests that stop it.
     pub fn private() -> Option<Self> {
         Self::with(0, "", "", "", None, "")
     }
 
-    /// A cluster of its own that waits for the disk.
+    /// Starts a separate cluster with fsync.
     pub fn syncing() -> Option<Self> {
         Self::with(0, "-c fsync=on", "", "", None, "")
     }
 
-    /// A cluster of its own by another clock.
+    /// Starts a separate cluster on a fake clock.
     pub fn by_clock(clock: &FakeClock) -> Option<Self> {
         let words = clock.environment().map(|(name, value)| format!("{name}={value}"));
         Self::with(0, "", "", "", None, &format!("env {}", words.join(" ")))
     }
 
-    /// A cluster of its own that also listens on a loopback port.
+    /// Starts a separate cluster that also listens on a loopback port.
     pub fn on_loopback() -> Option<Self> {
         let port = free_port();
         Self::with(port, &listening(port), "", "", None, "")
     }
 
-    /// The same, for standbys to follow.
+    /// Like [`Self::on_loopback`], with replication for standbys.
     pub fn primary() -> Option<Self> {
         let port = free_port();
-        Self::with(port, &format!("{} {REPLICATED}", listening(port)), "", "", None, "")
+        Self::with(port, &format!("{} {REPLICATION_OPTIONS}", listening(port)), "", "", None, "")
     }
 
-    /// The same under TLS, with `server.pem` and `server.key` of this folder.
+    /// Like [`Self::on_loopback`], with TLS by `server.pem` and `server.key` of this folder.
     pub fn under_tls(certificates: &Path) -> Option<Self> {
         let port = free_port();
         let options = format!(
@@ -190,16 +191,16 @@ impl Cluster {
         Self::with(port, &options, "", certificates.to_str().unwrap(), None, "")
     }
 
-    /// A cluster on a disk of its own of so many MiB; `private_mounts` has to be possible, for root.
+    /// Starts a cluster on a separate disk of this many MiB; requires `private_mounts`, as root.
     pub fn on_a_small_disk(size_mib: u32) -> Option<Self> {
         let port = free_port();
         Self::with(port, &listening(port), "", "", Some(size_mib), "")
     }
 
-    /// A standby of this one, on a port of its own.
+    /// Starts a standby of this cluster, on its own port.
     pub fn standby(&self) -> Self {
         let port = free_port();
-        let options = format!("{} {REPLICATED}", listening(port));
+        let options = format!("{} {REPLICATION_OPTIONS}", listening(port));
         Self::with(port, &options, &self.address(), "", None, "").expect("there is a primary")
     }
 
@@ -229,7 +230,7 @@ impl Cluster {
             .args([options, primary, certificates, &disk, through])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A Ctrl-C for the tests isn't one for the keeper, who has to clean up.
+            // A Ctrl-C for the tests must not reach the keeper, which has to clean up.
             .process_group(0)
             .spawn()
             .unwrap();
@@ -253,29 +254,30 @@ impl Cluster {
         self.order("stop");
     }
 
-    /// Ends all of its processes by SIGKILL. What it had told the operating system is there at the next start.
+    /// Kills all of its processes by SIGKILL. Data written to the operating system is there at the next
+    /// start.
     pub fn kill(&self) {
         self.order("murder");
     }
 
-    /// Starts it again if it has ended by itself.
+    /// Starts it again if it has stopped by itself.
     pub fn revive(&self) {
         self.order("revive");
     }
 
-    /// Its folder, as it sees it itself.
+    /// Returns its folder as its own processes see it.
     pub fn disk(&self) -> PathBuf {
         let keeper = self.keeper.lock().unwrap().process.id().to_string();
         Path::new("/proc").join(keeper).join("root").join(self.folder.strip_prefix("/").unwrap())
     }
 
-    /// Becomes a standby of `primary`, with nothing of what it had; it has to be down. It is started then.
+    /// Makes this stopped cluster a standby of `primary`, without its old data, and starts it.
     pub fn follow(&self, primary: &Self) {
         self.order(&format!("follow {}", primary.address()));
         self.start();
     }
 
-    /// How its programs find it.
+    /// Returns the address for its client programs.
     fn address(&self) -> String {
         format!("-h {} -p {}", self.folder.display(), if self.port == 0 { 5432 } else { self.port })
     }
@@ -291,14 +293,14 @@ impl Cluster {
         self.folder.join(format!(".s.PGSQL.{}", if self.port == 0 { 5432 } else { self.port }))
     }
 
-    /// Says who may come in how, by the lines of `pg_hba.conf`.
-    pub async fn let_in(&self, lines: &str) {
+    /// Sets the allowed connections by lines of `pg_hba.conf`.
+    pub async fn set_allowed_connections(&self, lines: &str) {
         std::fs::write(self.folder.join("data/pg_hba.conf"), format!("local all all trust\n{lines}\n"))
             .unwrap();
         self.admin("SELECT pg_reload_conf()").await;
     }
 
-    /// Has every answer wait until a standby has it too; returns when one is there that has all.
+    /// Makes commits wait for a standby; returns when a standby has received everything.
     pub async fn wait_for_a_standby(&self) {
         self.admin("ALTER SYSTEM SET synchronous_standby_names = '*'").await;
         self.admin("SELECT pg_reload_conf()").await;
@@ -313,7 +315,7 @@ impl Cluster {
         panic!("no standby follows");
     }
 
-    /// A number, asked of the database `postgres`.
+    /// Returns a number from the database `postgres`.
     pub async fn ask(&self, question: &str) -> i64 {
         let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.unwrap();
         let connection = tokio::spawn(connection);
@@ -395,8 +397,9 @@ fn expect_done(answers: &mut BufReader<ChildStdout>, what: &str) {
     assert_eq!(line.trim(), "done", "PostgreSQL: {what}");
 }
 
-/// The folder of initdb and postgres: from PATH, or the newest that Debian and its kin have installed.
-/// `TOLLKEEPER_TEST_POSTGRES=none` leaves it out, where SQLite says enough: `tests/mutants/run` runs tests once a mutant.
+/// Returns the folder of initdb and postgres: from PATH, or the newest installed by Debian or a derivative.
+/// `TOLLKEEPER_TEST_POSTGRES=none` disables it, where SQLite suffices: `tests/mutants/run` runs tests once
+/// for each mutant.
 pub fn binaries() -> Option<PathBuf> {
     if std::env::var_os("TOLLKEEPER_TEST_POSTGRES").is_some_and(|word| word == "none") {
         return None;

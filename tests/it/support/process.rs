@@ -1,4 +1,4 @@
-//! The real binary as a process of its own, and calls to it over TCP.
+//! The binary as a process, and calls to it over TCP.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,13 +21,13 @@ use super::world::{ALLOW_FSYNC_OFF, Folder, PASSWORD, mailed_token, runtime};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollkeeper");
 
-/// Only a hang lasts this long; no test waits for it to pass.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait for a process; only a hang reaches it.
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What every server of these tests calls itself: tokens name it, and ports change.
+/// The public URL of every server of these tests: tokens contain it, and ports change.
 pub const PUBLIC_URL: &str = "http://tollkeeper.test";
 
-/// How to start the binary: in which folder, and with which variables.
+/// The folder and the environment for a start of the binary.
 #[derive(Clone)]
 pub struct Start {
     folder: PathBuf,
@@ -37,7 +37,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// With the folder `data` of `folder` as its data folder, and nothing of this process's environment.
+    /// Uses `data` in `folder` as the data folder, and nothing of this process's environment.
     pub fn new(folder: &Path) -> Self {
         let start = Self {
             folder: folder.to_owned(),
@@ -76,13 +76,13 @@ impl Start {
         self
     }
 
-    /// A program and its arguments that become the binary by `exec`.
+    /// Starts the binary by a program that executes it.
     pub fn through(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
-    /// Another version of the binary.
+    /// Uses another version of the binary.
     pub fn binary(mut self, path: &Path) -> Self {
         self.binary = path.to_owned();
         self
@@ -92,13 +92,13 @@ impl Start {
         self.folder.join("data")
     }
 
-    /// Its configuration, for a server in this process.
+    /// Returns its configuration, for a server in this process.
     pub fn config(&self) -> Config {
         let text = |word: &OsString| word.to_str().unwrap().to_owned();
         Config::load(None, self.environment.iter().map(|(name, value)| (text(name), text(value)))).unwrap()
     }
 
-    /// Where its database is.
+    /// Returns the settings of its database.
     pub fn database_settings(&self) -> Settings {
         let url = self.environment.iter().find(|(name, _)| name == "TOLLKEEPER_DATABASE_URL");
         match url {
@@ -108,7 +108,7 @@ impl Start {
     }
 
     /// Runs a command to its end.
-    pub fn command(&self, arguments: &[&str]) -> Ended {
+    pub fn command(&self, arguments: &[&str]) -> ProcessResult {
         run_to_end(self.prepared(arguments))
     }
 
@@ -129,7 +129,7 @@ impl Start {
                 return server;
             }
             let ended = server.wait();
-            // Somebody else took the port between our finding it free and its use.
+            // Another program took the port between our check and its use.
             assert!(ended.log.contains("can't listen on"), "it ended with {:?}:\n{}", ended.code, ended.log);
         }
         panic!("no free port");
@@ -151,8 +151,8 @@ impl Start {
         Server { child, log, public, service, data_dir: self.data_dir(), service_token }
     }
 
-    /// Starts the server with a start that must fail by itself.
-    pub fn refused(&self) -> Ended {
+    /// Runs a start of the server that must fail.
+    pub fn refused(&self) -> ProcessResult {
         self.launch().wait()
     }
 
@@ -161,7 +161,7 @@ impl Start {
         let mut words = self.wrapper.iter().map(String::as_str).chain([binary]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words).args(arguments).env_clear().current_dir(&self.folder);
-        // What a process reaches counts too (tests/coverage).
+        // The coverage of processes counts too (tests/coverage).
         command.envs(std::env::var_os("LLVM_PROFILE_FILE").map(|file| ("LLVM_PROFILE_FILE", file)));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
@@ -169,33 +169,33 @@ impl Start {
 }
 
 /// Runs a program to its end, without input.
-pub fn run_to_end(mut command: Command) -> Ended {
+pub fn run_to_end(mut command: Command) -> ProcessResult {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let stdout = collect(child.stdout.take().unwrap());
     let stderr = collect(child.stderr.take().unwrap());
     let code = wait(&mut child);
-    Ended { code, stdout: stdout.join(), log: stderr.join() }
+    ProcessResult { code, stdout: stdout.join(), log: stderr.join() }
 }
 
-/// A process that has ended.
+/// The result of an ended process.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProcessResult {
     /// `None`: by a signal.
     pub code: Option<i32>,
     pub stdout: String,
-    /// What it wrote to stderr.
+    /// Its output to stderr.
     pub log: String,
 }
 
 /// A running server. It is killed when this is dropped.
 pub struct Server {
     child: Child,
-    log: Collected,
+    log: CollectedOutput,
     pub public: SocketAddr,
     pub service: SocketAddr,
     pub data_dir: PathBuf,
-    /// The configured one; none: it is in the data folder.
+    /// The configured one; `None`: it is in the data folder.
     service_token: Option<String>,
 }
 
@@ -205,20 +205,20 @@ impl Server {
         assert!(until(ready), "not ready:\n{}", self.log());
     }
 
-    /// A metric's value; none while it isn't told.
+    /// Returns a metric's value; `None` while it isn't reported.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let text = Wire::new(self.service, "GET", "/metrics").bearer(&self.service_token()).send().text;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.map(|value| value.parse().unwrap())
     }
 
-    /// Waits until a job has had a turn.
+    /// Waits until a job has run.
     pub fn wait_until_job(&self, job: &str) {
         let runs = format!("tollkeeper_job_runs_total{{job=\"{job}\"}}");
         assert!(until(|| self.metric(&runs).is_some_and(|runs| runs > 0.0)), "{}", self.log());
     }
 
-    /// What it has written to stderr so far.
+    /// Returns its output to stderr so far.
     pub fn log(&self) -> String {
         self.log.text()
     }
@@ -231,27 +231,27 @@ impl Server {
         self.child.id()
     }
 
-    /// Asks it to end, as a supervisor does.
+    /// Sends SIGTERM, as a supervisor does.
     pub fn terminate(&self) {
         terminate(&self.child);
     }
 
-    /// Asks it to end and waits for that.
-    pub fn stop(self) -> Ended {
+    /// Sends SIGTERM and waits for the end.
+    pub fn stop(self) -> ProcessResult {
         self.terminate();
         self.wait()
     }
 
-    /// Ends it at once, as a crash would.
-    pub fn kill(mut self) -> Ended {
+    /// Kills it, as a crash would.
+    pub fn kill(mut self) -> ProcessResult {
         self.child.kill().unwrap();
         self.wait()
     }
 
     /// Waits until it has ended.
-    pub fn wait(mut self) -> Ended {
+    pub fn wait(mut self) -> ProcessResult {
         let code = wait(&mut self.child);
-        Ended { code, stdout: String::new(), log: self.log.join() }
+        ProcessResult { code, stdout: String::new(), log: self.log.join() }
     }
 
     fn has_ended(&mut self) -> bool {
@@ -266,7 +266,7 @@ impl Server {
         Wire::new(self.public, "POST", path).json(body)
     }
 
-    /// A call of the service listener with its token.
+    /// Builds a call of the service listener with its token.
     pub fn ask(&self, path: &str, body: &Value) -> Wire {
         Wire::new(self.service, "POST", path).bearer(&self.service_token()).json(body)
     }
@@ -296,7 +296,7 @@ impl Server {
         Account { access_token: text("access_token"), refresh_token: text("refresh_token") }
     }
 
-    /// An organization, a project and a key.
+    /// Creates an organization, a project and a key.
     pub fn settle(&self, owner: &Account) -> Place {
         let text = |data: &Value, name: &str| data[name].as_str().unwrap().to_owned();
         let post = |path: &str, body: Value| self.post(path, &body).bearer(&owner.access_token).data();
@@ -314,14 +314,14 @@ impl Server {
         answer["results"][0]["status"].as_str().unwrap().to_owned()
     }
 
-    /// How many requests the project has made.
+    /// Returns the number of requests of the project.
     pub fn requests(&self, place: &Place, reader: &Account) -> i64 {
         let data = self.get(&place.project_path).bearer(&reader.access_token).data();
         data["usage"]["requests"].as_i64().unwrap()
     }
 }
 
-/// A batch of one event of the moment at which the key was made, of the same content each time.
+/// Returns a batch of one event at the creation time of the key, with the same content each time.
 pub fn usage_event(place: &Place, id: &str) -> Value {
     let time = tollkeeper::ids::ApiKeyId::parse(&place.key_id).unwrap().created_at().to_string();
     json!({"events": [{"id": id, "source": "test", "time": time, "api_key_id": place.key_id,
@@ -336,7 +336,7 @@ impl Drop for Server {
     }
 }
 
-/// Somebody with a session.
+/// An account with a session.
 #[derive(Clone, Debug)]
 pub struct Account {
     pub access_token: String,
@@ -383,7 +383,7 @@ impl Wire {
         self.header("content-length", &body.len().to_string())
     }
 
-    /// Sends it; `Err` when there is no server or it hangs up.
+    /// Sends it; returns `Err` when there is no server or it closes the connection.
     pub fn try_send(&self) -> std::io::Result<Answer> {
         read_answer(&mut self.try_open()?, !self.head.starts_with("HEAD "))
     }
@@ -431,9 +431,9 @@ impl Wire {
     }
 
     fn connect(&self) -> std::io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let stream = TcpStream::connect_timeout(&self.address, PROCESS_TIMEOUT)?;
+        stream.set_read_timeout(Some(PROCESS_TIMEOUT))?;
+        stream.set_write_timeout(Some(PROCESS_TIMEOUT))?;
         Ok(stream)
     }
 }
@@ -481,7 +481,7 @@ pub fn read_answer(stream: &mut BufReader<TcpStream>, with_body: bool) -> std::i
     Ok(Answer { status, headers, text: String::from_utf8(body).unwrap() })
 }
 
-/// Runs a test on SQLite, and on a fresh PostgreSQL database when there is one to be had: the URL, and a folder.
+/// Runs a test on SQLite, and on a fresh PostgreSQL database where available: passes the URL and a folder.
 pub fn on_each_database_url(test: impl Fn(Option<&str>, &Folder)) {
     test(None, &Folder::new());
     if let Some(cluster) = Cluster::shared() {
@@ -490,10 +490,10 @@ pub fn on_each_database_url(test: impl Fn(Option<&str>, &Folder)) {
     }
 }
 
-/// Whether something comes true before the patience ends.
+/// Waits for a condition; returns whether it held before the timeout.
 pub fn until(mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < PROCESS_TIMEOUT {
         if holds() {
             return true;
         }
@@ -502,25 +502,25 @@ pub fn until(mut holds: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Says that something wasn't tested. Not by `eprintln!`, which the test harness would swallow.
+/// Prints that something wasn't tested. Not by `eprintln!`, which the test harness would capture.
 pub fn skipped(what: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {what}: {why}\n");
 }
 
-/// Two addresses that nobody listens on right now.
+/// Returns two addresses without a listener right now.
 pub fn free_addresses() -> (SocketAddr, SocketAddr) {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (one, other) = (bind(), bind());
     (one.local_addr().unwrap(), other.local_addr().unwrap())
 }
 
-/// Asks a process to end, as a supervisor does.
+/// Sends SIGTERM to a process, as a supervisor does.
 pub fn terminate(child: &Child) {
     let order = format!("kill -TERM {}", child.id());
     assert!(Command::new("sh").args(["-c", &order]).status().unwrap().success());
 }
 
-/// Waits until a process has ended; its exit code, unless a signal ended it.
+/// Waits until a process has ended; returns its exit code, unless a signal ended it.
 pub fn wait(child: &mut Child) -> Option<i32> {
     let mut status = None;
     let ended = until(|| {
@@ -534,25 +534,25 @@ pub fn wait(child: &mut Child) -> Option<i32> {
     status.unwrap().code()
 }
 
-/// What a process writes, read by a thread so that it never blocks.
-pub struct Collected {
+/// The output of a process, read by a thread so that it never blocks.
+pub struct CollectedOutput {
     text: Arc<Mutex<String>>,
     thread: JoinHandle<()>,
 }
 
-impl Collected {
+impl CollectedOutput {
     pub fn text(&self) -> String {
         self.text.lock().unwrap().clone()
     }
 
-    /// All of it, once the process has ended.
+    /// Returns all of it, once the process has ended.
     pub fn join(&self) -> String {
-        assert!(until(|| self.thread.is_finished()), "somebody else holds the pipe:\n{}", self.text());
+        assert!(until(|| self.thread.is_finished()), "another process holds the pipe:\n{}", self.text());
         self.text()
     }
 }
 
-pub fn collect(source: impl Read + Send + 'static) -> Collected {
+pub fn collect(source: impl Read + Send + 'static) -> CollectedOutput {
     let text = Arc::new(Mutex::new(String::new()));
     let shared = Arc::clone(&text);
     let thread = std::thread::spawn(move || {
@@ -563,5 +563,5 @@ pub fn collect(source: impl Read + Send + 'static) -> Collected {
             line.clear();
         }
     });
-    Collected { text, thread }
+    CollectedOutput { text, thread }
 }

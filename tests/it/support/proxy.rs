@@ -1,4 +1,4 @@
-//! Reverse proxies of others in front of a small server that says what reached it.
+//! Reverse proxies in front of a small server that records what reaches it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -6,17 +6,17 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use super::process::{Collected, collect, terminate, until, wait};
-use super::python::skip_for_want_of;
+use super::process::{CollectedOutput, collect, terminate, until, wait};
+use super::python::skip_without;
 
-/// Whether this program of Debian's is here; a printed reason when it isn't, and a failure when `TOLLKEEPER_TEST_REQUIRE`
-/// asks for it.
-pub fn is_here(program: &str, package: &str, what: &str) -> bool {
+/// Returns whether this program of a Debian package is installed; prints a reason if not, and fails if
+/// `TOLLKEEPER_TEST_REQUIRE` asks for it.
+pub fn is_installed(program: &str, package: &str, what: &str) -> bool {
     let mut probe = Command::new(program);
     probe.arg(if program == "nginx" { "-v" } else { "version" }).stdout(Stdio::null()).stderr(Stdio::null());
     let here = probe.status().is_ok_and(|status| status.success());
     if !here {
-        skip_for_want_of(program, what, &format!("no {program}: `apt-get install {package}`"));
+        skip_without(program, what, &format!("no {program}: `apt-get install {package}`"));
     }
     here
 }
@@ -24,11 +24,11 @@ pub fn is_here(program: &str, package: &str, what: &str) -> bool {
 /// A running proxy. It is ended, with its workers, when this is dropped.
 pub struct Proxy {
     child: Child,
-    log: Collected,
+    log: CollectedOutput,
 }
 
 impl Proxy {
-    /// Starts an nginx of its own with these servers, which reads nothing of the machine's configuration.
+    /// Starts an nginx with these servers, which reads no configuration of the machine.
     pub fn nginx(folder: &Path, servers: &str, address: SocketAddr) -> Self {
         let path = folder.display();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -68,7 +68,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Asked and not killed: nginx ends its workers then.
+        // Terminated and not killed, because nginx then ends its workers.
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             terminate(&self.child);
             wait(&mut self.child);
@@ -76,26 +76,26 @@ impl Drop for Proxy {
     }
 }
 
-/// What reached the server behind the proxy.
+/// A request that reached the server behind the proxy.
 #[derive(Clone, Debug, Default)]
-pub struct Reached {
+pub struct ReceivedRequest {
     pub line: String,
-    /// Names in lower case, as they came.
+    /// Names in lower case, in their order.
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
 
-impl Reached {
-    /// Every value of a header.
+impl ReceivedRequest {
+    /// Returns every value of a header.
     pub fn all(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect()
     }
 }
 
-/// The server behind the proxy: answers everything with 200, and remembers what came.
+/// The server behind the proxy: answers everything with 200, and records the requests.
 pub struct Upstream {
     pub address: SocketAddr,
-    reached: Arc<Mutex<Vec<Reached>>>,
+    reached: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Upstream {
@@ -106,23 +106,23 @@ impl Upstream {
         let shared = Arc::clone(&reached);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Who hangs up meanwhile has asked for nothing.
+                // A client that disconnects meanwhile has sent no request.
                 let _ = answer(stream, &shared);
             }
         });
         Self { address, reached }
     }
 
-    /// What has come since the last time this was asked.
-    pub fn take(&self) -> Vec<Reached> {
+    /// Returns and clears the recorded requests.
+    pub fn take(&self) -> Vec<ReceivedRequest> {
         std::mem::take(&mut *self.reached.lock().unwrap())
     }
 }
 
-/// One request, one answer; `None` when the peer hangs up before it has said anything.
-fn answer(stream: TcpStream, reached: &Mutex<Vec<Reached>>) -> Option<()> {
+/// Answers one request; `None` when the peer disconnects before it has sent anything.
+fn answer(stream: TcpStream, reached: &Mutex<Vec<ReceivedRequest>>) -> Option<()> {
     let mut stream = BufReader::new(stream);
-    let mut request = Reached::default();
+    let mut request = ReceivedRequest::default();
     stream.read_line(&mut request.line).ok().filter(|length| *length > 0)?;
     loop {
         let mut line = String::new();

@@ -1,12 +1,12 @@
-//! Programs of others that only Python has: a validator of OpenAPI, the official SDK of OpenAI. Tests that need one run
-//! where it is, and say so where it isn't.
+//! External programs for Python: a validator of OpenAPI, OpenAI's SDK. Tests that need one are skipped with a
+//! message where it is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::process::{run_to_end, skipped};
 
-/// A Python (`TOLLKEEPER_TEST_PYTHON`, or `python3`) that can import this module.
+/// Returns a Python (`TOLLKEEPER_TEST_PYTHON`, or `python3`) that can import this module.
 pub fn with(module: &str) -> Option<PathBuf> {
     let interpreter = std::env::var_os("TOLLKEEPER_TEST_PYTHON").unwrap_or_else(|| "python3".into());
     let there = command(Path::new(&interpreter)).arg("--version").output();
@@ -16,8 +16,9 @@ pub fn with(module: &str) -> Option<PathBuf> {
     usable.then(|| PathBuf::from(interpreter))
 }
 
-/// A command that starts a Python that can import this module, without this process's environment, so that no proxy comes
-/// between. `None`, and a printed reason, when there is none; a failure when `TOLLKEEPER_TEST_REQUIRE` asks for `python`.
+/// Returns a command that starts a Python that can import this module, without this process's environment, so
+/// that no proxy is used. Returns `None`, and prints the reason, if there is none; fails if
+/// `TOLLKEEPER_TEST_REQUIRE` asks for `python`.
 pub fn python(module: &str, package: &str, what: &str) -> Option<Command> {
     let Some(interpreter) = with(module) else {
         skip(
@@ -32,13 +33,13 @@ pub fn python(module: &str, package: &str, what: &str) -> Option<Command> {
     Some(command(&interpreter))
 }
 
-/// Says that something was skipped; a failure when `TOLLKEEPER_TEST_REQUIRE` asks for `python`.
+/// Prints that something was skipped; fails if `TOLLKEEPER_TEST_REQUIRE` asks for `python`.
 pub fn skip(what: &str, why: &str) {
-    skip_for_want_of("python", what, why);
+    skip_without("python", what, why);
 }
 
-/// The same for another word of `TOLLKEEPER_TEST_REQUIRE`.
-pub fn skip_for_want_of(word: &str, what: &str, why: &str) {
+/// Like [`skip`], for another word of `TOLLKEEPER_TEST_REQUIRE`.
+pub fn skip_without(word: &str, what: &str, why: &str) {
     let required = std::env::var("TOLLKEEPER_TEST_REQUIRE").unwrap_or_default();
     assert!(!required.contains(word), "TOLLKEEPER_TEST_REQUIRE asks for {word}: {what}: {why}");
     skipped(what, why);

@@ -1,4 +1,4 @@
-//! The real binary in a process of its own, for what can't be had in process: other environments, and a violent end.
+//! The binary in its own process, for what isn't possible in process: other environments, and crashes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it on ports of its own and waits until it is ready.
+    /// Starts it on its own ports and waits until it is ready.
     pub async fn start(data_dir: &Path, environment: &[(&str, &str)]) -> Self {
         let ports: [TcpListener; 2] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
         let [public, service] = ports.each_ref().map(|port| port.local_addr().unwrap());
@@ -42,7 +42,7 @@ impl Process {
         process
     }
 
-    /// Sends JSON; status and body.
+    /// Sends JSON; returns status and body.
     pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let (status, body) = self.request("POST", path, &body.to_string()).unwrap();
         (status, serde_json::from_str(&body).unwrap())
@@ -62,12 +62,12 @@ impl Process {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 
-    /// Everything it has logged.
+    /// Returns everything that it has logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it, as a power failure would.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

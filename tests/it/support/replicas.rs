@@ -1,5 +1,5 @@
-//! Several replicas over one database, each a process of its own: what they share is the database and the keys, on SQLite the
-//! data folder too. Nobody comes back to the replica that answered last.
+//! Several replicas over one database, each a process: they share the database and the keys, on SQLite the
+//! data folder too. Clients use another replica for each request.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use super::process::{Account, Place, Server, Start, Wire};
 use super::world::{Folder, PASSWORD, mailed_token_in};
 
-/// What every replica has.
+/// The configuration of every replica.
 const MASTER_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const SERVICE_TOKEN: &str = "svc_of-all-the-replicas-of-a-test";
 
-/// How to start each of them.
+/// The starts of all replicas.
 pub struct Replicas {
     pub starts: Vec<Start>,
 }
 
 impl Replicas {
-    /// So many, with their data folders below `folder`.
+    /// Configures this many replicas, with their data folders below `folder`.
     pub fn new(count: usize, url: Option<&str>, folder: &Folder) -> Self {
         let starts = (0..count).map(|number| {
             let place = match url {
@@ -36,20 +36,20 @@ impl Replicas {
         Self { starts: starts.collect() }
     }
 
-    /// A setting of all of them.
+    /// Sets a setting of all replicas.
     pub fn set(self, name: &str, value: &str) -> Self {
         Self { starts: self.starts.into_iter().map(|start| start.set(name, value)).collect() }
     }
 
-    /// Rates by caller and address are no part of what is tested, and everybody comes from one address here. Models take any
-    /// number of calls.
+    /// Raises the rates by caller and address, because all calls come from one address here. Models accept
+    /// any number of calls.
     pub fn generous(self, folder: &Folder) -> Self {
         self.set("TOLLKEEPER_CATALOG_FILE", &generous_catalog(folder))
             .set("TOLLKEEPER_LIMITS__ENABLED", "false")
             .set("TOLLKEEPER_PASSWORDS__QUEUE", "1000")
     }
 
-    /// Starts them, the first one first: it makes the tables and the signing key.
+    /// Starts them, the first one alone: it creates the tables and the signing key.
     pub fn run(&self) -> Fleet {
         let (first, others) = self.starts.split_first().unwrap();
         let mut servers = vec![first.run()];
@@ -61,7 +61,7 @@ impl Replicas {
     }
 }
 
-/// A catalog whose models take any number of calls: the file.
+/// Writes a catalog whose models accept any number of calls; returns the file.
 pub fn generous_catalog(folder: &Folder) -> String {
     let catalog = include_str!("../../../catalog/default.toml")
         .replace("max_requests_per_min = 60\n", "max_requests_per_min = 1000000\n")
@@ -78,7 +78,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Whoever's turn it is.
+    /// Returns the next replica in turn.
     pub fn next(&self) -> &Server {
         &self.servers[self.turn.fetch_add(1, Ordering::Relaxed) % self.servers.len()]
     }
@@ -95,18 +95,18 @@ impl Fleet {
         Wire::new(self.next().public, method, path)
     }
 
-    /// A call of the service listener with its token.
+    /// Builds a call of the service listener with its token.
     pub fn ask(&self, path: &str, body: &Value) -> Wire {
         self.next().ask(path, body)
     }
 
-    /// The same with another method, and without a body.
+    /// Like [`Self::ask`], with another method and without a body.
     pub fn call_service(&self, method: &str, path: &str) -> Wire {
         let server = self.next();
         Wire::new(server.service, method, path).bearer(&server.service_token())
     }
 
-    /// The token in the newest mail to this address, whichever replica sent it.
+    /// Returns the token in the newest mail to this address, from any replica.
     pub fn mailed_token(&self, address: &str) -> String {
         let folders: Vec<PathBuf> = self.servers.iter().map(|server| server.data_dir.clone()).collect();
         mailed_token_in(&folders, address)
@@ -122,7 +122,7 @@ impl Fleet {
         self.next().log_in(name)
     }
 
-    /// An organization, a project and a key, each made by another replica.
+    /// Creates an organization, a project and a key, each by another replica.
     pub fn settle(&self, owner: &Account, name: &str) -> Place {
         let post = |path: &str, body: Value| self.post(path, &body).bearer(&owner.access_token).data();
         let organization = text(&post("/v1/organizations", json!({ "name": name })), "id");
@@ -132,7 +132,7 @@ impl Fleet {
         Place { project_path, key_id: text(&key, "id"), key: text(&key, "key") }
     }
 
-    /// Asks all of them to end; each has to end well.
+    /// Sends SIGTERM to all of them; each must end cleanly.
     pub fn stop(self) {
         for server in &self.servers {
             server.terminate();
@@ -145,13 +145,13 @@ impl Fleet {
 }
 
 impl Place {
-    /// The id of the organization.
+    /// Returns the id of the organization.
     pub fn organization(&self) -> &str {
         self.project_path.split('/').nth(3).unwrap()
     }
 }
 
-/// A text of a reply.
+/// Returns a text of an answer.
 pub fn text(data: &Value, name: &str) -> String {
     data[name].as_str().unwrap_or_else(|| panic!("no {name} in {data}")).to_owned()
 }

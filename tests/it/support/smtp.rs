@@ -18,7 +18,7 @@ pub struct MailServer {
     stdin: Option<ChildStdin>,
 }
 
-/// The Python that runs it; `None` where it isn't to be had, which is said.
+/// Returns the Python that runs it; `None`, with a message, if it is missing.
 pub fn python(what: &str) -> Option<PathBuf> {
     let python = python::with("aiosmtpd");
     if python.is_none() {
@@ -49,12 +49,12 @@ impl MailServer {
         Self { port, folder, process, stdin }
     }
 
-    /// Without TLS.
+    /// Returns its URL without TLS.
     pub fn url(&self) -> String {
         format!("smtp://127.0.0.1:{}?tls=none", self.port)
     }
 
-    /// What has arrived.
+    /// Returns the received mails.
     pub fn mails(&self) -> Vec<Value> {
         let entries = std::fs::read_dir(&self.folder.0).unwrap().map(|entry| entry.unwrap().path());
         let mut paths: Vec<_> = entries.filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
@@ -62,12 +62,12 @@ impl MailServer {
         paths.iter().map(|p| serde_json::from_str(&std::fs::read_to_string(p).unwrap()).unwrap()).collect()
     }
 
-    /// What has arrived for one address.
+    /// Returns the received mails to one address.
     pub fn mails_to(&self, address: &str) -> Vec<Value> {
         self.mails().into_iter().filter(|mail| mail["to"][0] == address).collect()
     }
 
-    /// Every command that was given to it.
+    /// Returns every command that it received.
     pub fn transcript(&self) -> String {
         std::fs::read_to_string(self.folder.0.join("transcript.log")).unwrap_or_default()
     }
@@ -80,10 +80,10 @@ impl Drop for MailServer {
     }
 }
 
-/// An address of this machine where nobody listens, and nobody else will while it is kept.
-pub struct NobodyHome(tokio::net::TcpSocket);
+/// A port of this machine without a listener, reserved while this value exists.
+pub struct UnusedPort(tokio::net::TcpSocket);
 
-impl NobodyHome {
+impl UnusedPort {
     pub fn new() -> Self {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -95,7 +95,7 @@ impl NobodyHome {
     }
 }
 
-/// The token in a mail.
+/// Returns the token in a mail.
 pub fn token(mail: &Value) -> String {
     let is_token = |line: &&str| {
         line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
@@ -104,7 +104,7 @@ pub fn token(mail: &Value) -> String {
     content.lines().find(is_token).unwrap_or_else(|| panic!("no token in {content}")).to_owned()
 }
 
-/// Looks every few milliseconds, for half a minute at most.
+/// Polls every few milliseconds, for at most half a minute.
 pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..1_500 {
         if let Some(found) = look() {
@@ -115,7 +115,8 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("waited in vain: {what}");
 }
 
-/// A certificate authority and a certificate for `localhost` and `127.0.0.1`: `ca.pem`, `server.pem`, `server.key`.
+/// Creates a certificate authority and a certificate for `localhost` and `127.0.0.1`: `ca.pem`, `server.pem`,
+/// `server.key`.
 pub fn make_certificates(folder: &Path) {
     std::fs::write(folder.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").unwrap();
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";

@@ -1,4 +1,4 @@
-//! Two servers in process on one database, one clock and one master key: what a customer runs as two replicas.
+//! Two servers in process with one database, clock and master key, like two replicas of a customer.
 
 use http::Method;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use tollkeeper::web::route::Listener;
 use super::http::Call;
 use super::world::{World, catch_up};
 
-/// One of them.
+/// One of the two servers.
 #[derive(Clone)]
 pub struct Twin {
     pub app: App,
@@ -19,7 +19,7 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// The world's own server, and another one beside it.
+    /// Returns the world's own server, and another one.
     pub async fn both(world: &World) -> [Self; 2] {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
@@ -27,8 +27,7 @@ impl Twin {
             .map(|app| Self { public: tollkeeper::api::routes::dispatcher(&app.api, Listener::Public), app })
     }
 
-    /// The same, but with passwords that cost next to nothing to hash; those that the world has hashed are hashed again
-    /// when they are first used.
+    /// Like [`Self::both`], with cheap password hashes; existing hashes are replaced at their first use.
     pub async fn both_with_cheap_hashes(world: &World) -> [Self; 2] {
         let mut twins = Vec::new();
         for _ in 0..2 {
@@ -56,7 +55,7 @@ impl Twin {
     }
 }
 
-/// Brings what the other server has committed to this one as well, as its job does.
+/// Applies the other server's commits to this one, as its job does.
 pub async fn settle(twin: &Twin) {
     catch_up(&twin.app).await;
 }

@@ -1,4 +1,4 @@
-//! A whole server in process, on a fresh database, with a clock that stands still; and the people in it.
+//! A whole server in process, with a fresh database and a standing clock; and its users.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -20,10 +20,10 @@ use tollkeeper::web::route::Listener;
 use super::http::Call;
 use super::postgres::Cluster;
 
-/// When every test begins.
+/// The start time of every test.
 pub const START: &str = "2026-03-10T12:00:00.000Z";
 
-/// The password of everybody.
+/// The password of every user.
 pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 
 /// The tests' own PostgreSQL doesn't wait for the disk.
@@ -40,9 +40,9 @@ pub struct World {
     _folder: Folder,
 }
 
-/// Somebody with an account and a session.
+/// A user with an account and a session.
 #[derive(Clone, Debug)]
-pub struct Somebody {
+pub struct TestUser {
     pub id: UserId,
     pub access_token: String,
     pub refresh_token: String,
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-/// A folder that goes when the test does.
+/// A folder that is removed at the end of the test.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -93,7 +93,7 @@ pub fn on_each_database(test: impl AsyncFn(World)) {
     on_each_database_with(&[], test);
 }
 
-/// The same, with some of the configuration set: pairs of environment variables.
+/// Like [`on_each_database`], with configuration: pairs of environment variables.
 pub fn on_each_database_with(settings: &[(&str, &str)], test: impl AsyncFn(World)) {
     runtime().block_on(async {
         test(World::new("sqlite", None, settings).await).await;
@@ -108,8 +108,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Reads what replicas have changed. On a machine that has other work it may take longer than a server waits for it; its next
-/// look comes soon then.
+/// Reads the feed. On a busy machine it may take longer than a server waits for it, so this retries.
 pub async fn catch_up(app: &App) {
     for _ in 0..60 {
         match app.feed.catch_up().await {
@@ -138,7 +137,7 @@ impl World {
         }
     }
 
-    /// What the job does in a running server: reads what replicas have changed.
+    /// Reads the feed, as the job of a running server does.
     pub async fn catch_up(&self) {
         catch_up(&self.app).await;
     }
@@ -155,24 +154,25 @@ impl World {
         Call::new(&self.public, method, path)
     }
 
-    /// A call of the service listener with its token.
+    /// Builds a call of the service listener with its token.
     pub fn ask(&self, path: &str, body: &Value) -> Call {
         Call::new(&self.service, Method::POST, path).bearer(self.app.api.service_token.expose()).json(body)
     }
 
-    /// Somebody with a verified account and a session, straight from the store: password hashing has tests of its own.
-    pub async fn somebody(&self, name: &str) -> Somebody {
-        let somebody = self.unverified(name).await;
+    /// Creates a user with a verified account and a session, directly in the store: password hashing has its
+    /// own tests.
+    pub async fn user(&self, name: &str) -> TestUser {
+        let user = self.unverified_user(name).await;
         let mut tx = self.app.db.write().await.unwrap();
         let now = self.clock.now();
         let _verified =
-            tollkeeper::accounts::store::users::set_email_verified(&mut tx, somebody.id, now).await.unwrap();
+            tollkeeper::accounts::store::users::set_email_verified(&mut tx, user.id, now).await.unwrap();
         tx.commit().await.unwrap();
-        somebody
+        user
     }
 
-    /// The same, with an address that isn't verified.
-    pub async fn unverified(&self, name: &str) -> Somebody {
+    /// Like [`Self::user`], with an address that isn't verified.
+    pub async fn unverified_user(&self, name: &str) -> TestUser {
         let (now, random) = (self.clock.now(), &self.app.random);
         let id = UserId::new(now, random);
         let email = format!("{name}@example.com");
@@ -192,8 +192,8 @@ impl World {
         self.session(id).await
     }
 
-    /// A new session of somebody who has an account.
-    pub async fn session(&self, id: UserId) -> Somebody {
+    /// Starts a new session of an existing user.
+    pub async fn session(&self, id: UserId) -> TestUser {
         let now = self.clock.now();
         let session_id = SessionId::new(now, &self.app.random);
         let ends = now.plus_ms(30 * tollkeeper::clock::DAY_MS);
@@ -204,10 +204,10 @@ impl World {
         tx.commit().await.unwrap();
         let access_token = self.token(TokenKind::Access, id, session_id, 3600).await;
         let refresh_token = self.token(TokenKind::Refresh, id, session_id, 30 * 86_400).await;
-        Somebody { id, access_token, refresh_token, session_id }
+        TestUser { id, access_token, refresh_token, session_id }
     }
 
-    /// A token as the server would sign it.
+    /// Signs a token as the server would.
     pub async fn token(&self, kind: TokenKind, user: UserId, session: SessionId, lives_s: i64) -> String {
         let iat = self.clock.now().unix_seconds();
         let claims = Claims {
@@ -222,32 +222,32 @@ impl World {
         self.app.accounts.keyset().await.unwrap().sign(kind, &claims)
     }
 
-    pub async fn organization(&self, owner: &Somebody, name: &str) -> String {
+    pub async fn organization(&self, owner: &TestUser, name: &str) -> String {
         let body = json!({"name": name, "settings": {"allow_public_projects": true}});
         id(&self.post("/v1/organizations", &body).bearer(&owner.access_token).data().await)
     }
 
-    pub async fn project(&self, owner: &Somebody, organization: &str, name: &str) -> String {
+    pub async fn project(&self, owner: &TestUser, organization: &str, name: &str) -> String {
         let path = format!("/v1/organizations/{organization}/projects");
         id(&self.post(&path, &json!({ "name": name })).bearer(&owner.access_token).data().await)
     }
 
-    /// An organization with one project.
-    pub async fn place(&self, owner: &Somebody, name: &str) -> Place {
+    /// Creates an organization with one project.
+    pub async fn place(&self, owner: &TestUser, name: &str) -> Place {
         let organization = self.organization(owner, name).await;
         let project = self.project(owner, &organization, &format!("{name} project")).await;
         Place { organization, project }
     }
 
-    /// A key: its id and its secret.
-    pub async fn key(&self, maker: &Somebody, place: &Place, body: &Value) -> (String, String) {
+    /// Creates a key; returns its id and its secret.
+    pub async fn key(&self, maker: &TestUser, place: &Place, body: &Value) -> (String, String) {
         let path = format!("{}/api-keys", place.project_path());
         let data = self.post(&path, body).bearer(&maker.access_token).data().await;
         (id(&data), data["key"].as_str().unwrap().to_owned())
     }
 
-    /// A key that is older than all that it is said to have been used for.
-    pub async fn old_key(&self, maker: &Somebody, place: &Place, body: &Value) -> (String, String) {
+    /// Creates a key that is older than all usage reported for it.
+    pub async fn old_key(&self, maker: &TestUser, place: &Place, body: &Value) -> (String, String) {
         const AGE_MS: i64 = 500 * DAY_MS;
         self.clock.advance_ms(-AGE_MS);
         let then = self.session(maker.id).await;
@@ -256,27 +256,27 @@ impl World {
         key
     }
 
-    pub async fn join_organization(&self, place: &Place, who: &Somebody, role: OrganizationRole) {
+    pub async fn join_organization(&self, place: &Place, user: &TestUser, role: OrganizationRole) {
         let text = "INSERT INTO organization_members (organization_id, user_id, role, joined_at, updated_at)
                     VALUES ($1, $2, $3, $4, $4)";
-        self.join(text, &place.organization, who, role.as_str()).await;
+        self.join(text, &place.organization, user, role.as_str()).await;
     }
 
-    pub async fn join_project(&self, place: &Place, who: &Somebody, role: ProjectRole) {
+    pub async fn join_project(&self, place: &Place, user: &TestUser, role: ProjectRole) {
         let text = "INSERT INTO project_members (project_id, user_id, role, added_at, updated_at)
                     VALUES ($1, $2, $3, $4, $4)";
-        self.join(text, &place.project, who, role.as_str()).await;
+        self.join(text, &place.project, user, role.as_str()).await;
     }
 
-    /// Behind the gate's back: only it writes memberships.
-    async fn join(&self, text: &'static str, place: &str, who: &Somebody, role: &str) {
+    /// Directly in the tables: the API writes memberships through the gate only.
+    async fn join(&self, text: &'static str, place: &str, user: &TestUser, role: &str) {
         let mut tx = self.app.db.write().await.unwrap();
-        let statement = sql(text).bind(place).bind(who.id).bind(role).bind(self.clock.now());
+        let statement = sql(text).bind(place).bind(user.id).bind(role).bind(self.clock.now());
         statement.execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
     }
 
-    /// An open invitation that no call has made.
+    /// Inserts an open invitation without a call.
     pub async fn insert_invitation(
         &self,
         place: &Place,
@@ -304,19 +304,19 @@ impl World {
         id
     }
 
-    /// The token in the newest mail to this address, once what is in the outbox has left.
+    /// Returns the token in the newest mail to this address, after due mail is sent.
     pub async fn mailed_token(&self, address: &str) -> String {
         tollkeeper::mail::sending::send_due(&self.app.mail).await.unwrap();
         mailed_token(&self.data_dir, address)
     }
 }
 
-/// The token in the newest mail to this address. A server that runs by itself may take a moment to send it.
+/// Returns the token in the newest mail to this address. A running server may take a moment to send it.
 pub fn mailed_token(data_dir: &std::path::Path, address: &str) -> String {
     mailed_token_in(&[data_dir.to_owned()], address)
 }
 
-/// The same where any of several servers may have sent it.
+/// Like [`mailed_token`], where any of several servers may have sent it.
 pub fn mailed_token_in(data_dirs: &[PathBuf], address: &str) -> String {
     for _ in 0..400 {
         if let Some(mail) = newest_mail(data_dirs, address) {
@@ -327,14 +327,14 @@ pub fn mailed_token_in(data_dirs: &[PathBuf], address: &str) -> String {
     panic!("no mail to {address} came");
 }
 
-/// The line of a mail that is its token.
+/// Returns the line of a mail that is its token.
 fn token_in(mail: &str) -> Option<&str> {
     mail.lines().map(str::trim_end).find(|line| {
         line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
     })
 }
 
-/// The newest mail with a token: others may have left at the same time.
+/// Returns the newest mail with a token; others may have been sent at the same time.
 fn newest_mail(data_dirs: &[PathBuf], address: &str) -> Option<String> {
     let folders = data_dirs.iter().filter_map(|data_dir| std::fs::read_dir(data_dir.join("mail")).ok());
     let mut mails: Vec<_> = folders
@@ -350,7 +350,7 @@ fn newest_mail(data_dirs: &[PathBuf], address: &str) -> Option<String> {
     mails.last().map(|path| std::fs::read_to_string(path).unwrap())
 }
 
-/// The `id` of a reply.
+/// Returns the `id` of an answer.
 pub fn id(data: &Value) -> String {
     data["id"].as_str().unwrap().to_owned()
 }
@@ -368,7 +368,7 @@ pub fn config(folder: &std::path::Path, database_url: Option<String>, settings: 
     Config::load(None, environment).unwrap()
 }
 
-/// One hash for everybody: argon2 takes its time.
+/// One hash for all users, because argon2 is slow.
 async fn password_hash(app: &App) -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
     if let Some(hash) = HASH.get() {

@@ -1,26 +1,26 @@
-//! When and from where a key was used last: noted in memory, written behind.
+//! The time and address of a key's last use: kept in memory and written later.
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 
 use crate::support::postgres::Cluster;
 use crate::support::twin::Twin;
-use crate::support::world::{Place, START, Somebody, World, on_each_database, runtime};
+use crate::support::world::{Place, START, TestUser, World, on_each_database, runtime};
 
-/// `last_used_at` in the list, and both in the detail.
-async fn shown(world: &World, who: &Somebody, place: &Place, key: &str) -> (Value, Value, Value) {
+/// Returns `last_used_at` of the list, and both fields of the detail.
+async fn shown(world: &World, user: &TestUser, place: &Place, key: &str) -> (Value, Value, Value) {
     let path = format!("{}/api-keys", place.project_path());
-    let listed = world.get(&path).bearer(&who.access_token).data().await;
+    let listed = world.get(&path).bearer(&user.access_token).data().await;
     let item = listed["api_keys"].as_array().unwrap().iter().find(|item| item["id"] == key).unwrap().clone();
-    let detail = world.get(&format!("{path}/{key}")).bearer(&who.access_token).data().await;
+    let detail = world.get(&format!("{path}/{key}")).bearer(&user.access_token).data().await;
     let usage = &detail["usage"];
     (item["last_used_at"].clone(), usage["last_used_at"].clone(), usage["last_used_ip"].clone())
 }
 
 #[test]
-fn the_last_use_is_written_behind() {
+fn last_use_is_written_by_the_job() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let null = json!(null);
@@ -37,7 +37,7 @@ fn the_last_use_is_written_behind() {
         );
         let start = json!(START);
         assert_eq!(shown(&world, &ada, &place, &id).await, (start.clone(), start, json!("192.0.2.2")));
-        // Nothing new: nothing to write.
+        // No new use, so nothing is written.
         assert_eq!(
             (world.app.keys.last_uses.flush(usize::MAX).await.unwrap(), world.app.keys.last_uses.len()),
             (0, 0)
@@ -53,7 +53,7 @@ fn the_last_use_is_written_behind() {
             (later.clone(), later.clone(), json!("2001:db8::7"))
         );
 
-        // From where isn't always told.
+        // The address may be unknown.
         world.clock.advance_ms(1);
         let ask = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1"});
         world.ask("/service/v1/authorize", &ask).bare().await;
@@ -63,9 +63,9 @@ fn the_last_use_is_written_behind() {
 }
 
 #[test]
-fn what_is_refused_is_no_use() {
+fn refused_call_does_not_count_as_use() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.1"], "rate_limit": 1, "models": ["svc-1"]}});
         let (_, key) = world.key(&ada, &place, &body).await;
@@ -81,9 +81,9 @@ fn what_is_refused_is_no_use() {
 }
 
 #[test]
-fn replicas_write_forward_in_time_only() {
+fn replicas_never_overwrite_a_later_use() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -98,9 +98,9 @@ fn replicas_write_forward_in_time_only() {
 }
 
 #[test]
-fn what_could_not_be_written_waits() {
+fn unwritten_uses_are_kept_for_the_next_turn() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
@@ -120,9 +120,9 @@ fn what_could_not_be_written_waits() {
 }
 
 #[test]
-fn many_keys_and_their_end_at_once() {
+fn many_keys_are_written_while_they_are_deleted() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let mut keys = Vec::new();
         for number in 0..40 {
@@ -146,11 +146,11 @@ fn many_keys_and_their_end_at_once() {
 }
 
 #[test]
-fn a_row_that_somebody_holds_holds_nobody_up() {
+fn locked_row_does_not_delay_other_keys() {
     let Some(cluster) = Cluster::shared() else { return };
     runtime().block_on(async {
         let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
@@ -159,13 +159,13 @@ fn a_row_that_somebody_holds_holds_nobody_up() {
         assert_eq!(
             world.app.keys.last_uses.flush(usize::MAX).await.unwrap(),
             1,
-            "a change of the key is in nobody's way"
+            "a locked key row delays no other key"
         );
         world.clock.advance_ms(1_000);
         world.get("/v1/models").bearer(&key).bare().await;
         let hold = "UPDATE api_key_last_uses SET last_used_at = last_used_at WHERE api_key_id = $1";
         sql(hold).bind(&id).execute(&mut tx).await.unwrap();
-        // It gives up long before anybody else would, who waits for ten seconds.
+        // It gives up long before other transactions would, which wait for ten seconds.
         let error = world.app.keys.last_uses.flush(usize::MAX).await.unwrap_err();
         assert!(error.to_string().contains("lock timeout"), "{error}");
         drop(tx);
@@ -179,9 +179,9 @@ fn a_row_that_somebody_holds_holds_nobody_up() {
 }
 
 #[test]
-fn the_later_use_shows_also_when_an_earlier_version_noted_it() {
+fn later_use_is_shown_when_an_earlier_version_recorded_it() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         world.get("/v1/models").bearer(&key).bare().await;
@@ -189,7 +189,7 @@ fn the_later_use_shows_also_when_an_earlier_version_noted_it() {
         for (ms, expected) in
             [(-1_000, json!(START)), (1_000, json!(world.clock.now().plus_ms(1_000).to_string()))]
         {
-            // As a server from before `api_key_last_uses` writes it.
+            // As written by a server from before `api_key_last_uses`.
             let mut tx = world.app.db.write().await.unwrap();
             let earlier = "UPDATE api_keys SET last_used_at = $2, last_used_ip = '192.0.2.9' WHERE id = $1";
             let at = world.clock.now().plus_ms(ms);

@@ -1,4 +1,4 @@
-//! Rotation: the new secret, the one before, and the clock between them.
+//! Rotation of API keys: the new secret, the previous secret and its grace period.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,28 +8,28 @@ use tollkeeper::clock::{DAY_MS, MINUTE_MS};
 
 use crate::support::http::Answer;
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{Place, START, Somebody, World, on_each_database, on_each_database_with};
+use crate::support::world::{Place, START, TestUser, World, on_each_database, on_each_database_with};
 
 const HALF_AN_HOUR_MS: i64 = 30 * MINUTE_MS;
 
-async fn rotate(world: &World, who: &Somebody, place: &Place, key: &str) -> Answer {
+async fn rotate(world: &World, user: &TestUser, place: &Place, key: &str) -> Answer {
     let path = format!("{}/api-keys/{key}/rotate", place.project_path());
-    world.call(Method::POST, &path).bearer(&who.access_token).send().await
+    world.call(Method::POST, &path).bearer(&user.access_token).send().await
 }
 
 fn text(data: &Value, field: &str) -> String {
     data[field].as_str().unwrap().to_owned()
 }
 
-/// Whether a secret is good: its status on the model list.
+/// Returns the status of the model list with a secret.
 async fn status(world: &World, secret: &str) -> u16 {
     world.get("/v1/models").bearer(secret).send().await.status
 }
 
 #[test]
-fn a_rotated_key_keeps_everything_but_its_secret() {
+fn rotated_key_keeps_everything_but_its_secret() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "Prod", "permissions": ["models"], "restrictions": {"rate_limit": 600}});
         let (id, first) = world.key(&ada, &place, &body).await;
@@ -51,13 +51,13 @@ fn a_rotated_key_keeps_everything_but_its_secret() {
 }
 
 #[test]
-fn the_secret_before_ends_by_the_clock_on_every_replica() {
+fn previous_secret_expires_on_every_replica() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
-        // Held on both from before the rotation.
+        // Cached on both before the rotation.
         assert_eq!(
             (status(&world, &first).await, replica.get("/v1/models").bearer(&first).send().await.status),
             (200, 200)
@@ -76,9 +76,9 @@ fn the_secret_before_ends_by_the_clock_on_every_replica() {
 }
 
 #[test]
-fn a_second_rotation_ends_the_oldest_secret_at_once() {
+fn second_rotation_ends_the_oldest_secret_at_once() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -106,9 +106,9 @@ fn a_second_rotation_ends_the_oldest_secret_at_once() {
 }
 
 #[test]
-fn the_grace_ends_with_the_key_and_an_expired_key_stays_as_it_is() {
+fn grace_ends_with_the_key_and_expired_key_cannot_rotate() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) =
             world.key(&ada, &place, &json!({"name": "k", "expires_at": "2026-03-10T12:30:00Z"})).await;
@@ -127,10 +127,10 @@ fn the_grace_ends_with_the_key_and_an_expired_key_stays_as_it_is() {
 }
 
 #[test]
-fn the_configuration_says_how_long_the_grace_is() {
+fn grace_period_is_configurable() {
     for (hours, ends, first_is) in [("0", START, 401), ("720", "2026-04-09T12:00:00.000Z", 200)] {
         on_each_database_with(&[("TOLLKEEPER_API_KEYS__ROTATION_GRACE_HOURS", hours)], async |world| {
-            let ada = world.somebody("ada").await;
+            let ada = world.user("ada").await;
             let place = world.place(&ada, "Acme").await;
             let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
             assert_eq!(status(&world, &first).await, 200);
@@ -145,9 +145,9 @@ fn the_configuration_says_how_long_the_grace_is() {
 }
 
 #[test]
-fn without_sealed_copies_the_secret_before_is_masked() {
+fn previous_secret_is_masked_without_sealed_copies() {
     on_each_database_with(&[("TOLLKEEPER_API_KEYS__KEEP_SEALED", "false")], async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let data = rotate(&world, &ada, &place, &id).await.json()["data"].clone();
@@ -157,9 +157,9 @@ fn without_sealed_copies_the_secret_before_is_masked() {
 }
 
 #[test]
-fn of_64_rotations_at_once_each_follows_another() {
+fn concurrent_rotations_form_one_chain() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let calls = (0..64).map(|_| rotate(&world, &ada, &place, &id));
@@ -187,9 +187,9 @@ fn of_64_rotations_at_once_each_follows_another() {
 }
 
 #[test]
-fn a_rotation_and_a_delete_at_once_leave_no_key() {
+fn concurrent_rotation_and_delete_leave_no_key() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         for round in 0..8 {
             let (id, first) = world.key(&ada, &place, &json!({"name": format!("k{round}")})).await;

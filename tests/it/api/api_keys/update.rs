@@ -1,13 +1,13 @@
-//! PUT and DELETE of a key: what changes, what is refused, and that it holds on every replica.
+//! PUT and DELETE of a key: changes, refusals, and their effect on every replica.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::twin::{Twin, settle};
-use crate::support::world::{Place, START, Somebody, World, on_each_database};
+use crate::support::world::{Place, START, TestUser, World, on_each_database};
 
-async fn put(world: &World, who: &Somebody, path: &str, body: &Value) -> Value {
-    world.call(Method::PUT, path).json(body).bearer(&who.access_token).data().await
+async fn put(world: &World, user: &TestUser, path: &str, body: &Value) -> Value {
+    world.call(Method::PUT, path).json(body).bearer(&user.access_token).data().await
 }
 
 fn key_path(place: &Place, key: &str) -> String {
@@ -15,9 +15,9 @@ fn key_path(place: &Place, key: &str) -> String {
 }
 
 #[test]
-fn a_merge_patch_changes_what_it_names() {
+fn merge_patch_changes_only_its_fields() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let body = json!({"name": "Prod", "description": "old", "permissions": ["chat"], "expires_at": "2027-01-01T00:00:00Z",
             "restrictions": {"allowed_ips": ["127.0.0.1"], "rate_limit": 600, "max_tokens": 100, "models": ["svc-1"]}});
@@ -28,7 +28,7 @@ fn a_merge_patch_changes_what_it_names() {
         let mut now = json!({"id": key, "name": "Prod", "description": "old", "permissions": ["chat"], "updated_at": START,
             "restrictions": restrictions});
         world.clock.advance_ms(1_000);
-        // What changes nothing is no change.
+        // A patch without a change leaves no trace.
         for patch in
             [json!({}), json!({"restrictions": {}}), json!({"name": "Prod", "permissions": ["chat", "chat"]})]
         {
@@ -69,9 +69,9 @@ fn a_merge_patch_changes_what_it_names() {
 }
 
 #[test]
-fn what_a_patch_can_not_say() {
+fn invalid_patches_are_refused() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.key(&ada, &place, &json!({"name": "one"})).await;
         world.key(&ada, &place, &json!({"name": "two"})).await;
@@ -101,9 +101,9 @@ fn what_a_patch_can_not_say() {
 }
 
 #[test]
-fn two_patches_at_once_lose_nothing() {
+fn concurrent_patches_lose_nothing() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let path = key_path(&place, &key);
@@ -126,9 +126,9 @@ fn two_patches_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_change_holds_here_at_once_and_elsewhere_with_the_next_reading() {
+fn change_applies_at_once_locally_and_elsewhere_after_the_feed_is_read() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let [_, replica] = Twin::both(&world).await;
@@ -155,9 +155,9 @@ fn a_change_holds_here_at_once_and_elsewhere_with_the_next_reading() {
 }
 
 #[test]
-fn a_deleted_key_is_gone() {
+fn deleted_key_is_gone() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let path = key_path(&place, &id);
@@ -176,7 +176,7 @@ fn a_deleted_key_is_gone() {
             assert_eq!(status(method.clone(), &path).await, 404, "{method} {path}");
         }
         assert_eq!(world.get("/v1/models").bearer(&key).refused().await, (401, "invalid_api_key".into()));
-        // Its name is free again, and its id is nobody's.
+        // Its name is free again, and its id is unknown.
         let (other, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
         assert_ne!(other, id);
         let detail = world.get(&place.project_path()).bearer(&ada.access_token).data().await;
@@ -185,9 +185,9 @@ fn a_deleted_key_is_gone() {
 }
 
 #[test]
-fn a_key_may_delete_another_and_of_many_deletes_one_wins() {
+fn key_deletes_another_key_and_one_of_many_deletes_wins() {
     on_each_database(async |world| {
-        let ada = world.somebody("ada").await;
+        let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let (id, _) = world.key(&ada, &place, &json!({"name": "other"})).await;
