@@ -178,3 +178,16 @@ fn architecture_lists_the_crates() {
     let block = format!("\n```\n{}\n```\n", crate_dependencies().join("\n"));
     assert!(text.contains(&block), "docs/architecture.md should say:{block}");
 }
+
+#[test]
+fn handlers_and_their_frame_do_not_use_the_database() {
+    let lines = crates();
+    for name in ["api", "web"] {
+        let line = lines.iter().find(|line| line.starts_with(&format!("{name}: "))).unwrap();
+        assert!(!line.split(' ').any(|used| used == "db"), "{line}");
+    }
+    let web = lines.iter().find(|line| line.starts_with("web: ")).unwrap();
+    for subject in ["accounts", "tenants", "catalog", "keys", "billing"] {
+        assert!(!web.split(' ').any(|used| used == subject), "the frame knows no subject: {web}");
+    }
+}

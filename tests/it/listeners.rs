@@ -72,7 +72,7 @@ fn server(folder: &Folder, settings: &[(&str, &str)]) -> Server {
     let start = settings.iter().fold(Start::new(&folder.0), |start, (name, value)| {
         start.set(&format!("TOLLKEEPER_SERVER__{name}"), value)
     });
-    start.set("TOLLKEEPER_LOG__LEVEL", "info,tollkeeper::server=debug").run()
+    start.set("TOLLKEEPER_LOG__LEVEL", "info,web=debug").run()
 }
 
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";

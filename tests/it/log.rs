@@ -81,7 +81,7 @@ fn probes(log: &str) -> usize {
 }
 
 fn is_access(line: &str) -> bool {
-    line.contains("tollkeeper::tenants::access")
+    line.contains("tollkeeper::access")
 }
 
 /// Makes calls with secrets in every place, successful and failing ones.

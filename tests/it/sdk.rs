@@ -83,6 +83,6 @@ fn run_program(mut program: Command) {
     // No call was retried silently: an answer that forbids a retry is respected.
     let log = server.stop().log;
     let of_the_program = log.split_once("/openapi.json").map_or("", |(_, rest)| rest);
-    let seen = of_the_program.lines().filter(|line| line.contains("tollkeeper::tenants::access")).count();
+    let seen = of_the_program.lines().filter(|line| line.contains("tollkeeper::access")).count();
     assert_eq!(Some(seen), sent, "{log}");
 }

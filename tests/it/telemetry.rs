@@ -376,10 +376,7 @@ print("valid", lines)
         let listening = said("listening");
         assert_eq!((&listening["severityText"], &listening["severityNumber"]), (&json!("INFO"), &json!(9)));
         assert_eq!(attribute(listening, "public"), server_address(&ended.log));
-        assert!(
-            lines.iter().all(|line| !line.to_string().contains("tollkeeper::tenants::access")),
-            "{lines:#?}"
-        );
+        assert!(lines.iter().all(|line| !line.to_string().contains("tollkeeper::access")), "{lines:#?}");
         let (module, package) =
             ("opentelemetry.proto.collector.logs.v1.logs_service_pb2", "opentelemetry-proto");
         let Some(mut program) = python(module, package, "the log lines' format") else { return };

@@ -5,7 +5,7 @@
 pub struct Settings {
     /// How a line looks.
     pub format: Format,
-    /// A level, or a level for each part of the program: `info,tollkeeper::live=debug`.
+    /// A level, or a level for each part of the program: `info,keys=debug`.
     pub level: String,
     /// Whether every request gets a line.
     pub access: bool,

@@ -115,7 +115,7 @@ fn full_disk_under_load_loses_no_answered_event() {
     let refused: u64 = clients.iter().map(|client| client.refused.load(Ordering::Relaxed)).sum();
     println!("sqlite: full {rounds} times, {} events answered, {refused} requests refused", answered.len());
     assert!(
-        server.log().contains("ERROR tollkeeper::server::entrance: storage_full: The server's disk is full"),
+        server.log().contains("ERROR web::server::dispatcher: storage_full: The server's disk is full"),
         "{}",
         server.log()
     );
