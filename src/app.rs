@@ -253,7 +253,7 @@ impl App {
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         self.feed.catch_up().await.map_err(kept_from)?;
-        self.accounts.signing_keys.ensure(&self.accounts).await.map_err(kept_from)?;
+        self.accounts.signing_keys.load_or_create(&self.accounts).await.map_err(kept_from)?;
         self.ready.store(true, Ordering::Release);
         Ok(())
     }

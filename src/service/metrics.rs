@@ -133,7 +133,7 @@ fn memory(app: &App, text: &mut Text) {
         ("api_keys", keys),
         ("unknown_api_keys", app.keys.keyring.unknown()),
         ("sessions", app.accounts.sessions.len()),
-        ("verified_tokens", app.accounts.signing_keys.remembered()),
+        ("verified_tokens", app.accounts.signing_keys.verified_count()),
         ("rate_meters", app.limiter.len()),
         ("shared_rate_meters", app.keys.rates.len()),
     ];

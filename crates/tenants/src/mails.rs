@@ -13,7 +13,7 @@ use mail::{Message, WriteMail, templates};
 
 use crate::store;
 use accounts::store::email_tokens::Purpose;
-use accounts::store::login_guesses::FAILURES_TOLD;
+use accounts::store::login_guesses::FAILURES_BEFORE_MAIL;
 use accounts::store::users::User;
 use mail::store::outbox::{QueuedMail, Template};
 
@@ -93,7 +93,7 @@ impl Letters {
                 url,
                 username,
                 &mail.about,
-                FAILURES_TOLD,
+                FAILURES_BEFORE_MAIL,
                 mail.created_at,
             )),
             Template::NewLogin => {
