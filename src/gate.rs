@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header};
 
 pub use bearer::{Credential, check_again};
 pub use invoices::{InvoiceScope, OrgInvoice};
-pub use keys::access::Key;
+pub use keys::access::KeyAction;
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Public, Visitor};
 pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope};

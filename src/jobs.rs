@@ -49,9 +49,9 @@ pub async fn run(app: App) {
         tokio::join!(
             follow_changes(&app),
             app.db.watch_standby(),
-            note_uses(&app),
+            write_key_uses(&app),
             expire_reservations(&app),
-            give_leases_back(&app),
+            return_leases(&app),
             watch_clock(&app),
             Box::pin(clean(&app)),
             reload_catalog(&app),
@@ -113,11 +113,11 @@ pub async fn finish(app: &App) {
     if let Err(error) = app.keys.last_uses.flush(usize::MAX).await {
         tracing::warn!("the last uses of {} keys are lost: {error}", app.keys.last_uses.len());
     }
-    app.keys.rates.give_leases_back(true).await;
+    app.keys.rates.return_leases(true).await;
 }
 
 /// Writes when and from where keys were used last.
-async fn note_uses(app: &App) {
+async fn write_key_uses(app: &App) {
     loop {
         tokio::time::sleep(NOTE_EVERY).await;
         if let Err(error) = noted(app, Job::LastUses, app.keys.last_uses.flush(NOTED_AT_ONCE)).await {
@@ -140,10 +140,10 @@ async fn expire_reservations(app: &App) {
 }
 
 /// Gives other replicas what this one has borrowed of a rate and not used.
-async fn give_leases_back(app: &App) {
+async fn return_leases(app: &App) {
     loop {
         tokio::time::sleep(GIVE_BACK_EVERY).await;
-        app.keys.rates.give_leases_back(false).await;
+        app.keys.rates.return_leases(false).await;
     }
 }
 

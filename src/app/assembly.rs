@@ -32,7 +32,7 @@ use mail::{Mail, Mailer};
 use metrics::Metrics;
 use tenants;
 use tenants::Tenants;
-use tenants::mails::Letters;
+use tenants::mails::MailWriter;
 
 /// What several subjects share.
 pub(super) struct Base {
@@ -78,7 +78,7 @@ impl Base {
             metrics: Arc::clone(&self.metrics),
             outbox: Arc::clone(&self.outbox),
         };
-        let letters = Letters {
+        let letters = MailWriter {
             db: self.db.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),

@@ -13,7 +13,7 @@ use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use keys::model_callers::ModelCaller;
 use keys::rules::permissions::Permission;
-use keys::uses::Left;
+use keys::uses::RemainingRate;
 
 /// What a call does.
 pub(super) struct Operation(pub(super) Permission);
@@ -101,8 +101,8 @@ pub struct Remaining {
     pub reset_requests_ms: i64,
 }
 
-impl From<Left> for Remaining {
-    fn from(left: Left) -> Self {
+impl From<RemainingRate> for Remaining {
+    fn from(left: RemainingRate) -> Self {
         Self {
             limit_requests: left.limit,
             remaining_requests: left.allowed.remaining,

@@ -131,7 +131,7 @@ fn memory(app: &App, text: &mut Text) {
     text.gauge("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", key_bytes);
     let rows = [
         ("api_keys", keys),
-        ("unknown_api_keys", app.keys.keyring.unknown()),
+        ("unknown_api_keys", app.keys.keyring.unknown_count()),
         ("sessions", app.accounts.sessions.len()),
         ("verified_tokens", app.accounts.signing_keys.verified_count()),
         ("rate_meters", app.limiter.len()),

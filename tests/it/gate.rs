@@ -115,7 +115,7 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         let project = Project::to(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
         let project_member = ProjectMember::Managed.admit(app, &mut call).await.unwrap();
         let leaving_project = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
-        let key = Key::Rotate.admit(app, &mut call).await.unwrap();
+        let key = KeyAction::Rotate.admit(app, &mut call).await.unwrap();
         assert!(leaving.is_leaving() && leaving_project.is_leaving());
         assert!(!member.is_leaving() && !project_member.is_leaving());
         // Each in a transaction of its own, one after the other: the next waits for the lock of the one before.
@@ -128,12 +128,12 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         let holds = async || {
             [
                 hold!(org.hold, |(_, held)| held.grantor.role),
-                hold!(org.hold_whole, |(_, held)| held.grantor.role),
+                hold!(org.lock_for_removal_and_recheck, |(_, held)| held.grantor.role),
                 hold!(member.hold, |(_, held)| held.grantor.role),
                 hold!(leaving.hold, |(_, held)| held.grantor.role),
                 hold!(project.hold, |(_, held)| held.grantor.role),
                 hold!(key.hold, |_| ProjectRole::Owner),
-                hold!(key.hold_with_secret, |_| ProjectRole::Owner),
+                hold!(key.lock_and_recheck_with_secret, |_| ProjectRole::Owner),
                 hold!(project_member.hold, |(_, grantor, _)| grantor.role),
                 hold!(leaving_project.hold, |(_, grantor, _)| grantor.role),
             ]
@@ -212,7 +212,8 @@ fn scopes_say_who_and_where() {
             let member = ProjectMember::ManagedOrLeaving.admit(app, &mut call).await.unwrap();
             assert_eq!((member.project_id(), member.member_id()), (project_id, bob.id));
             assert_eq!((member.project().trail(), member.is_leaving()), (&trail, false));
-            let key = Key::Rotate.admit(app, &mut self::call(&world, bearer, &of_another)).await.unwrap();
+            let key =
+                KeyAction::Rotate.admit(app, &mut self::call(&world, bearer, &of_another)).await.unwrap();
             assert_eq!((key.organization_id(), key.project_id()), (organization_id, project_id));
             assert_eq!((key.api_key_id().to_string(), &key.trail().actor), (another.clone(), &trail.actor));
             let person = Person.admit(app, &mut call).await;
@@ -312,28 +313,28 @@ fn whoever_holds_a_scope_holds_the_organization() {
         let member = OrgMember::Managed.admit(app, &mut call).await.unwrap();
         let project = Project::to(ProjectAction::Modify).admit(app, &mut call).await.unwrap();
         let project_member = ProjectMember::Managed.admit(app, &mut call).await.unwrap();
-        let key = Key::Rotate.admit(app, &mut call).await.unwrap();
+        let key = KeyAction::Rotate.admit(app, &mut call).await.unwrap();
         let id = org.organization_id();
         let lock = "UPDATE organizations SET updated_at = updated_at WHERE id = $1";
         let write = async || app.db.write().await.unwrap();
         let mut tx = write().await;
-        org.hold(&mut tx).await.unwrap();
+        org.lock_and_recheck(&mut tx).await.unwrap();
         must_wait(&world, tx, lock, id).await;
         let mut tx = write().await;
-        member.hold(&mut tx).await.unwrap();
+        member.lock_and_recheck(&mut tx).await.unwrap();
         must_wait(&world, tx, lock, id).await;
         let mut tx = write().await;
-        project.hold(&mut tx).await.unwrap();
+        project.lock_and_recheck(&mut tx).await.unwrap();
         must_wait(&world, tx, lock, id).await;
         let mut tx = write().await;
-        project_member.hold(&mut tx).await.unwrap();
+        project_member.lock_and_recheck(&mut tx).await.unwrap();
         must_wait(&world, tx, lock, id).await;
         let mut tx = write().await;
-        key.hold(&mut tx).await.unwrap();
+        key.lock_and_recheck(&mut tx).await.unwrap();
         must_wait(&world, tx, lock, id).await;
         // As whoever adds what refers to the organization does; the other locks let them.
         let mut tx = write().await;
-        org.hold_whole(&mut tx).await.unwrap();
+        org.lock_for_removal_and_recheck(&mut tx).await.unwrap();
         must_wait(&world, tx, "SELECT id FROM organizations WHERE id = $1 FOR KEY SHARE", id).await;
     });
 }

@@ -113,9 +113,9 @@ fn lists_go_by_the_tenant_s_index() {
             ),
             (organizations::LIST, &[&me, "", "%", "", "20", "0"], by_person, 1),
             (organizations::COUNT, &[&me, "", "%", ""], by_person, 0),
-            (invitations::OPEN_FOR, &["x7", "0"], "invitations_email_folded", 1),
+            (invitations::OPEN_FOR_ADDRESS, &["x7", "0"], "invitations_email_folded", 1),
             // What a change of a membership asks and ends.
-            (members::TWO, &[&other, &me, "x7"], "organization_members_owners", 0),
+            (members::MEMBER_AND_CALLER, &[&other, &me, "x7"], "organization_members_owners", 0),
             (invitations::END_SENT, &[&other, "x7", "admin", "0"], "invitations_sent", 0),
             (invitations::END_WITH_MEMBER, &[&other, "x7", "x7", "0"], "invitations_sent", 1),
             (
@@ -224,7 +224,7 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
         let few = format!("proj_{:026}", STRANGERS + 1);
         let somebody = format!("user_{:026}", 7);
         let visible = listing::visible_page();
-        let [newest, oldest] = [false, true].map(listing::visible_stretch);
+        let [newest, oldest] = [false, true].map(listing::visible_window);
         let by_time = "projects_organization_id_created_at";
         let in_organization = "projects_organization_id_";
         let everything = Groups { period: Period::Week, model: true, project: true, api_key: true };

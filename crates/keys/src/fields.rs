@@ -1,4 +1,4 @@
-//! Permissions and filters of API keys as fields of an input.
+//! Input fields of API keys: permissions and filters.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};

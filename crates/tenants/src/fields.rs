@@ -1,4 +1,4 @@
-//! Roles, visibility and address ranges as fields of an input.
+//! Input fields of tenants: roles, visibility and address ranges.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ impl Field for ProjectRole {
     }
 }
 
-/// The role that new members of an organization get: `owner` is never given by default.
+/// The role that new members of an organization get; `owner` isn't allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DefaultRole(pub OrganizationRole);
 

@@ -67,7 +67,7 @@ fn three_replicas_keep_to_one_limit_for_a_minute_under_load() {
                 let_through += u32::from(call(replica, &key).await.0 == 200);
             }
             for replica in &replicas {
-                replica.app.keys.rates.give_leases_back(false).await;
+                replica.app.keys.rates.return_leases(false).await;
             }
         }
         // 600 at once and 600 in the minute are due; 2,160 calls came.
@@ -159,8 +159,8 @@ fn what_a_silent_replica_has_borrowed_comes_back() {
             assert_eq!(call(&silent, &key).await.0, 200);
         }
         world.clock.advance_ms(5_000);
-        assert_eq!(silent.app.keys.rates.give_leases_back(false).await, 1);
-        assert_eq!(silent.app.keys.rates.give_leases_back(false).await, 0);
+        assert_eq!(silent.app.keys.rates.return_leases(false).await, 1);
+        assert_eq!(silent.app.keys.rates.return_leases(false).await, 0);
         let (let_through, _) = drain(&other, &key).await;
         assert!(let_through >= 600 - 22, "{let_through}");
     });

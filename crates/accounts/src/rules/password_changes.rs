@@ -12,7 +12,7 @@ pub fn counted_period(now: Time) -> (Time, Time) {
     (now.plus_ms(-HOUR_MS), now.plus_ms(CLOCK_SKEW_MS))
 }
 
-/// Allows check_limit change after these, newest first, of which at most `per_hour` may count at a time.
+/// Allows another change after these, newest first, of which at most `per_hour` may count at a time.
 ///
 /// # Errors
 /// The wait until the oldest of them is an hour old.
