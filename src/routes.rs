@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::api::{auth, billing, models, organizations};
 use crate::app::App;
 use crate::gate::{
-    self, Access, AccessDoc, Bearer, Call, Key, Models, OneModel, OneReservation, Org, OrgInvoice, OrgMember,
-    Person, Project, ProjectMember, Proxy, Public, Service, Session,
+    self, Access, AccessDoc, Bearer, Call, KeyAction, Models, OneModel, OneReservation, Org, OrgInvoice,
+    OrgMember, Person, Project, ProjectMember, Proxy, Public, Service, Session,
 };
 use crate::input::{Description, Input};
 use crate::pages;

@@ -7,8 +7,8 @@ use serde_json::json;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Error;
 use tollkeeper::gate::{
-    self, Access, Bearer, Key, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public,
-    Service, Session,
+    self, Access, Bearer, KeyAction, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy,
+    Public, Service, Session,
 };
 use tollkeeper::ids::{OrganizationId, ProjectId, RequestId};
 use tollkeeper::input::RequestBody;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
-use tollkeeper::gate::{self, Access, Bearer, Key, Org, OrgMember, Project, ProjectMember};
+use tollkeeper::gate::{self, Access, Bearer, KeyAction, Org, OrgMember, Project, ProjectMember};
 use tollkeeper::ids::RequestId;
 use tollkeeper::input::RequestBody;
 use tollkeeper::tenants::access::KeyKind;

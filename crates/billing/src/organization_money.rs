@@ -8,12 +8,12 @@ use kernel::error::Error;
 
 use tenants::{MoneyHooks, TenantOpening};
 
-/// The steps by which an organization gets its wallet and is settled.
+/// Returns the hooks that create and settle the wallet of an organization.
 pub fn hooks(billing: Billing) -> MoneyHooks {
-    let opening = billing.clone();
+    let for_opening = billing.clone();
     MoneyHooks {
         open: Box::new(move |tx, opening| {
-            let billing = opening.clone();
+            let billing = for_opening.clone();
             Box::pin(async move { open(&billing, tx, opening).await })
         }),
         settle: Box::new(move |tx, closing| {
@@ -26,7 +26,7 @@ pub fn hooks(billing: Billing) -> MoneyHooks {
     }
 }
 
-/// Gives a new organization its wallet, with the credit limit that its maker's standing brings.
+/// Creates the wallet of a new organization, with the credit limit that its creator qualifies for.
 async fn open(billing: &Billing, tx: &mut Tx, opening: TenantOpening) -> Result<(), Error> {
     let TenantOpening { organization_id, user_id, is_verified, had_credit, now } = opening;
     let settings = &billing.settings;

@@ -125,7 +125,7 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Creat
 
 /// One page of a project's keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ApiKeyPage {
+pub struct KeyList {
     /// The keys of the page, newest first.
     pub api_keys: Vec<ApiKey>,
     /// The number of keys on all pages.
@@ -144,13 +144,13 @@ pub async fn list(
     search_folded: String,
     status: Option<StatusFilter>,
     page: Page,
-) -> Result<ApiKeyPage, Error> {
+) -> Result<KeyList, Error> {
     let now = keys.clock.now();
     let filter = Filter { project_id: scope.project_id(), search_folded, status, now };
     let mut tx = keys.db.read().await?;
     let total = store::api_keys::count(&mut tx, &filter).await?;
     let api_keys = store::api_keys::list(&mut tx, &filter, page).await?;
-    Ok(ApiKeyPage { api_keys, total, now })
+    Ok(KeyList { api_keys, total, now })
 }
 
 /// A change of a key; `None` keeps a value. Its expiry can't be changed.
