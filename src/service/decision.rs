@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::reservations::Reservation;
-use ::input::fields::{At, Field, Problems};
+use ::input::fields::{Field, Location, Problems};
 use ::input::json::Json;
 use ::input::types::{Integer, one_of, string};
 use billing::decision::{CONCURRENCY_RETRY_MS, Granted, Refused};
@@ -19,7 +19,7 @@ use keys::uses::RemainingRate;
 pub(super) struct Operation(pub(super) Permission);
 
 impl Field for Operation {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &Permission::ALL, Permission::as_str).map(Self)
     }
     fn schema() -> Value {
@@ -37,7 +37,7 @@ pub type Inputs = Integer<1, 2_048>;
 pub struct QuestionId(pub String);
 
 impl Field for QuestionId {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         if !(1..=128).contains(&text.chars().count()) || text.chars().any(char::is_control) {
             let message = format!("`{}` must be 1 to 128 characters without control characters.", at.path);

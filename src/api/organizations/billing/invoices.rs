@@ -10,7 +10,7 @@ use crate::gate::{Call, InvoiceScope};
 use crate::input::{Description, Input, Query};
 use crate::invoice_page::{POLICY, Sheet};
 use crate::reply::{Body, Enveloped, Reply, private};
-use ::input::fields::{At, Field, Problems};
+use ::input::fields::{Field, Location, Problems};
 use ::input::fields::{Fields, Record};
 use ::input::json::Json;
 use ::input::types::{Integer, one_of};
@@ -28,7 +28,7 @@ use tenants::access::OrgScope;
 struct StatusWord(Status);
 
 impl Field for StatusWord {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &Status::ALL, Status::as_str).map(Self)
     }
     fn schema() -> serde_json::Value {
