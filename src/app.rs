@@ -240,7 +240,7 @@ impl App {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
         };
-        self.clock_guard.look().await.map_err(kept_from)?;
+        self.clock_guard.check().await.map_err(kept_from)?;
         address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
         closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {

@@ -31,7 +31,7 @@ const NOTED_AT_ONCE: usize = 100_000;
 const EXPIRE_EVERY: Duration = Duration::from_secs(3);
 
 /// How often months and credits are looked at, and whether the books are to be checked.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long to leave the database to others between two slices of old events, and how often to look whether a day has begun.
 const BETWEEN_SLICES: Duration = Duration::from_millis(100);
@@ -155,7 +155,7 @@ async fn watch_clock(app: &App) {
         {
             tracing::debug!("clock: {error}");
         }
-        tokio::time::sleep(clock_guard::LOOK_EVERY).await;
+        tokio::time::sleep(clock_guard::CHECK_INTERVAL).await;
     }
 }
 
@@ -200,7 +200,7 @@ async fn keep_books(app: &App) {
         {
             tracing::warn!("billing: {error}");
         }
-        lease.next_turn(LOOK_EVERY, || app.is_ready()).await;
+        lease.wait_for_turn(CHECK_INTERVAL, || app.is_ready()).await;
     }
 }
 
@@ -213,7 +213,7 @@ async fn audit(app: &App) {
         {
             tracing::warn!("audit: {error}");
         }
-        lease.next_turn(LOOK_EVERY, || app.is_ready()).await;
+        lease.wait_for_turn(CHECK_INTERVAL, || app.is_ready()).await;
     }
 }
 

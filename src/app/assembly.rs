@@ -163,7 +163,7 @@ impl Base {
 fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<Feed> {
     let catalog = Arc::clone(catalog);
     let feed = Feed::new(db.clone(), clock.clone(), move |changed| match changed {
-        CatalogChange::Known => catalog.order_reload(),
+        CatalogChange::Certain => catalog.order_reload(),
         CatalogChange::Possible => catalog.suggest_reload(),
     });
     let epochs = Arc::clone(&feed.epochs);

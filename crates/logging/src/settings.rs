@@ -4,7 +4,7 @@
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub format: Format,
-    /// The log level, or a level for each part of the program, such as `info,tollkeeper::live=debug`.
+    /// The log level, or a level for each part of the program, such as `info,billing=debug`.
     pub level: String,
     /// `true` if every request gets a line.
     pub access: bool,

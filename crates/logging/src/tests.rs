@@ -51,12 +51,12 @@ fn text_format_writes_fields() {
     });
     let (time, rest) = text.split_once(' ').unwrap();
     assert_eq!(Time::parse(time).unwrap().to_string(), time);
-    assert_eq!(rest.trim_start(), "INFO tollkeeper::log::tests: served route=\"/v1/models\" status=200\n");
+    assert_eq!(rest.trim_start(), "INFO logging::tests: served route=\"/v1/models\" status=200\n");
 }
 
 #[test]
 fn json_format_writes_one_object_a_line() {
-    let text = logged(Format::Json, "tollkeeper=debug,off", || {
+    let text = logged(Format::Json, "logging=debug,off", || {
         tracing::debug!(status = 200, "two\nlines");
         tracing::info!(target: "elsewhere", "unseen");
     });

@@ -24,7 +24,7 @@ async fn announced(
         Some(body) => call.json(&body).data().await,
         None => call.data().await,
     };
-    let found = changes::after(&mut read().await, before, 10).await.unwrap();
+    let found = changes::fetch_after(&mut read().await, before, 10).await.unwrap();
     found.into_iter().map(|recorded| recorded.change.unwrap()).collect()
 }
 
