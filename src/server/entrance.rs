@@ -24,7 +24,7 @@ use crate::routes::{self, ErrorShape, Listener, Outcome, Route};
 use kernel::error::{Code, Error};
 use kernel::ids::{OrganizationId, RequestId};
 use kernel::stopwatch::Stopwatch;
-use metrics::Measured;
+use metrics::RouteMetrics;
 use telemetry::{InRequest, Trace, Tracer};
 
 /// What stands behind one listener: every request that gets in leaves with exactly one answer.
@@ -38,7 +38,7 @@ struct Inner {
     /// The header `strict-transport-security` of every answer.
     hsts: Option<HeaderValue>,
     /// Where what finds no route is counted.
-    nowhere: Arc<Measured>,
+    nowhere: Arc<RouteMetrics>,
     listener: Listener,
 }
 
@@ -46,7 +46,7 @@ struct Inner {
 struct Path {
     path: &'static str,
     /// Each with where it is counted.
-    routes: Vec<(Route, Arc<Measured>)>,
+    routes: Vec<(Route, Arc<RouteMetrics>)>,
     /// The header `allow` of whoever comes with another method.
     allow: HeaderValue,
 }
@@ -213,7 +213,7 @@ impl Entrance {
 
 impl Path {
     /// The route of a method; a HEAD is answered as a GET whose body stays here.
-    fn route(&self, method: &Method) -> Option<&(Route, Arc<Measured>)> {
+    fn route(&self, method: &Method) -> Option<&(Route, Arc<RouteMetrics>)> {
         let find = |method: &Method| self.routes.iter().find(|(route, _)| route.method == *method);
         find(method).or_else(|| if method == Method::HEAD { find(&Method::GET) } else { None })
     }
@@ -383,7 +383,7 @@ mod tests {
             request_id: call.request_id,
             address: call.address,
             watch: Stopwatch::start(),
-            measured: &Measured::default(),
+            measured: &RouteMetrics::default(),
             logged: true,
             traced: None,
             listener: "public",

@@ -13,7 +13,7 @@ use crate::gate::ServiceScope;
 use crate::reply::Bare;
 use billing::decision::{Question, decide};
 use kernel::error::Error;
-use metrics::Asked;
+use metrics::Caller;
 
 /// Decides.
 pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bare<Decision>, Error> {
@@ -32,7 +32,7 @@ pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bar
         reserve: body.reserve,
     };
     let decided = decide(&app.billing, &app.keys, question).await;
-    app.metrics.decisions.count(Asked::Authorize, decided.as_ref().err().map(|refused| refused.error.code));
+    app.metrics.decisions.count(Caller::Authorize, decided.as_ref().err().map(|refused| refused.error.code));
     let model = body.model.map(|model| model.0);
     match decided {
         Ok(granted) => Ok(Bare(Decision::granted(granted, model))),

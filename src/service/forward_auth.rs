@@ -18,13 +18,13 @@ use crate::gate::ProxyScope;
 use crate::reply::{self, Bare, Body, Reply};
 use billing::decision::{Question, decide};
 use kernel::error::Error;
-use metrics::Asked;
+use metrics::Caller;
 
 /// Decides.
 pub async fn forward_auth(app: App, _: ProxyScope, asked: ForwardAuth) -> Result<Verdict, Error> {
     let mode = asked.mode;
     let decided = allowed(&app, asked).await;
-    app.metrics.decisions.count(Asked::ForwardAuth, decided.as_ref().err().map(|error| error.code));
+    app.metrics.decisions.count(Caller::ForwardAuth, decided.as_ref().err().map(|error| error.code));
     match decided {
         Ok(decision) => Ok(Verdict::Allowed(Box::new(decision))),
         Err(error) if mode == Mode::Nginx && !error.code.status().is_server_error() => {

@@ -42,7 +42,7 @@ impl Codes {
 
 /// Who asks whether a model call may be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum Caller {
     /// An inference server.
     Authorize,
     /// A reverse proxy.
@@ -51,24 +51,24 @@ pub enum Asked {
     Models,
 }
 
-impl Asked {
+impl Caller {
     const ALL: [(Self, &'static str); 3] =
         [(Self::Authorize, "authorize"), (Self::ForwardAuth, "forward_auth"), (Self::Models, "models")];
 }
 
 /// What was decided about model calls.
 #[derive(Debug, Default)]
-pub struct Decisions([Decided; 3]);
+pub struct Decisions([CallerDecisions; 3]);
 
 #[derive(Debug, Default)]
-struct Decided {
+struct CallerDecisions {
     allowed: AtomicU64,
     refused: Codes,
 }
 
 impl Decisions {
     /// Counts one: allowed, or refused with this code.
-    pub fn count(&self, asked: Asked, refused: Option<Code>) {
+    pub fn count(&self, asked: Caller, refused: Option<Code>) {
         let decided = self.of(asked);
         match refused {
             None => drop(decided.allowed.fetch_add(1, Ordering::Relaxed)),
@@ -76,12 +76,12 @@ impl Decisions {
         }
     }
 
-    fn of(&self, asked: Asked) -> &Decided {
+    fn of(&self, asked: Caller) -> &CallerDecisions {
         let [authorize, forward_auth, models] = &self.0;
         match asked {
-            Asked::Authorize => authorize,
-            Asked::ForwardAuth => forward_auth,
-            Asked::Models => models,
+            Caller::Authorize => authorize,
+            Caller::ForwardAuth => forward_auth,
+            Caller::Models => models,
         }
     }
 
@@ -92,7 +92,7 @@ impl Decisions {
             Kind::Counter,
             "Decisions about model calls: `allowed`, or the code of the refusal.",
         );
-        for (asked, word) in Asked::ALL {
+        for (asked, word) in Caller::ALL {
             let decided = self.of(asked);
             let allowed = decided.allowed.load(Ordering::Relaxed);
             text.sample(NAME, &[("asked", word), ("code", "allowed")], allowed);

@@ -15,12 +15,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use codes::{Asked, Codes, Decisions};
+pub use codes::{Caller, Codes, Decisions};
 pub use histogram::{Durations, Histogram, Sizes};
 pub use jobs::{Job, JobCounters, Jobs};
 pub use logins::Logins;
 pub use process::Process;
-pub use requests::{Measured, Routes, Traffic};
+pub use requests::{RouteMetrics, Routes, Traffic};
 pub use text::{Kind, Text};
 
 /// The counters of this process.

@@ -15,12 +15,12 @@ const OTHER: usize = STATUSES.len() - 1;
 
 /// What is known of one route of one listener.
 #[derive(Debug, Default)]
-pub struct Measured {
+pub struct RouteMetrics {
     durations: Durations,
     statuses: [AtomicU64; STATUSES.len()],
 }
 
-impl Measured {
+impl RouteMetrics {
     /// Counts one answer.
     pub fn note(&self, status: StatusCode, took_ns: u64) {
         let status = status.as_u16();
@@ -43,7 +43,7 @@ impl Measured {
 }
 
 /// The routes of a listener: method and path as the table has them. The last is `-` and `-`: what found no route.
-pub type Routes = Arc<[(String, &'static str, Arc<Measured>)]>;
+pub type Routes = Arc<[(String, &'static str, Arc<RouteMetrics>)]>;
 
 /// What comes through one listener.
 #[derive(Debug, Default)]
