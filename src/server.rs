@@ -151,7 +151,7 @@ impl Socket {
     fn new(app: &App, which: Listener, listener: TcpListener, certificate: Option<Arc<Certificate>>) -> Self {
         let max_connections = app.config.server.max_connections;
         let places = Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default()));
-        traffic(app, which).counts(&places, max_connections);
+        traffic(app, which).set_connections(&places, max_connections);
         let hall = Hall {
             certificate,
             entrance: Entrance::new(app, which),
