@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What this process has counted and holds, and what the database says of the outbox, the feed and the audit.
 pub async fn metrics(app: App, _: ServiceScope, _: Nothing) -> Result<PlainText, Error> {
-    let process = tokio::task::spawn_blocking(Process::look).await.unwrap_or_default();
+    let process = tokio::task::spawn_blocking(Process::read).await.unwrap_or_default();
     let stored = if app.is_ready() { tokio::time::timeout(PATIENCE, stored(&app)).await.ok() } else { None };
     let mut text = Text::new();
     build(&app, &mut text);

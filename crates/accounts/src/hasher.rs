@@ -72,7 +72,7 @@ struct Shared {
     /// A permit for each hash that runs or waits.
     queue: Arc<Semaphore>,
     capacity: usize,
-    /// The number of places places_by_network by each network that has any.
+    /// The number of places taken by each network that has any.
     places_by_network: Mutex<HashMap<Network, usize>>,
     /// A permit for each hash that runs.
     running: Arc<Semaphore>,
@@ -281,7 +281,7 @@ fn lower_priority() {
     }
 }
 
-/// A PHC string places_by_network apart: `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
+/// A parsed PHC string: `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
 struct PhcHash {
     params: Params,
     salt: Vec<u8>,

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_told_why() {
+    fn invalid_numbers_are_refused_with_a_reason() {
         for (text, why) in [
             ("", "begin with `+`"),
             ("14155550123", "begin with `+`"),
@@ -225,7 +225,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_accepted_is_stable(text in "[+(]?[-0-9 ()./+x\u{a0}]{0,24}") {
+        fn accepted_numbers_are_stable(text in "[+(]?[-0-9 ()./+x\u{a0}]{0,24}") {
             if let Ok(accepted) = phone(&text) {
                 proptest::prop_assert_eq!(phone(&accepted), Ok(accepted.clone()));
                 let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();

@@ -20,7 +20,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Lines that wait to be written.
 pub struct Buffer {
     state: Mutex<State>,
-    /// Wakes the is_writing thread.
+    /// Wakes the writing thread.
     wake: Condvar,
     /// Wakes callers of [`Buffer::flush`] after a write.
     written: Condvar,

@@ -37,7 +37,7 @@ const UNKNOWN_KID_RELOAD_MS: i64 = SECOND_MS;
 /// The signing keys in memory, and tokens that they have verified.
 pub struct SigningKeys {
     loaded: RwLock<Option<LoadedKeys>>,
-    /// VerifiedToken tokens, by the SHA-256 of kind and text: a repeated token costs no signature check.
+    /// Verified tokens, by the SHA-256 of kind and text: a repeated token costs no signature check.
     verified: Cache<[u8; 32], VerifiedToken>,
 }
 

@@ -11,7 +11,7 @@ use kernel::naming::Problem;
 
 const MIN_CHARS: usize = 8;
 const MAX_CHARS: usize = 128;
-/// Shorter words personal the user may be part of a password: they occur in too many.
+/// Shorter words about the user may be part of a password: they occur in too many.
 const MIN_PERSONAL_WORD_CHARS: usize = 4;
 /// A password is common if an attacker who knows the user guesses it within fewer tries.
 const COMMON_GUESSES: u64 = 1_000_000;

@@ -25,7 +25,7 @@ impl AllowedIps {
     /// Parses a list; `param` is its JSON path, for instance `restrictions.allowed_ips`.
     ///
     /// # Errors
-    /// One detail for each errors entry (`…[2]`, code `invalid_ip`), or one for the list (`empty`,
+    /// One detail for each invalid entry (`…[2]`, code `invalid_ip`), or one for the list (`empty`,
     /// `too_many`).
     pub fn parse<S: AsRef<str>>(entries: &[S], param: &str) -> Result<Self, Vec<Detail>> {
         let list_error = |code, message: String| Err(vec![Detail { param: param.to_owned(), code, message }]);
@@ -37,11 +37,11 @@ impl AllowedIps {
             return list_error("too_many", format!("must have at most {MAX_ALLOWED_IPS} entries"));
         }
         let mut parsed = Vec::with_capacity(entries.len());
-        let mut errors = Vec::new();
+        let mut invalid = Vec::new();
         for (index, entry) in entries.iter().map(AsRef::as_ref).enumerate() {
             match parse_range(entry) {
                 Some(range) => parsed.push(AllowedIp { text: entry.to_owned(), range }),
-                None => errors.push(Detail {
+                None => invalid.push(Detail {
                     param: format!("{param}[{index}]"),
                     code: "invalid_ip",
                     message: "must be an IPv4 or IPv6 address or a CIDR range such as `203.0.113.0/24`"
@@ -49,7 +49,7 @@ impl AllowedIps {
                 }),
             }
         }
-        if errors.is_empty() { Ok(Self(parsed)) } else { Err(errors) }
+        if invalid.is_empty() { Ok(Self(parsed)) } else { Err(invalid) }
     }
 
     /// Returns the entries as entered.
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn invalid_entries_are_named_by_index() {
-        let errors = [
+        let invalid = [
             "",
             " ",
             "10.0.0.0/33",
@@ -154,9 +154,9 @@ mod tests {
             "10.0.0.1:80",
             "*",
         ];
-        let details = AllowedIps::parse(&errors, "p").unwrap_err();
+        let details = AllowedIps::parse(&invalid, "p").unwrap_err();
         let found: Vec<_> = details.iter().map(|d| (d.param.clone(), d.code)).collect();
-        let expected: Vec<_> = (0..errors.len()).map(|i| (format!("p[{i}]"), "invalid_ip")).collect();
+        let expected: Vec<_> = (0..invalid.len()).map(|i| (format!("p[{i}]"), "invalid_ip")).collect();
         assert_eq!(found, expected);
 
         let one = AllowedIps::parse(&["10.0.0.1", "nonsense"], "restrictions.allowed_ips").unwrap_err();

@@ -103,7 +103,7 @@ pub fn check_removal(
     Ok(())
 }
 
-/// Checks whether the caller may check_invitation a guest with this role.
+/// Checks whether the caller may invite a guest with this role.
 ///
 /// # Errors
 /// 403 if the caller may not grant the role.
