@@ -127,15 +127,15 @@ fn what_the_gate_said_is_asked_again_under_the_lock() {
         }
         let holds = async || {
             [
-                hold!(org.hold, |(_, held)| held.grantor.role),
+                hold!(org.lock_and_recheck, |(_, held)| held.grantor.role),
                 hold!(org.lock_for_removal_and_recheck, |(_, held)| held.grantor.role),
-                hold!(member.hold, |(_, held)| held.grantor.role),
-                hold!(leaving.hold, |(_, held)| held.grantor.role),
-                hold!(project.hold, |(_, held)| held.grantor.role),
-                hold!(key.hold, |_| ProjectRole::Owner),
+                hold!(member.lock_and_recheck, |(_, held)| held.grantor.role),
+                hold!(leaving.lock_and_recheck, |(_, held)| held.grantor.role),
+                hold!(project.lock_and_recheck, |(_, held)| held.grantor.role),
+                hold!(key.lock_and_recheck, |_| ProjectRole::Owner),
                 hold!(key.lock_and_recheck_with_secret, |_| ProjectRole::Owner),
-                hold!(project_member.hold, |(_, grantor, _)| grantor.role),
-                hold!(leaving_project.hold, |(_, grantor, _)| grantor.role),
+                hold!(project_member.lock_and_recheck, |(_, grantor, _)| grantor.role),
+                hold!(leaving_project.lock_and_recheck, |(_, grantor, _)| grantor.role),
             ]
         };
         let (low, gone) = ("insufficient_role", "organization_not_found");

@@ -106,7 +106,7 @@ fn lists_go_by_the_tenant_s_index() {
                 1,
             ),
             (
-                &OrganizationId::statements().counted,
+                &OrganizationId::statements().filtered_count,
                 &[&mine, "member", "%m6%"],
                 "organization_members_|PRIMARY KEY",
                 0,
@@ -266,7 +266,7 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
                 1,
             ),
             (
-                &ProjectId::statements().counted,
+                &ProjectId::statements().filtered_count,
                 &[&few, "viewer", "%m6%"],
                 &["project_members_|PRIMARY KEY"],
                 0,

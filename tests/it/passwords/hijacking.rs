@@ -95,7 +95,7 @@ async fn invite_straight(world: &World, access_token: &str, place: &Place) -> St
     let token = MailToken::generate(&world.app.random);
     let mut tx = world.app.db.write().await.unwrap();
     let given =
-        tollkeeper::tenants::store::invitations::give_token(&mut tx, id, token.hash(), world.clock.now())
+        tollkeeper::tenants::store::invitations::set_token(&mut tx, id, token.hash(), world.clock.now())
             .await
             .unwrap();
     assert!(given.is_some());
