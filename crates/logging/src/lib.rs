@@ -4,7 +4,7 @@
 //! or sooner if it holds 64 KiB or a warning. While stderr is blocked, lines beyond 4 MiB are dropped and
 //! counted, so that a blocked terminal never stops the service.
 //!
-//! [`init`] sets the log up, [`access`] writes the line of a request, [`load`] is for metrics, and
+//! [`init`] sets the log up, [`access()`] writes the line of a request, [`load`] is for metrics, and
 //! [`settings`] is the table `log` of the configuration.
 
 mod access;

@@ -56,7 +56,7 @@ pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
             };
             match claimed {
                 Ok(queued) => {
-                    in_flight.extend(queued.into_iter().map(|queued| send_with_request_id(mail, queued)))
+                    in_flight.extend(queued.into_iter().map(|queued| send_with_request_id(mail, queued)));
                 }
                 Err(error) => tally.failure = Some(error),
             }

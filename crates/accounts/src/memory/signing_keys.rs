@@ -91,7 +91,7 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Returns the keys, at most [`MAX_KEY_AGE_MS`] old. They may be older while the database can't be
+    /// Returns the keys, at most `MAX_KEY_AGE_MS` old. They may be older while the database can't be
     /// reached, but never from before a revocation that has arrived here.
     pub async fn keyset(&self, accounts: &Accounts) -> Result<Arc<Keyset>, Error> {
         let now = accounts.clock.now();

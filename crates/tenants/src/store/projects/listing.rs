@@ -115,7 +115,7 @@ const VISIBLE: &str =
              AND NOT EXISTS (SELECT 1 FROM project_members n WHERE n.project_id = b.id AND n.user_id = $2)) p
      WHERE p.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR COALESCE(p.role, 'viewer') = $4)";
 
-/// The number of projects in [`VISIBLE`], without reading the public ones: the organization's row has their
+/// The number of projects in `VISIBLE`, without reading the public ones: the organization's row has their
 /// count.
 pub const VISIBLE_TOTAL: &str = "SELECT
      (SELECT COUNT(*) FROM project_members m CROSS JOIN projects a
@@ -124,7 +124,7 @@ pub const VISIBLE_TOTAL: &str = "SELECT
      + CASE WHEN o.allow_public_projects = 1 THEN o.public_projects_count ELSE 0 END AS total
      FROM organizations o WHERE o.id = $1";
 
-/// Returns the statement of a page of [`VISIBLE`], counted from its start or its end: of own and public
+/// Returns the statement of a page of `VISIBLE`, counted from its start or its end: of own and public
 /// projects no more are read than the page could need.
 pub fn visible_window(from_end: bool) -> String {
     let order = if from_end { "created_at, id DESC" } else { "created_at DESC, id" };
@@ -197,7 +197,7 @@ async fn fetch_window(
     sql(text.as_str()).bind(organization_id).bind(window.limit).bind(window.offset).all(tx).await
 }
 
-/// Returns the statement of a page of [`VISIBLE`] with a filter.
+/// Returns the statement of a page of `VISIBLE` with a filter.
 pub fn visible_page() -> String {
     format!(
         "SELECT {COLUMNS}, p.role, p.open_to_organization {VISIBLE} ORDER BY p.created_at DESC, p.id LIMIT $5 OFFSET $6"
